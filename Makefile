@@ -12,7 +12,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 SOURCES = pyproject.toml
 
-.PHONY: run test lint bench figures gpu bench-legate clean
+.PHONY: run test suite lint bench figures gpu bench-legate clean
 
 run: $(INSTALLED)
 	$(BIN)/diffuse run --compare apps/channel_flow.py
@@ -20,9 +20,13 @@ run: $(INSTALLED)
 # One more than there are processors: tests wait for processes of their own a third of the time.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
-test: lint $(INSTALLED)-test
-	$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not ranks"
+# mypy, which takes one processor, runs beside the tests.
+test: $(INSTALLED)-test
+	$(MAKE) -j2 lint suite
 	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m ranks
+
+suite: $(INSTALLED)-test
+	$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not ranks"
 
 lint: $(INSTALLED)-test
 	$(BIN)/ruff check .

@@ -74,7 +74,7 @@ def grids(most: int) -> list[Measures]:
 
 
 def all_rows(graph: Graph) -> Plan:
-    """Every array cut into rows, and the operators as it suits them."""
+    """The plan that cuts every array into rows; each operator takes the strategy that then moves least."""
     return plan(graph, MESH, held={k: [(0,) * len(MESH)] for k in range(len(graph.shapes))})
 
 

@@ -66,7 +66,8 @@ PROGRAMS = {
 
 
 def grown(size: int, ranks: int, power: int) -> int:
-    """The size of as much work for each of these ranks as `size` is for one."""
+    """The size at which each of these ranks has as much work as one rank has at `size`, where work grows
+    with the size to the power `power`."""
     return int(round(size * ranks ** (1 / power)))
 
 

@@ -10,7 +10,8 @@
 `import diffuse.numpy as np` in place of `import numpy as np`, or `diffuse run program.py` with the program as
 it is.  This module is the public face: `config` (every setting), `explain` (what fused and what did not),
 `flush` (forward what is pending), `fence` (and wait for it), `to_numpy` (NumPy's arrays for code that needs
-these), `vectorize` (compile a function of your own), `grad` and `value_and_grad` (gradients of a function).
+these), `vectorize` (compile a function of your own), `grad` and `value_and_grad` (gradients of a function),
+`schedule` (name the grid of ranks by hand), `plan` and `jit` (have it chosen by search).
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     from diffuse.gradients.backward import grad, value_and_grad
     from diffuse.numpy.ops.vectorize import vectorize
     from diffuse.observe.explanation import Explanation
+    from diffuse.planning.regions import jit, plan
     from diffuse.settings import config
+    from diffuse.stream.schedule import schedule
 
 __version__ = "0.1.0"
-__all__ = ["config", "explain", "fence", "flush", "grad", "to_numpy", "value_and_grad", "vectorize"]
+__all__ = ["config", "explain", "fence", "flush", "grad", "jit", "plan", "schedule", "to_numpy",
+           "value_and_grad", "vectorize"]
 
 
 def flush() -> None:
@@ -52,6 +56,14 @@ def __getattr__(name: str) -> Any:
         from diffuse.numpy.ops.vectorize import vectorize
 
         return vectorize
+    if name == "schedule":
+        from diffuse.stream.schedule import schedule
+
+        return schedule
+    if name in ("jit", "plan"):
+        from diffuse.planning import regions
+
+        return getattr(regions, name)
     if name in ("grad", "value_and_grad"):
         from diffuse import gradients
 

@@ -1,1 +1,1 @@
-"""From a fused task to machine code: bodies, what they mean, and how they are compiled."""
+"""Compiles fused tasks to machine code: bodies, their meaning, and their compilation."""

@@ -19,8 +19,8 @@ RUNTIMES = ("local", "reference", "legate", "mpi", "cuda", "simt")
 RANKS = frozenset({"legate", "mpi"})
 """The runtimes of several processes."""
 SEEN = frozenset({"local", "reference"})
-"""The runtimes whose memory the host sees: one rank, and no memory of other libraries (base.py).  It is known
-by name, so that a program on small arrays asks without making a runtime."""
+"""The runtimes whose memory the host sees: one rank, and no memory of other libraries (base.py).  Listed by
+name, so that a program on small arrays can ask without making a runtime."""
 
 
 def make(name: str, points: int | None = None) -> Runtime:
@@ -40,6 +40,10 @@ def make(name: str, points: int | None = None) -> Runtime:
     if name == "mpi":
         from diffuse.runtime.mpi import traffic
 
+        if traffic.virtual is not None and traffic.simulated:
+            from diffuse.runtime.mpi.simulated import Simulated
+
+            return Simulated(traffic.virtual, points)
         if traffic.virtual is not None:
             from diffuse.runtime.mpi.predicted import Predicted
 

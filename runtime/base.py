@@ -60,11 +60,11 @@ class MachineCode(Protocol):
 
 
 class Steps(Protocol):
-    """Launches of grid kernels, one after another: the kernel's name, on how many groups of threads it runs,
-    and its argument."""
+    """A sequence of grid-kernel launches: for each the kernel's name, its number of thread groups, and its
+    argument."""
 
     plan: Any
-    """What the runtime made of them; None at first."""
+    """What the runtime derived from the steps; None at first."""
 
     def __iter__(self) -> Iterator[tuple[str, int, int]]: ...
 
@@ -73,24 +73,25 @@ class GridCode(Protocol):
     """The grid kernels of a body, for a device with memory of its own."""
 
     code: Any
-    """What the compiler made: functions of this process by their names (`addresses`), or an `image`."""
+    """The compiler's result: functions of this process by name (`addresses`), or an `image`."""
     functions: Any
-    """What the runtime keeps of them; None at first."""
+    """The runtime's handles of the kernels; None at first."""
     names: tuple[str, ...]
-    """The kernels."""
+    """The names of the kernels."""
 
     @property
     def written(self) -> tuple[int, ...]:
-        """The words of the block with the addresses of arguments that are written."""
+        """The words of the block that hold the addresses of written arguments."""
         ...
 
     def steps(self, values: tuple[Any, ...]) -> Steps:
-        """What to launch for these values of the block, one after another."""
+        """The sequence of kernel launches for these values of the block."""
         ...
 
 
 class Kernel(Protocol):
-    """What a launch runs: an interpreter always, machine code as soon as the compiler has finished."""
+    """The code of a launch: it can always be interpreted, and has machine code once the compiler has
+    finished."""
 
     @property
     def native(self) -> MachineCode | None: ...
@@ -104,7 +105,8 @@ class Kernel(Protocol):
         ...
 
     def finish(self, values: tuple[Any, ...]) -> None:
-        """Interpret what runs once after all points: combining the partial results of reductions."""
+        """Interpret the epilogue, which runs once after all points: it combines the partial results of
+        reductions."""
         ...
 
 
@@ -119,24 +121,24 @@ class Division(Protocol):
 
     @property
     def rest(self) -> Callable[[int], tuple[Value, ...]]:
-        """Map the next small point to the values of a launch of the rest, over as many points as the
-        whole."""
+        """Map the next small point to the values for a launch of the remaining small points, over as many
+        points as the undivided launch has."""
         ...
 
 
 class Divisible(Kernel, Protocol):
-    """A kernel that can cut its launches into smaller points."""
+    """A kernel that can cut its launches into other points."""
 
     def interpretable(self) -> bool:
         """Can the kernel be interpreted now, without waiting for a routine to be compiled?"""
         ...
 
     def divide(self, values: tuple[Any, ...]) -> Division | None:
-        """The smaller points; None where only whole points make sense."""
+        """Divide a launch into smaller points, or one larger one; None if its points cannot be divided."""
         ...
 
     def arrived(self) -> bool:
-        """Is there machine code by now?"""
+        """Has the machine code arrived?"""
         ...
 
 
@@ -161,23 +163,25 @@ class Instance(Protocol):
 
     @property
     def scattered(self) -> bool:
-        """Is it a slice of another library's store?  Its memory then has gaps, and only views in its own
-        coordinates exist."""
+        """Is it a slice of another library's store?  Its memory then has gaps, and only views in the slice's
+        own coordinates exist."""
         ...
 
 
 class LaunchArgument(NamedTuple):
-    """One argument of a launch: the elements that it accesses, and where the block holds its address."""
+    """One argument of a launch: the elements that it accesses, and the position of its address in the
+    block."""
 
     word: int
     """The word of the block with the address; the byte strides along the iteration dimensions follow it."""
     slot: int
-    """Arguments that access one store have the same slot."""
+    """The number of the store in the launch: arguments that access one store have the same slot."""
     storage: tuple[Point, str]
-    """Shape and element type of the store itself; the access may view its memory under others."""
+    """Shape and element type of the store itself; the access may view its memory under another shape and
+    type."""
     access: Access
     privilege: Privilege
-    """What the kernel does there; REDUCE: only `finish` writes it, after all points."""
+    """How the kernel accesses the elements; under REDUCE only `finish` writes them, after all points."""
     late: bool = False
     """Is it an argument of the epilogue, which only `finish` accesses?"""
 
@@ -190,8 +194,8 @@ class Plane(NamedTuple):
     tiles: tuple[tuple[int, int, int], ...]
     """(dimension, launch dimension, tile): the point at p writes the indices [p * tile, (p + 1) * tile)."""
     leaves: int = 0
-    """If each point folds the subtrees of the tree that are its own: how many leaves an index of the cut
-    dimension has, whose states lie in the last dimension; else 0."""
+    """If each point folds its own subtrees of the reduction tree: the number of leaves per index of the cut
+    dimension, whose states lie in the last dimension; else 0."""
 
 
 class Scratch(NamedTuple):
@@ -203,10 +207,11 @@ class Scratch(NamedTuple):
 
 
 class Gather(NamedTuple):
-    """Reads at places that are data, as the op `spmv` has them; the numbers are those of arguments.
+    """A gather: reads at data-dependent places, as the op `spmv` has them.  Its fields are indices of
+    arguments.
 
     The point that has element i of `low` and `high` reads the elements low[i] to high[i] of each argument in
-    `along`; and of `dense`, if it is one (-1: none), the rows whose numbers those elements of `columns` are.
+    `along`, and, if `dense` is an argument (not -1), the rows of it that those elements of `columns` name.
     """
 
     low: int
@@ -231,7 +236,7 @@ class Layout:
     domain: Point
     """The launch domain."""
     gathers: tuple[Gather, ...] = ()
-    """The reads at places that are data, if they are known for all arguments of which there are any."""
+    """The gathers, if all arguments of each are known."""
     derived: dict[Any, Any] = field(default_factory=dict)
 
 
@@ -245,13 +250,13 @@ class Launch(NamedTuple):
     keep: tuple[Any, ...] = ()
     """Objects to keep alive until the launch has run: its instances."""
     layout: Layout | None = None
-    """The accesses, where the runtime is not `addressed` and `values` holds offsets in place of addresses."""
+    """The accesses, where the runtime is not `addressed` and `values` holds offsets instead of addresses."""
     instances: tuple[Instance, ...] = ()
     """The instances of the layout's arguments, in their order."""
     work: int = 0
     """Estimated work: operations times elements."""
     watched: tuple[Instance, ...] = ()
-    """Where the host sees copies: the instances whose copies code outside may write at any time."""
+    """Where the host sees copies: the instances whose copies outside code may write at any time."""
 
 
 class CodeUse(Enum):
@@ -263,15 +268,15 @@ class CodeUse(Enum):
 
 
 class Fate(Enum):
-    """What an interrupt left of a launch or of a call of a host function."""
+    """The state in which an interrupt left a launch, or a call of a host function."""
 
     PENDING = "it did not begin and never will"
     DONE = "it is done, or will be"
-    LOST = "it may have stopped halfway, or nobody knows"
+    LOST = "it may have stopped halfway, or its state is unknown"
 
 
 class Exchange(Protocol):
-    """Stores that Diffuse and other libraries of a runtime's both hold.
+    """Stores shared between Diffuse and other libraries on the same runtime.
 
     The valid data of a *shared* instance is always in the store; what the host writes to its copy has to be
     written back at once.
@@ -286,10 +291,10 @@ class Exchange(Protocol):
     """Bytes of memory that a process may use for arrays, stores included."""
 
     attribute: str
-    """What an object shows a store by."""
+    """The attribute through which an object exposes a store."""
 
     def shows(self, thing: Any) -> bool:
-        """Does an object of another library show a store of the runtime's kind?"""
+        """Does an object of another library expose a store of the runtime's kind?"""
         ...
 
     def share(self, instance: Any) -> Any:
@@ -298,11 +303,11 @@ class Exchange(Protocol):
         ...
 
     def unshare(self, instance: Any) -> None:
-        """End the sharing of an instance's store: no other library holds it any more."""
+        """End the sharing of an instance's store, which no other library holds any more."""
         ...
 
     def reclaim(self) -> None:
-        """End the sharing of instances that were lent, and that their borrowers gave back meanwhile."""
+        """End the sharing of instances whose borrowers have returned them."""
         ...
 
     def adopt(self, store: Any, dtype: str) -> Instance:
@@ -330,7 +335,7 @@ class Exchange(Protocol):
         ...
 
     def name(self, store: Any) -> str | None:
-        """A key that is equal for equal views of one memory; None if the library has none."""
+        """A key that is equal for equal views of one memory; None if the library defines none."""
         ...
 
     def value(self, store: Any) -> NDArray[Any]:
@@ -338,7 +343,7 @@ class Exchange(Protocol):
         ...
 
     def type_name(self, store: Any) -> str | None:
-        """Diffuse's name of the element type; None if it does not compute in it."""
+        """Diffuse's name of the element type; None if Diffuse does not compute in it."""
         ...
 
 
@@ -349,7 +354,7 @@ class Runtime(Protocol):
     points: int
     """Point tasks that can run in parallel."""
     addressed: bool
-    """Has an instance an address before the launch, with its elements there in row-major order?"""
+    """Does an instance have an address before the launch, with its elements there in row-major order?"""
     host_sees: bool
     """Does `host` show the memory of an instance itself, and not a copy of it?"""
     completes: bool
@@ -357,9 +362,9 @@ class Runtime(Protocol):
     code: CodeUse
     """How launches use machine code."""
     target: str
-    """What machine code is compiled for: "host", or a target that runs grid kernels (`GridCode`)."""
+    """The target of machine code: "host", or one that runs grid kernels (`GridCode`)."""
     ranks: int
-    """Processes that run the program together; each records the same tasks."""
+    """The number of processes that run the program together; each records the same tasks."""
     blocks: int
     """Points of a rank that share a block; 0 where each task is cut into rows by its own extents."""
 
@@ -391,23 +396,23 @@ class Runtime(Protocol):
         ...
 
     def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
-        """The memory as bytes, for the host to read and, if it says so, to write; after a fence only.
+        """The memory as bytes, for the host to read and, with `write`, to write; after a fence only.
 
-        It lives as long as the array does.  Where the host does not see the memory it is a copy, and holds
-        good until the next launch that writes the instance; the same bytes are then filled anew by the next
-        `host`.
+        The memory lives as long as the array does.  Where the host does not see the memory it is a copy, and
+        holds good until the next launch that writes the instance; the same bytes are then filled anew by the
+        next `host`.
         """
         ...
 
     def known(self, instance: Instance) -> NDArray[np.uint8] | None:
-        """The memory as bytes, to be read only, if the host has it without waiting or copying; else None.
-        Nothing that writes it may be pending or running."""
+        """The memory as read-only bytes, if the host has it without waiting or copying; else None. Nothing
+        that writes it may be pending or running."""
         ...
 
     def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8] | None:
-        """Some of the bytes of an instance, to be read only and once; after everything submitted that writes
-        them.  Copies no more than these, or all of them if parts were asked for often; None where the runtime
-        copies whole instances only."""
+        """Some of the bytes of an instance, to be read once, after all submitted launches that write them.
+        Copies only these, or the whole instance if parts were requested often; None where the runtime copies
+        whole instances only."""
         ...
 
     def launch(self, launch: Launch) -> None:
@@ -415,7 +420,7 @@ class Runtime(Protocol):
         ...
 
     def call(self, function: Callable[[], None]) -> None:
-        """Run a host function after everything submitted so far; what it raises comes out here."""
+        """Run a host function after everything submitted so far; its exceptions are raised here."""
         ...
 
     def fence(self) -> None:
@@ -423,7 +428,7 @@ class Runtime(Protocol):
         ...
 
     def release(self, instance: Instance) -> None:
-        """Free an instance: nothing submitted from now on uses it."""
+        """Free an instance, which nothing submitted from now on uses."""
         ...
 
     def flags(self) -> int:
@@ -435,5 +440,5 @@ class Runtime(Protocol):
         ...
 
     def fate(self, mark: int) -> Fate:
-        """What an interrupt, raised while launches after `mark` were submitted, left of them."""
+        """The state in which an interrupt left the launches submitted after `mark`."""
         ...

@@ -49,8 +49,8 @@ _freed = 0
 
 
 def freed(nbytes: int) -> None:
-    """Note that so many bytes were freed that nobody is expected to take again; trim the heap once they are
-    many."""
+    """Note that so many bytes were freed that will probably not be allocated again; trim the heap once they
+    are many."""
     global _freed
     _freed += nbytes
     if _freed > KEPT:

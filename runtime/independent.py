@@ -1,12 +1,45 @@
-"""Host functions in parts: what a call declares so that ranks run it on parts of arrays, where those are."""
+"""Host functions in parts: declares how a call divides, so that ranks can run it where the data are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 Point = tuple[int, ...]
+
+
+Ends = tuple[tuple[int, ...], ...]
+"""For each array of a call where the part of each rank begins along its cut, and where the last one ends."""
+
+
+class Peers(Protocol):
+    """The ranks that run a function together, as it sees them."""
+
+    rank: int
+    ranks: int
+    ends: Ends
+
+    def gather(self, array: Any) -> Any:
+        """The arrays of all ranks, which look alike, as the rows of one."""
+
+    def swap(self, pieces: Sequence[Any]) -> tuple[Any, list[int]]:
+        """Give each rank its piece; return the pieces for this one, one after another, and their lengths."""
+
+
+class Alone:
+    """One rank that has all."""
+
+    rank, ranks = 0, 1
+
+    def __init__(self, ends: Ends) -> None:
+        self.ends = ends
+
+    def gather(self, array: Any) -> Any:
+        return array[None]
+
+    def swap(self, pieces: Sequence[Any]) -> tuple[Any, list[int]]:
+        return pieces[0], [len(pieces[0])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,25 +47,47 @@ class Independent:
     """A host function, and the axes along which it is independent: it computes each index along such an axis
     by itself, with the same bits however many it is given.
 
-    `cuts` are the ways to cut a call into parts, of which the first is taken where several move as little.
-    Each says for every array of the call, inputs first, along which of its axes the parts go, or None for one
-    that each part reads whole.  All axes of a cut are equally long.  A runtime of one rank calls the function
-    once, on whole arrays; so do others that cannot call it on parts.
+    `cuts` are the ways to cut a call into parts; the one that moves the least data is taken, the first of
+    equal ones.  Each says for every array of the call, inputs first, along which of its axes the parts go, or
+    None for one that each part reads whole.  All axes of a cut are equally long.  A runtime of one rank calls
+    the function once, on whole arrays; so do others that cannot call it on parts.
     """
 
     function: Callable[..., None]
     cuts: tuple[tuple[int | None, ...], ...]
     multiple: int = 1
-    """Parts begin at multiples of so many indices, but for what one rank has alone."""
+    """Parts begin at multiples of this many indices, except where one rank runs everything."""
 
     indexed: bool = False
-    """Does the function take, before the arrays, the first index of its part?"""
+    """Does the function take the first index of its part as an additional first argument?"""
+
+    blocks: Callable[[Point], int] | None = None
+    """Given a number of parts for each cut, of what number of indices parts have to be multiples so that
+    blocks, cut in all these ways at once, have the bits of the whole; 0 if they have not.  A function that
+    asks this runs whole where nobody names a grid of blocks."""
+
+    folded: int = 0
+    """Along how many dimensions, beside those of the result, the function adds up."""
+
+    def unit(self, parts: Point) -> int:
+        """Of how many indices the tiles of a grid with so many parts along each cut are multiples; 0 if it
+        must not be cut so."""
+        return self.multiple if self.blocks is None else self.blocks(parts)
+
+    together: bool = False
+    """Do all ranks run the function at once, each on its parts?  It takes `Peers` before the arrays, by which
+    it moves elements between ranks.  There is one cut, and its axes may have several lengths."""
 
     def __call__(self, *arrays: Any) -> None:
-        self.part(0, arrays)
+        if self.together:
+            ends = [(0, 0 if axis is None else array.shape[axis])
+                    for axis, array in zip(self.cuts[0], arrays, strict=True)]
+            self.function(Alone(tuple(ends)), *arrays)
+        else:
+            self.part(0, arrays)
 
     def part(self, low: int, arrays: Sequence[Any]) -> None:
-        """Call the function on a part that begins at this index."""
+        """Call the function on the part that begins at index `low`."""
         if self.indexed:
             self.function(low, *arrays)
         else:
@@ -56,6 +111,6 @@ class Independent:
                 raise ValueError(f"cut {cut} of {operation!r} leaves an output whole: name the axis along "
                                  "which each part writes its own indices")
             lengths = {shape[axis] for axis, shape in zip(cut, shapes, strict=True) if axis is not None}
-            if len(lengths) > 1:
+            if len(lengths) > 1 and not self.together:
                 raise ValueError(f"cut {cut} of {operation!r} goes along axes of lengths {sorted(lengths)}: "
                                  "all have to be equally long")

@@ -26,7 +26,7 @@ class HostInstance:
     __slots__ = ("address", "array", "nbytes")
 
     private = False
-    """Never claimed, so that every store has memory of its own."""
+    """Memory is never reused for another store."""
     shared = scattered = False
 
     def __init__(self, array: NDArray[np.uint8]) -> None:
@@ -108,7 +108,7 @@ class Reference:
         """Return at once: nothing is ever pending."""
 
     def release(self, instance: Instance) -> None:
-        """Nothing to do: the array is freed with its last reference."""
+        """Do nothing: the array is freed with its last reference."""
 
     def flags(self) -> int:
         seen, self._flags = self._flags, 0

@@ -104,13 +104,17 @@ def avoided(draft: Draft, text: str) -> bool:
     """Would a call end NumPy's process, or take it minutes?
 
     NumPy 2.4 reads a mask through a null pointer where it compares integers with a Python integer that their
-    type does not have; integers of any size may grow without end.
+    type does not have, and ends where it folds another type into an output of objects; integers of any size
+    may grow without end.
     """
+    if "out=" in text and "O" in draft.dtypes.values() and re.search(r"\b(any|all)\(|dtype=", text):
+        return True
     if re.search(r"np\.(less|greater|equal|not_equal)", text) and "where=" in text:
         return re.search(r"[(, ](-1|-2|-?300|1<<\d+)[,)]", text) is not None
     if re.search(r"np\.(pow|power|left_shift|bitwise_left_shift|ldexp)\b|<<|\*\*", text):
-        return "1<<" in text and ("." in text.partition("(")[0][3:] or "O" in draft.dtypes.values()
-                                  or "object" in text)
+        method = "." in text.partition("(")[0][3:]
+        objects = "O" in draft.dtypes.values() or "object" in text
+        return "1<<" in text and (method or objects) or method and objects
     return False
 
 
@@ -176,6 +180,8 @@ def _out(draft: Draft, text: str) -> str:
         name = dtype.str.lstrip("<|=") if dtype.kind not in "OV" else "O"
         if kind < 4:
             name = pick.choice(audit_operands.DTYPES)
+        if kind == 9:  # one that is NumPy's from beginning to end, or of another byte order
+            name = pick.choice(SELDOM)
         if kind == 4:
             shape = audit_operands.shape_like(pick, shape)
         if "cum" in text or "accumulate" in text:  # NumPy writes beyond an output of no dimension

@@ -147,9 +147,14 @@ class Family:
         second = self.value(first)
         function = pick.choice("add subtract multiply maximum minimum bitwise_xor copysign".split())
         where = f", where={first} > 1" if pick.random() < 0.3 else ""
+        sums = "cumsum" if self.shape(target) else "positive"  # NumPy writes beyond an output of no dimension
+        # nor does it negate elements of 4 bytes that lie 16 apart as it should
+        apart = any(abs(step) == 16 for name in (target, first) for step in self.scope[name].strides)
+        minus = "negative" if not apart else "conjugate"
         into = pick.choice((target, f"{target}[::-1]" if self.shape(target) else target, f"{target}[...]"))
         return pick.choice((f"np.{function}({first}, {second}, out={into}, casting='unsafe'{where})",
-                            f"np.negative({first}, out={into})", f"np.cumsum({first}, 0, out={into})",
+                            f"np.{minus}({first}, out={into})",
+                            f"np.{sums}({first}, {'0, ' * (sums == 'cumsum')}out={into})",
                             f"np.clip({first}, 0, 5, out={into})",
                             f"np.take({first}, [0, -1, 0], 0, out={into}[:3])",
                             f"np.maximum.reduce({first}, 0, out={into})",

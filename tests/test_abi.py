@@ -132,3 +132,30 @@ def test_a_launch_is_divided_by_its_work() -> None:
     assert [points(100_000, n) for n in (1, 2, 4)] == [1, 1, 1]
     assert points(1 << 22, 2) == 13     # tiles are whole segments, and a rest
     assert points(1 << 28, 2) == abi.PIECES
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (1, 0), (0, -1)])
+def test_a_launch_is_interpreted_as_one_point(axes: tuple[int, ...]) -> None:
+    """Loops over two spaces, of which the second is transposed; one that folds keeps its points."""
+    back = tuple([axis if axis < 0 else 1 - axis for axis in axes])
+    read = Op("load", "float64", (), 0)
+    loops = (Loop(0, (0, 1), (read, Op("negative", "float64", (0,)), Op("store", "float64", (1,), 1))),
+             Loop(1, (0, 1), (read._replace(attribute=2), Op("square", "float64", (0,)),
+                              Op("store", "float64", (1,), 3))))
+    body = Body((Space(2, axes), Space(2, back)),
+                tuple(Argument(k, 0, "float64", space, "s1", p) for k, (space, p) in enumerate((
+                    (0, Privilege.READ), (0, Privilege.WRITE), (1, Privilege.READ), (1, Privilege.WRITE)))),
+                (), loops)
+    x = np.arange(60.0).reshape(6, 10)
+    y, z = np.zeros((6, 10)), np.zeros((10, 6))
+    tiles = [[0 if axis < 0 else shape[axis] // 2 for axis in cut]
+             for cut, shape in ((axes, x.shape), (back, z.shape))]
+    values = (*[2] * len(axes), *tiles[0], *x.shape, *tiles[1], *z.shape,
+              *(v for a in (x, y, x.T, z) for v in (a.ctypes.data, *a.strides)))
+    one = abi.whole(body, values)
+    assert one is not None and one.points == 1 and one.rest(0) == values
+    interpret.point(body, one.values, 0)
+    np.testing.assert_array_equal(y, -x)
+    np.testing.assert_array_equal(z, x.T ** 2)
+    folds = Loop(0, (0, 1), (read, Op("reduce", "float64", (0,), ("sum", 1))))
+    assert abi.whole(Body(body.spaces, body.arguments, (), (folds,)), values) is None

@@ -208,7 +208,7 @@ def test_a_quarter_of_what_is_in_use_may_be_cached() -> None:
 
 def test_too_much_is_refused_by_name_and_the_next_request_served() -> None:
     allocator = Allocator(kept=KEPT, system=Host(lambda: 100 * MIB + RESERVE))
-    with pytest.raises(MemoryError, match=rf"{200 * MIB} bytes asked, {100 * MIB} bytes available"):
+    with pytest.raises(MemoryError, match=rf"{200 * MIB} bytes requested, {100 * MIB} bytes available"):
         allocator.take(200 * MIB)
     allocator.give(allocator.take(80 * MIB))
     assert allocator.usage() == (0, 80 * MIB, 80 * MIB)
@@ -216,7 +216,7 @@ def test_too_much_is_refused_by_name_and_the_next_request_served() -> None:
 
 def test_a_size_no_machine_has_is_refused() -> None:
     for available in (machine.memory_available, lambda: PLENTY):
-        with pytest.raises(MemoryError, match=f"{1 << 48} bytes asked"):
+        with pytest.raises(MemoryError, match=f"{1 << 48} bytes requested"):
             Allocator(system=Host(available)).take(1 << 48)
 
 
@@ -225,7 +225,7 @@ def test_memory_handed_out_and_not_touched_yet_counts() -> None:
     allocator = Allocator(stream, system=Host(lambda: (40 if stream.completed else 100) * MIB + RESERVE))
     allocator.take(60 * MIB)
     stream.submitted = 1            # will touch it; the system still shows everything as available
-    with pytest.raises(MemoryError, match=f"{60 * MIB} bytes asked, {40 * MIB} bytes available"):
+    with pytest.raises(MemoryError, match=f"{60 * MIB} bytes requested, {40 * MIB} bytes available"):
         allocator.take(60 * MIB)
     assert stream.fences == 1 and allocator.take(30 * MIB).size == 30 * MIB
 

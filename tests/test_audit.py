@@ -215,6 +215,31 @@ x=np.array(7)+1; y=np.clip(x, 2, 5); (y, np.clip(x, 2, 5))
 x=np.zeros((2,2,2,2),"u2").T; np.diff(x).strides
 x=np.zeros((2,2,1),"u2",order="F"); (np.clip(x, 0, 1).strides, x.copy("K").strides, np.zeros_like(x).strides)
 x=np.zeros((2,2,1),order="F"); y=x.astype(int); ((x+x).strides, (x+y).strides, np.sqrt(y).strides)
+x=-np.array([np.inf,0.,-4.]); np.power(x, 0.5, dtype=float)
+x=-np.array([np.inf,0.,-4.]); np.power(x, 0.5, dtype="f2", casting="unsafe")
+x=-np.array([np.inf,0.,-4.]); np.power(x, np.float64(0.5))
+x=-np.array([np.inf,0.,-4.],"f4"); x ** np.float64(0.5)
+x=-np.array([np.inf,0.,-4.]); np.power(x, np.array(0.5))
+x=-np.array([np.inf,0.,-4.],"f2"); np.power(x, 0.5)
+x=-np.array([np.inf,0.,-4.],"f2"); (np.power(x, np.float16(0.5)), np.power(x, np.float64(0.5)))
+x=np.arange(4)*30000+0; o=np.zeros(4,"f2"); diffuse.fence(); np.positive(x, out=o)
+x=np.arange(4.)*30000+0; o=np.zeros(4,"f2"); diffuse.fence(); np.negative(x, out=o)
+x=np.arange(4.)*30000+0; m=x>1; o=np.zeros(4,"f2"); diffuse.fence(); np.maximum(x, x, out=o, where=m)
+x=np.zeros(0,"u1")+0; (x.dot([]), np.dot([], x), np.dot(3, []), np.dot(np.ones((1,1),"u1")+0, [[]]))
+np.take_along_axis(np.zeros(2)+1, [0])
+np.take_along_axis([1, 2], np.zeros(1,int)+0)
+np.put_along_axis(np.zeros(2)+1, [0], 5, 0)
+x=np.arange(3.); y=np.array(2, object); x ** y
+np.nan_to_num(np.nan, None)
+np.flatnonzero(np.zeros((), "c16"))
+x=np.arange(5)[:,None]+1; np.roll(x, 0, [0])
+np.zeros_like(None, "f8", device="gpu")
+x=np.asfortranarray(np.arange(6.).reshape(2,3)+1); (x.reshape(-1, order=None), np.reshape(x, 6, order=None))
+x=np.array([np.inf,-1.,2.]); (x.dot(False), x.dot(-1.), np.dot(0., x), x[:,None].dot(np.float32(2)))
+np.log2(-0.0, where=np.zeros((), "?"), out=None).shape
+x=np.arange(7); i=np.zeros(29,"u1")[1:].view("i4"); x[i]
+type(np.dot(numpy.arange(3).astype(object), np.float64(2))[0])
+x=np.broadcast_to(np.ones((1,3,4),"g"),(2,3,4)); (np.nanprod(x, axis=-1).strides, np.nansum(x, 1).strides)
 """
 """What the two found, as it was mended: a line each."""
 
@@ -231,6 +256,19 @@ def test_a_reduction_of_a_number_is_a_number_at_once(code: str) -> None:
     config.small = 0
     found, expected = eval(code, {"np": dnp}), eval(code, {"np": numpy})
     assert type(found) is type(expected) and found == expected
+
+
+def test_small_products_of_one_element_have_numpys_bits_whatever_their_dimensions() -> None:
+    x, y = numpy.array([-1.1 + 0.7j]), numpy.array([[2.6 + 1.9j]])
+    for a, b in ((x, y), (y, x), (x, y[0]), (y, y), (x[0, ...], y[0, 0, ...])):
+        assert dnp.multiply(a, b).tobytes() == numpy.multiply(a, b).tobytes()
+
+
+def test_one_small_element_read_backwards_has_numpys_bits() -> None:
+    for value in numpy.linspace(1.1, 9.0, 60):
+        x = numpy.array([value])[::-1]
+        for name in ("arccosh", "sinh", "log10", "cbrt", "tan"):
+            assert getattr(dnp, name)(x).tobytes() == getattr(numpy, name)(x).tobytes()
 
 
 def test_views_that_are_equal_for_one_row_are_not_for_more() -> None:

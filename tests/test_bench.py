@@ -116,6 +116,13 @@ def test_traffic(tmp_path: Path) -> None:
     assert "the same in KB, predicted, and the least" in table and "stencil 2048^2" in table
 
 
+def test_simulated(tmp_path: Path) -> None:
+    result, table = bench("simulated", tmp_path, "--ranks", "2", "--only", "matmul")
+    (row,) = result["rows"]
+    assert row["bytes"] == row["predicted"] == 8 * 256 * 256 and row["peak"] > 2 * row["bytes"]
+    assert row["best"] == ["k:2", row["bytes"]] and "peak of a rank" in table
+
+
 def test_weak_scaling_is_predicted(tmp_path: Path) -> None:
     given = "--latency", "1e-5", "--bandwidth", "1e9"
     result, table = bench("weak", tmp_path, "--apps", "channel_flow", *given)
@@ -223,7 +230,7 @@ def test_everyday_says_what_differs(tmp_path: Path) -> None:
 
 def test_on_legate(tmp_path: Path) -> None:
     """Whoever is not installed is named, and misses its goals; the others have their numbers."""
-    result, table = bench("on_legate", tmp_path, "--rounds", "2", "--warmup", "1", "--batch", "2",
+    result, table = bench("on_legate", tmp_path, "--rounds", "1", "--warmup", "1", "--batch", "2",
                           "--programs", "stencil", "--tables", "programs", "launches",
                           "--only", "numpy", "local", "legate", "cupynumeric")
     found = result["programs"]["stencil"]["contenders"]

@@ -12,7 +12,7 @@ from diffuse.fusion import canonical
 from diffuse.fusion.canonical import Numbering
 from diffuse.fusion.constraints import prefix
 from diffuse.fusion.temporaries import temporaries
-from diffuse.ir import AccessMap, IndexTask, Privilege, Relation
+from diffuse.ir import AccessMap, IndexTask, Privilege, Relation, alias
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.text import key_text, window_text
 from tests import windows
@@ -123,7 +123,7 @@ def test_forgetting_what_was_found_about_views_changes_no_key(monkeypatch: pytes
     window = chain([(0, 1), (1, 2), (2, 0)])
     before = key(window)
     monkeypatch.setattr(canonical, "_forms", Bounded(1))
-    monkeypatch.setattr(canonical, "_pairs", Bounded(1))
+    monkeypatch.setattr(alias, "_known", Bounded(1))
     assert key(window) == before
 
 

@@ -11,7 +11,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse import settings
 from diffuse.fusion import canonical
-from diffuse.ir import view
+from diffuse.ir import alias, partition, view
 from diffuse.ir.bounded import FACTOR, FIRST, LIMIT, Bounded, Past, Size
 from diffuse.numpy.ops import moving
 from diffuse.observe import trace
@@ -55,7 +55,8 @@ def test_new_shapes_leave_no_more_trails_than_the_memo_has_room_for(memo: Memo) 
 
 
 def test_nor_more_entries_of_any_table() -> None:
-    tables: list[Any] = [view._views, canonical._forms, canonical._pairs, engine.current().templates.known]
+    tables: list[Any] = [view._views, canonical._forms, alias._known, partition._covering,
+                         engine.current().templates.known]
     limits = [table.limit for table in tables]
     for n in range(2 * FIRST // 5):
         turn(n + 1000)

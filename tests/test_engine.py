@@ -218,6 +218,18 @@ def test_exported_memory_is_up_to_date_when_the_call_returns() -> None:
     assert a[0, 0] == 1.0
 
 
+def test_a_store_that_is_shown_often_asks_few_who_hold_it() -> None:
+    x, asked = attached(np.zeros(SHAPE)), [0]
+
+    def held() -> bool:
+        asked[0] += 1
+        return True
+
+    for _ in range(1000):
+        x.show_while(held)
+    assert asked[0] < 3000 and x.shown()
+
+
 def test_no_memory_is_an_error_at_the_read_and_the_session_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     x = attached(inputs()[0])
     runtime = engine.current().runtime

@@ -229,3 +229,34 @@ def test_a_half_by_itself_raises_no_flag_of_what_else_is_in_its_register() -> No
         found = diffuse.numpy.exp(x - largest).sum(-1)
         expected = numpy.exp(values - values.max(-1, keepdims=True)).sum(-1)
         assert numpy.allclose(numpy.asarray(found), expected, 1e-2)
+
+
+@pytest.mark.parametrize("source", ["float16", "float32", "float64"])
+def test_casts_in_writes_through_indices_warn_of_nan(source: str) -> None:
+    for dtype in "int8", "uint16", "int32", "uint32", "uint64":
+        def call(np: Any, dtype: str = dtype) -> Any:
+            x, values = np.zeros(40, dtype), np.array(numpy.full(30, numpy.nan, source))
+            x[np.arange(30)] = values
+            return x
+
+        assert said(diffuse.numpy, call) == said(numpy, call) == ["invalid value"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_blocks_that_record_warnings_are_told_of_results_that_nobody_kept() -> None:
+    np = diffuse.numpy
+    x = np.array([numpy.nan, 1.0, 0.0])
+
+    def forgotten() -> None:
+        x.astype("int32")
+        y = 1 / x
+        np.sqrt(y, out=y)
+
+    for errors in (), ("divide by zero", "invalid value"):
+        with warnings.catch_warnings(record=bool(errors)) as caught:
+            warnings.simplefilter("always")
+            forgotten()
+        if errors:
+            assert caught is not None
+            assert sorted(str(w.message).partition(" encountered")[0] for w in caught) == list(errors)
+        assert not engine._engine.stores.instances.keys() - engine._engine.stores.alive

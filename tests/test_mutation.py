@@ -13,6 +13,7 @@ from diffuse.fusion import temporaries as temps
 from diffuse.fusion.constraints import prefix
 from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import Access, IndexTask, Point, Relation, check, relation
+from diffuse.ir.bounded import Bounded
 from tests import windows
 from tests.build import array, reduction, task
 
@@ -57,6 +58,7 @@ def test_each_rule_against_races_is_needed(name: str) -> None:
 def test_equal_partitions_do_not_excuse_overlapping_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """The paper takes equal partitions for point-wise dependence: true only of disjoint tiles."""
     monkeypatch.setattr("diffuse.ir.alias.disjoint", lambda partition, domain: True)
+    monkeypatch.setattr("diffuse.ir.alias._known", Bounded())
     assert unsound("disjoint writes") is not None
 
 

@@ -324,3 +324,18 @@ def test_numbers_of_numpys_on_the_left_of_arrays_and_of_other_things(op: Any, nu
     for left, right in ((number, None), (None, number)):
         with pytest.raises(TypeError):
             op(left, right)
+
+
+@pytest.mark.usefixtures("threshold")
+def test_an_object_that_answers_with_an_array_wraps_the_result_of_a_ufunc() -> None:
+    class Holder:
+        __array_priority__ = 3
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return dnp.arange(40_000)
+
+        def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+            return "wrapped", context[0].__name__, int(array[3])
+
+    assert dnp.negative(Holder()) == ("wrapped", "negative", -3)
+    assert dnp.add(dnp.arange(40_000), Holder()) == ("wrapped", "add", 6)

@@ -12,10 +12,10 @@ from tests.service import run
 
 
 @pytest.mark.parametrize("work, operations, interpretable, seconds", [
-    (400_000, 4, True, 0.0),            # 0.8 ms
-    (20_000_000, 4, True, 0.04),
-    (20_000_000, 100, True, 0.04),
-    (20_000_000, 400, True, 0.0),       # which takes longer to compile
+    (400_000, 4, True, 0.0),            # 0.4 ms
+    (40_000_000, 4, True, 0.04),
+    (40_000_000, 100, True, 0.04),
+    (40_000_000, 400, True, 0.0),       # which takes longer to compile
     (400_000, 4, False, None),          # exp, whose routine has to be compiled, too
     (400_000, SOON + 1, False, 0.0),    # a long kernel, while exp alone is soon there
 ])
@@ -25,6 +25,51 @@ def test_a_task_waits_as_long_as_interpreting_takes(work: int, operations: int, 
         assert patience(work, operations, interpretable) == seconds
     with settings.using(compile="wait"):
         assert patience(work, operations, interpretable) is None
+
+
+@pytest.mark.parametrize("work, waited, seconds", [
+    (40_000_000, 0.01, 0.03), (40_000_000, 0.04, 0.0), (40_000_000, 9.0, 0.0), (80_000_000, 0.04, 0.04)])
+def test_tasks_of_one_kernel_wait_together_as_long_as_one(work: int, waited: float, seconds: float) -> None:
+    """A loop would else wait in each of its turns, and be no further when the machine code comes."""
+    with settings.using(compile="background"):
+        assert patience(work, 4, True, waited) == pytest.approx(seconds)
+
+
+@pytest.mark.not_device("there is no thread pool")
+def test_a_loop_waits_once_for_a_server_that_does_not_answer(tmp_path: Path) -> None:
+    program = """
+        import diffuse, numpy, diffuse.numpy as np
+        from diffuse.kernels.build import algorithms, compiler
+        from diffuse.kernels.build.compiler import Kernel
+        client_module.LIMIT = 60
+        x = np.arange(3e6)
+        (x - 1)[0]
+        compiler.compiler.wait()
+        os.kill(client.process, signal.SIGSTOP)
+        waits, wait = [], Kernel.wait
+        Kernel.wait = lambda self, seconds: (waits.append(seconds), wait(self, seconds))
+        for _ in range(3):
+            y = (x + 1) * x - x
+            diffuse.fence()
+        sorting = ("encode", "float64"),
+        found = [algorithms.routines(sorting, 0.05), algorithms.routines(sorting, 0.05)]
+        numpy.testing.assert_array_equal(y, numpy.arange(3e6) ** 2)
+        print(len(waits), found, algorithms._waited[sorting])
+        os.kill(client.process, signal.SIGKILL)
+    """
+    said = run(program, tmp_path, DIFFUSE_COMPILE="background")
+    assert said.split("\n")[0] == "1 [None, None] 0.05"
+
+
+def test_nothing_is_asked_of_a_server_with_the_compiler_off(tmp_path: Path) -> None:
+    program = """
+        import numpy, diffuse.numpy as np
+        x = np.arange(40000.0)
+        y = numpy.array((x + 1) * x), numpy.array(np.roll(x, 3) - x)
+        numpy.testing.assert_array_equal(y[0], (numpy.arange(40000.0) + 1) * numpy.arange(40000.0))
+        print(client._asked, client._end, os.listdir(os.environ["DIFFUSE_CACHE_DIR"]))
+    """
+    assert run(program, tmp_path, DIFFUSE_COMPILE="off").strip() == "{} None []"
 
 
 @pytest.mark.not_device("there is no thread pool")

@@ -18,7 +18,7 @@ import pytest
 from diffuse.fusion import canonical
 from diffuse.fusion.constraints import prefix
 from diffuse.fusion.temporaries import temporaries
-from diffuse.ir import IndexTask
+from diffuse.ir import IndexTask, alias, partition
 from diffuse.ir.check import check
 from diffuse.ir.text import key_text, refusal_text, window_text
 from diffuse.kernels.body.compose import compose
@@ -58,8 +58,8 @@ def analyse(tasks: list[IndexTask]) -> str:
 
 def counted(work: Callable[[], str]) -> tuple[int, str]:
     """Calls made and lines run by `work`, and its answer."""
-    canonical._forms.clear()
-    canonical._pairs.clear()
+    for known in (canonical._forms, alias._known, partition._covering):
+        known.clear()
     steps = 0
 
     def trace(frame: FrameType, event: str, arg: Any) -> Any:

@@ -127,8 +127,8 @@ def test_who_has_no_home_has_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("patch, why", [
     ("sys.executable = '/no/such/python'", "No such file or directory"),
-    ("sys.executable = ''", "does not know where its Python is"),
-    ("sys.frozen = True", "does not know where its Python is"),
+    ("sys.executable = ''", "path of the Python interpreter is unknown"),
+    ("sys.frozen = True", "path of the Python interpreter is unknown"),
     ("os.environ[client_module.MARK] = '1'", "is no Python that could run it"),
     ("from diffuse.service import fingerprint; fingerprint.llvmlite = lambda: None", "not installed"),
     ("def refuse(*_, **__): raise BlockingIOError(11, os.strerror(11))\nos.posix_spawn = refuse",

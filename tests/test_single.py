@@ -314,3 +314,15 @@ def test_an_operation_that_ends_chains_at_other_lines_is_done_at_once_where_it_i
         assert done(lambda: (np.sin(x) + 1.0) * x)[0] == 3
         counts.append(done(lambda: x * x)[:2])
     assert counts[0] == (1, 0) and counts[-1] == (0, 1)
+
+
+def test_what_numpy_hands_back_stays_the_array_that_the_program_has() -> None:
+    def conjugate(x: Any) -> Any:
+        return x.conjugate()
+
+    whole, parts = np.array(numpy.arange(SIZE)), np.array(numpy.ones(SIZE) + 1j)
+    conjugate(parts)
+    conjugate(whole)
+    for place in single.places.values():
+        place.alone = single.OFTEN
+    assert conjugate(whole) is whole and conjugate(parts) is not parts

@@ -64,7 +64,7 @@ def test_parts_of_a_store_are_compared_with_their_neighbours_only(
         for n in (30, 60):
             engine.fence()
             engine.current().window.forget()
-            canonical._pairs.clear()
+            alias._known.clear()
             x = np.ones((n, n))
             calls = 0
             program(x)

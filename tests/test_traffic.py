@@ -185,6 +185,8 @@ def test_thousands_of_ranks_as_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words, said", [
     (("--runtime", "local", "--traffic"), "--traffic counts under the runtime mpi, not local"),
     (("--predict", "4", "--ranks", "2"), "--predict runs one process, without --ranks"),
+    (("--predict", "4", "--simulate", "4"), "--predict runs one process, without --simulate"),
+    (("--simulate", "4", "--hosts", "a,b"), "--simulate runs one process, without --hosts"),
     (("--predict", "5000"), "--predict")])
 def test_options_that_do_not_go_together(words: tuple[str, ...], said: str) -> None:
     done = diffuse("run", *words, "-c", "pass")
@@ -266,7 +268,7 @@ PROGRAMS = """
         runtime = engine.current().runtime
         rows = kept.summed(runtime.over_ranks)
         found[name] = {title: [row.times, row.bytes, row.messages, row.least] for title, row in rows.items()}
-        kept.rows.clear()
+        kept.clear()
     every = sum(row[1] for rows in found.values() for row in rows.values())
     assert runtime.network is None or every == runtime.over_ranks(runtime.network.sent)
     print(json.dumps(found))
@@ -278,13 +280,17 @@ PROGRAMS = """
 def test_what_is_predicted_is_what_ranks_send(ranks: int, tmp_path: Path) -> None:
     path = program(tmp_path, PROGRAMS)
     silent: dict[str, Any] = {**TINY, "DIFFUSE_FALLBACK": "silent"}
-    counted = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic", path,
-                      **silent)
+    counted = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic", "--json",
+                      path, **silent)
     assert counted.returncode == 0, counted.tail
     foreseen = diffuse("run", "--predict", str(ranks), path, **silent)
     assert foreseen.returncode == 0, foreseen.tail
     found, expected = json.loads(counted.stdout), json.loads(foreseen.stdout)
     for name, rows in expected.items():
         assert found[name] == rows, name
+    if ranks != 3:
+        simulated = diffuse("run", "--simulate", str(ranks), "--json", path, **silent)
+        assert (simulated.returncode, json.loads(simulated.stdout)) == (0, found), simulated.tail
+        assert simulated.stderr == counted.stderr  # and what each rank sent, received and held
     assert all(row[3] is None or row[3] <= row[1] for rows in found.values() for row in rows.values())
     assert sum(any(row[1] for row in rows.values()) for rows in found.values()) > 10

@@ -76,8 +76,8 @@ def test_a_constraint_that_says_yes_is_found(name: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("patched, said", [
-    ((execute,), "the analysis says that somebody sees them"),
-    ((execute, verify), "by definition somebody sees them"),
+    ((execute,), "the analysis says that they are used elsewhere"),
+    ((execute, verify), "by definition they are used elsewhere"),
 ])
 def test_a_store_without_memory_that_somebody_sees_is_found(
         patched: tuple[ModuleType, ...], said: str, monkeypatch: pytest.MonkeyPatch) -> None:

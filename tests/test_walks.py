@@ -14,6 +14,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.library import call, current, fence
+from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.ops.single import OFTEN
@@ -447,6 +448,20 @@ def test_small_steps_with_new_views_behind_a_large_task_are_done_at_once() -> No
     expected = numpy.empty((SIDE, SIDE))
     columns(plain, expected, NEW + TRUSTED, numpy)
     assert numpy.array_equal(numpy.asarray(found)[:NEW + TRUSTED], expected[:NEW + TRUSTED])
+
+
+def test_a_number_of_every_turn_that_goes_into_a_small_table_is_waited_for_soon() -> None:
+    def means(x: Any, found: Any, turns: int) -> None:
+        for k in range(turns):
+            x = x * 0.5 + 1.0
+            found[k] = x.max()
+
+    plain, turns = numpy.random.default_rng(4).random(4 * SIDE * SIDE), NEW + TRUSTED
+    x, found, expected = busy(plain), np.empty(2 * core.TINY), numpy.empty(turns)
+    recorded, walks = counted(lambda: means(x, found, turns))
+    assert recorded <= 4 * (NEW + 2) + 3 * TRUSTED and walks > 0
+    means(plain, expected, turns)
+    assert numpy.array_equal(numpy.asarray(found)[:turns], expected)
 
 
 def test_small_steps_with_new_views_stay_recorded_behind_a_very_large_task() -> None:

@@ -1,4 +1,4 @@
-"""Compiled code that asks for NumPy's arrays, and processes (the table "works with" of the README)."""
+"""Compiled code that asks for NumPy's arrays, and processes (the table of docs/libraries.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables, files and labelled arrays: libraries that take Diffuse arrays (the README's table "works with")."""
+"""Tables, files and labelled arrays: libraries that take Diffuse arrays (the table of docs/libraries.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures, learning and graphs: libraries that take Diffuse arrays (the README's table "works with")."""
+"""Pictures, learning and graphs: libraries that take Diffuse arrays (the table of docs/libraries.md)."""
 
 from __future__ import annotations
 

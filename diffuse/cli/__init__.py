@@ -1,4 +1,4 @@
-"""The command `diffuse`: one small file a command.
+"""The command `diffuse`: one small file per command.
 
 `diffuse program.py` is short for `diffuse run program.py`.  Where neither has options, `click` is not
 imported: that takes half as long as importing all of Diffuse.
@@ -15,7 +15,7 @@ from diffuse.cli.table import COMMANDS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; its exit status."""
+    """Run the command line; returns its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] not in COMMANDS and (not words[0].startswith("-") or words[0] in ("-m", "-c")):
         meant = _misspelt(words[0])

@@ -1,4 +1,5 @@
-"""Do two runs of a program agree?  Printed text, saved files and arrays in; sentences about differences out.
+"""Compares two runs of a program: printed text, saved files and arrays; differences are described in
+sentences.
 
 Half of the digits have to agree, for two correct runs differ by rounding.  Numbers in text agree to
 `PRINTED`, integers exactly; times, which are numbers followed by a unit of time, are not compared.
@@ -12,18 +13,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 PRINTED = 1e-5
-"""The relative difference that printed numbers may have."""
+"""The relative difference allowed between printed numbers."""
 NOTHING = 1e-12
-"""Printed numbers below this are taken for zero, as residuals are."""
+"""Printed numbers below this count as zero, as residuals do."""
 PIXELS = 0.01
-"""The difference that pictures may have, root mean square, where 1 is from black to white."""
+"""The root mean square difference allowed between pictures, where 1 is from black to white."""
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]*\d)|[-+]?\b(?:nan|inf)\b")
 TIME = re.compile(r"\s*(?:[numµμ]?s|secs?|seconds?|minutes?|it/s)\b")
 
 
 def texts(plain: str, ours: str) -> str | None:
-    """What differs first in two printed texts, as a sentence; None if they agree."""
+    """Describe the first difference of two printed texts in a sentence; None if they agree."""
     ones, others = plain.splitlines(), ours.splitlines()
     for number, (one, other) in enumerate(zip(ones, others, strict=False), 1):
         if one != other and not _lines(one, other):
@@ -34,7 +35,8 @@ def texts(plain: str, ours: str) -> str | None:
 
 
 def _lines(one: str, other: str) -> bool:
-    """The same words, and numbers that agree?  Spaces don't count: numbers may have become longer."""
+    """Do two lines have the same words, and numbers that agree?  Spaces are ignored, as numbers may be
+    longer."""
     if [w.split() for w in NUMBER.split(one)] != [w.split() for w in NUMBER.split(other)]:
         return False
     return all(TIME.match(one, x.end()) or _numbers(x.group(), y.group())
@@ -53,7 +55,8 @@ def _numbers(one: str, other: str) -> bool:
 
 
 def _last_place(one: str, other: str) -> float:
-    """One unit in the last printed place of numbers that have at least four digits, which may be rounded."""
+    """One unit in the last printed place of numbers with at least four digits, which may be rounded; else
+    0."""
     mantissas = [re.split("[eE]", text) for text in (one, other)]
     if min(sum(c.isdigit() for c in m[0].lstrip("+-0.")) for m in mantissas) < 4:
         return 0.0
@@ -62,7 +65,7 @@ def _last_place(one: str, other: str) -> float:
 
 
 def arrays(plain: Any, ours: Any) -> str | None:
-    """What differs in two NumPy arrays, as the rest of a sentence; None if they agree."""
+    """Describe the difference of two NumPy arrays, as the rest of a sentence; None if they agree."""
     import numpy
 
     if plain.shape != ours.shape or plain.dtype != ours.dtype:
@@ -76,7 +79,7 @@ def arrays(plain: Any, ours: Any) -> str | None:
         if plain.dtype.kind in "fc" and differ.any():
             tolerance = float(numpy.finfo(plain.dtype).eps) ** 0.5
             finite = numpy.abs(plain[numpy.isfinite(plain)])
-            # what is small beside the other elements is mostly the rounding of these
+            # elements that are small beside the others consist mostly of their rounding errors
             floor = float(finite.max()) / 100 if finite.size else 0.0
             gap = numpy.abs(plain - ours)
             differ &= ~(gap <= tolerance * numpy.maximum(numpy.abs(plain), floor))
@@ -89,7 +92,7 @@ def arrays(plain: Any, ours: Any) -> str | None:
 
 
 def gap(plain: Any, ours: Any) -> float | None:
-    """The largest difference of two arrays; None where their elements are no numbers."""
+    """The largest difference of two arrays; None if they differ in shape or are not numeric."""
     import numpy
 
     if plain.shape != ours.shape or not (numpy.can_cast(plain.dtype, complex)
@@ -102,7 +105,8 @@ def gap(plain: Any, ours: Any) -> float | None:
 
 
 def files(plain: Mapping[str, str], ours: Mapping[str, str]) -> Iterator[str]:
-    """A sentence about each saved file that differs.  Each mapping gives the copies of the saved files."""
+    """Describe each saved file that differs in a sentence.  Each mapping gives the copies of the saved
+    files."""
     for path in sorted({*plain, *ours}):
         if path not in plain or path not in ours:
             yield f"{path} was saved under {'NumPy' if path in plain else 'Diffuse'} alone"

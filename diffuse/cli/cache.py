@@ -13,7 +13,7 @@ from diffuse.cli.info import sized, stored
 
 
 def listed() -> list[dict[str, Any]]:
-    """Every kernel on disk, the latest used first."""
+    """Every kernel on disk, the most recently used first."""
     from diffuse.service.cache import SUFFIX
 
     folder = stored().folder

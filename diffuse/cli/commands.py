@@ -34,7 +34,7 @@ def group() -> None:
 
 
 def call(words: list[str]) -> int:
-    """Run the command that these words name, with its options; its exit status."""
+    """Run the command that these words name, with its options; returns its exit status."""
     try:
         status = group.main(args=words, prog_name="diffuse", standalone_mode=False)
     except click.exceptions.Abort:

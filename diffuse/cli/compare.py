@@ -1,6 +1,6 @@
 """`diffuse run --compare`: two measured runs of one program, as a table of what Diffuse changed.
 
-What both printed and saved is compared (agreement.py), and the exit status says whether it agrees.
+Printed text and saved files are compared (agreement.py), and the exit status tells whether they agree.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ MEASURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "measure.py")
 
 def measured(under: str, words: list[str], folder: str, variables: dict[str, str], shown: bool
              ) -> dict[str, Any]:
-    """Run a program in a fresh process under "numpy" or "diffuse"; what it prints is kept, and `shown`."""
+    """Run a program in a fresh process under "numpy" or "diffuse"; its output is kept, and printed if
+    `shown`."""
     place = os.path.join(folder, under)
     os.mkdir(place)
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
@@ -44,8 +45,8 @@ def measured(under: str, words: list[str], folder: str, variables: dict[str, str
 
 
 def results(folder: str) -> tuple[dict[str, float | None] | None, list[str]]:
-    """The largest difference of each named result, None if the program named none; and those that differ by
-    more than rounding, as sentences."""
+    """The largest difference of each named result (None if the program named none), and sentences about those
+    that differ by more than rounding."""
     import numpy
 
     paths = [os.path.join(folder, under, "results.npz") for under in ("numpy", "diffuse")]
@@ -67,7 +68,7 @@ def steady(times: list[float]) -> float:
 
 
 def comparison(words: list[str], variables: dict[str, str], shown: bool) -> dict[str, Any]:
-    """Both runs, one after the other, and what they show."""
+    """Run the program both ways, one after the other, and collect the measurements."""
     with tempfile.TemporaryDirectory(prefix="diffuse-") as folder:
         plain = measured("numpy", words, folder, {}, shown)
         ours = measured("diffuse", words, folder, variables, False)
@@ -96,7 +97,7 @@ def comparison(words: list[str], variables: dict[str, str], shown: bool) -> dict
 
 
 def show(words: list[str], as_json: bool, variables: dict[str, str]) -> int:
-    """Compare and print; 0 if both runs agree, else 1."""
+    """Compare and print; returns 0 if both runs agree, else 1."""
     found = comparison(words, variables, not as_json)
     status = int(bool(found["differences"]))
     if as_json:
@@ -123,7 +124,7 @@ def show(words: list[str], as_json: bool, variables: dict[str, str]) -> int:
 
 
 def verdict(compared: dict[str, Any], differences: list[str]) -> str:
-    """Did the runs agree, and in what?"""
+    """Describe in words whether the runs agree, and in what."""
     if differences:
         return "\n".join(["The results differ:", *(f"  {said}" for said in differences)])
     counts = {"line": compared["lines"], "saved file": len(compared["files"]),

@@ -13,7 +13,7 @@ from diffuse.settings import config
 
 
 def totals(found: Sequence[Any]) -> dict[str, int]:
-    """How many names run each way."""
+    """The number of names that run each way."""
     from diffuse.cli import probe
 
     counts = Counter(one.way for one in found)
@@ -21,7 +21,7 @@ def totals(found: Sequence[Any]) -> dict[str, int]:
 
 
 def report(found: Sequence[Any], every: bool) -> str:
-    """The findings for people: totals, then the names of each way."""
+    """The findings as text: totals, then the names of each way."""
     from diffuse.cli import probe
 
     counts = totals(found)

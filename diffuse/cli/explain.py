@@ -1,4 +1,4 @@
-"""`diffuse explain`: a program's run, as what was fused and what stopped the rest."""
+"""`diffuse explain`: runs a program, and reports what was fused and what stopped the rest."""
 
 from __future__ import annotations
 

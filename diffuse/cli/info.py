@@ -42,7 +42,7 @@ def gathered() -> dict[str, Any]:
 
 
 def legate() -> dict[str, str]:
-    """What the runtime legate would find, in words."""
+    """What the legate runtime would find, in words."""
     from diffuse.runtime.legate import prepare
 
     found = prepare.find()
@@ -65,14 +65,14 @@ def legate() -> dict[str, str]:
 
 
 def mpi() -> dict[str, str]:
-    """What the runtime mpi would find, in words."""
+    """What the mpi runtime would find, in words."""
     from diffuse.runtime.mpi import prepare
 
     return {**prepare.found(), "several ranks": _can(prepare.refusal())}
 
 
 def cuda() -> dict[str, str]:
-    """What the runtime cuda would find, in words."""
+    """What the cuda runtime would find, in words."""
     from diffuse.runtime.device.driver import Driver
 
     try:
@@ -87,7 +87,7 @@ def cuda() -> dict[str, str]:
 
 
 def cupy() -> str:
-    """The version of CuPy that is installed; it is not imported."""
+    """The version of CuPy if it is installed; it is not imported."""
     from importlib import metadata
     from importlib.util import find_spec
 
@@ -109,7 +109,7 @@ def stored() -> Cache:
 
 
 def threads_source() -> str:
-    """Where the number of threads comes from, in words."""
+    """The origin of the number of threads, in words."""
     from diffuse.runtime import machine
 
     if settings.config.threads != "auto":
@@ -133,7 +133,7 @@ def versions() -> dict[str, str]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The same for people."""
+    """The same information as text."""
     lines = ["machine"]
     for name, value in found["machine"].items():
         if isinstance(value, dict):
@@ -151,7 +151,7 @@ def text(found: dict[str, Any]) -> str:
 
 
 def sized(count: Any) -> str:
-    """A number of bytes with a unit."""
+    """Format a number of bytes with a unit."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:
@@ -162,7 +162,7 @@ def sized(count: Any) -> str:
 
 @click.command(name="info")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--markdown", is_flag=True, help="Print the table of settings for a README.")
+@click.option("--markdown", is_flag=True, help="Print the table of docs/settings.md.")
 def command(as_json: bool, markdown: bool) -> int:
     """Show the machine, the threads, the settings, the cache, Legate, MPI, the GPU and the versions."""
     if markdown:

@@ -1,7 +1,7 @@
-"""`diffuse run --ranks`: options in, the command that starts a program on several ranks out.
+"""`diffuse run --ranks`: turns options into the command that starts a program on several ranks.
 
-Each rank is `python -m diffuse run program`; what the options say travels as variables of the environment.
-This process then becomes the launcher (launchers.py): signals and the exit status are the launcher's own.
+Each rank is `python -m diffuse run program`; the options are passed on as environment variables. This process
+then becomes the launcher (launchers.py): signals and the exit status are the launcher's own.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from dataclasses import dataclass, fields
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import click
 
 from diffuse import settings
-from diffuse.cli import launchers
+from diffuse.cli.job import NODE_FILE, JobOptions
 from diffuse.runtime import machine
 from diffuse.runtime.legate import prepare
 from diffuse.runtime.mpi import prepare as mpi
@@ -25,94 +22,8 @@ from diffuse.runtime.ranks import launcher
 from diffuse.settings import SETTINGS, config
 
 
-@dataclass(frozen=True)
-class JobOptions:
-    """The options of `diffuse run` that say where a program runs."""
-
-    ranks: int | None = None
-    nodes: int | None = None
-    hosts: str | None = None
-    hostfile: str | None = None
-    launcher: str | None = None
-    launcher_extra: tuple[str, ...] = ()
-    cpus: int | None = None
-    memory: str | None = None
-    output: str | None = None
-    profile: bool = False
-    dry_run: bool = False
-
-    @property
-    def named(self) -> list[str]:
-        """The options given that only runtimes of several ranks can follow."""
-        given = {"--ranks": self.ranks, "--nodes": self.nodes, "--hosts": self.hosts,
-                 "--hostfile": self.hostfile, "--launcher": self.launcher,
-                 "--launcher-extra": self.launcher_extra, "--memory": self.memory,
-                 "--profile": self.profile, "--dry-run": self.dry_run}
-        return [name for name, value in given.items() if value]
-
-    @cached_property
-    def names(self) -> list[str]:
-        """The names of the machines to run on, as far as they are known."""
-        if self.hosts:
-            return self.hosts.split(",")
-        if self.hostfile:
-            return [host for host, _ in launchers.slots(self.hostfile)]
-        return launchers.node_file()[:self.nodes] if self.launcher == "pbs" else []
-
-    @property
-    def machines(self) -> int:
-        """Machines to run on."""
-        return len(self.names) or self.nodes or 1
-
-    @property
-    def total(self) -> int:
-        """Ranks on all machines together."""
-        if self.hostfile and self.ranks is None:
-            return sum(count for _, count in launchers.slots(self.hostfile))
-        return (self.ranks or 1) * self.machines
-
-    @property
-    def distant(self) -> bool:
-        """Does it run on other machines than this one, or may it?"""
-        return bool(self.names) or self.machines > 1
-
-    @property
-    def outer(self) -> bool:
-        """Does a launcher have to be started?"""
-        return self.launcher != "none" and (self.total > 1 or bool(self.launcher or self.names))
-
-
-def options(function: Any) -> Any:
-    """The options of `JobOptions` on a command."""
-    count = click.IntRange(min=1)
-    for option in reversed((
-        click.option("--ranks", type=count, metavar="N",
-                     help="Processes on each machine, under Legate or MPI."),
-        click.option("--nodes", type=count, metavar="N", help="Machines to run on."),
-        click.option("--hosts", metavar="A,B", help="Their names."),
-        click.option("--hostfile", metavar="FILE", help="Machines and their slots, as mpirun takes them."),
-        click.option("--launcher", type=click.Choice(["mpirun", "srun", "pbs", "none"]),
-                     help="What starts the ranks: mpirun, Slurm, PBS (qsub, and mpirun within its jobs); "
-                     "none: something else has started this one."),
-        click.option("--launcher-extra", multiple=True, metavar="WORDS",
-                     help="More words for the launcher; may be repeated."),
-        click.option("--cpus", type=count, metavar="N", help="Threads of each rank."),
-        click.option("--memory", metavar="SIZE", help="What arrays may take in each rank."),
-        click.option("--output", type=click.Choice(["rank0", "all"]), help="Whose output is shown."),
-        click.option("--profile", is_flag=True, help="Let Legate write a profile."),
-        click.option("--dry-run", is_flag=True, help="Print the launcher's command instead of running it."),
-    )):
-        function = option(function)
-    return function
-
-
-def taken(values: dict[str, Any]) -> JobOptions:
-    """Take the options of `JobOptions` out of a command's values."""
-    return JobOptions(**{field.name: values.pop(field.name) for field in fields(JobOptions)})
-
-
 def apply(launch: JobOptions) -> None:
-    """Set what the options ask of this process and, as its environment, of the ranks that it may start."""
+    """Apply the options to this process and, through its environment, to the ranks that it may start."""
     if launch.named and config.runtime not in ("legate", "mpi"):
         if settings.source("runtime") != "default":
             said = "DIFFUSE_RUNTIME=" if settings.source("runtime") == "environment" else "--runtime "
@@ -151,13 +62,13 @@ def _check_machines(launch: JobOptions) -> None:
         raise click.UsageError(f"{said}: expected names of machines with commas between them")
     if launch.names and launch.nodes not in (None, launch.machines):
         if launch.launcher == "pbs":
-            said = f"this job of PBS (file {os.environ[launchers.NODE_FILE]})"
+            said = f"this job of PBS (file {os.environ[NODE_FILE]})"
         raise click.UsageError(f"--nodes {launch.nodes}, but {said} names {launch.machines}: leave one of "
                                "them out")
 
 
 def profile() -> None:
-    """Let Legate profile, and say where it writes."""
+    """Have Legate write a profile, and print where."""
     words = shlex.split(os.environ.get("LEGATE_CONFIG", ""))
     ours = {"--profile": [], "--provenance": [], "--profile-name": ["diffuse"], "--logdir": [os.getcwd()]}
     words += [word for name, rest in ours.items() if name not in words for word in (name, *rest)]
@@ -168,7 +79,7 @@ def profile() -> None:
 
 
 def chosen() -> dict[str, str]:
-    """The settings that options named, as variables."""
+    """The settings that options determine, as environment variables."""
     values = {setting.variable: getattr(config, name) for name, setting in SETTINGS.items()
               if settings.source(name) == "code"}
     return {name: str(int(x)) if isinstance(x, bool) else str(x) for name, x in values.items()}
@@ -182,23 +93,25 @@ def environment(launch: JobOptions) -> dict[str, str]:
         made["DIFFUSE_NUM_THREADS"] = str(max(1, machine.processors() // (launch.ranks or 1)))
     if config.runtime == "mpi":
         if not launch.distant and launch.launcher in (None, "mpirun"):
-            # to look for other networks takes a second
+            # searching for other networks takes a second
             made.setdefault("OMPI_MCA_pml", "ob1")
             made.setdefault("OMPI_MCA_btl", "self,sm")
     elif config.legate_memory is None:
         share = int(prepare.SHARE * machine.memory_total()) // (launch.ranks or 1)
         made["DIFFUSE_LEGATE_MEMORY"] = str(share)
-    made.setdefault("PYTHONHASHSEED", "0")  # sets of strings iterate alike
+    made.setdefault("PYTHONHASHSEED", "0")  # so that sets of strings iterate alike
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         made.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     return made
 
 
 def become(launch: JobOptions, words: list[str]) -> int:
-    """Replace this process by the launcher of a program; 0 if that was only shown."""
+    """Replace this process by the launcher of a program; returns 0 if its command was only printed."""
     if "OMPI_COMM_WORLD_RANK" in os.environ:
         raise click.UsageError(f"this process is already one of {launcher.ranks()} ranks: leave out "
                                f"{launch.named[0]}, or add --launcher none")
+    from diffuse.cli import launchers  # only where ranks are started
+
     variables = environment(launch)
     line = launchers.command(launch, words, variables)
     if launch.dry_run:

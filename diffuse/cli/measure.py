@@ -2,8 +2,8 @@
 
 Run as a script, so that the process under NumPy imports nothing of Diffuse.  A program with `arguments`,
 `setup`, `step` and `results` is timed step by step: each step ends when a value of every result was read.
-Any other program is timed as a whole.  The files that it saves are copied, so that both runs can be compared;
-after the run under NumPy they are as they were before, so that both begin alike.
+Any other program is timed as a whole.  The files that it saves are copied for the comparison, and restored
+after the run under NumPy, so that both runs begin alike.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ CONVENTION = ("arguments", "setup", "step", "results")
 
 
 class Saved:
-    """The files that the program opens for writing, with what was there before."""
+    """The files that the program opens for writing, with copies of their previous contents."""
 
     def __init__(self, folder: str, words: list[str]) -> None:
         self.folder = folder
         self.before: dict[str, str | None] = {}
-        """Each file, and a copy of what it was; None if it was not there."""
+        """For each file, a copy of its previous contents; None if it did not exist."""
         program = [] if words[0].startswith("-") else [os.path.dirname(os.path.realpath(words[0]))]
         self._places = tuple(os.path.join(os.path.realpath(p), "") for p in (os.getcwd(), *program))
         home = os.path.expanduser("~")
@@ -51,7 +51,7 @@ class Saved:
                     self._busy = False
 
     def _programs(self, path: str) -> bool:
-        """Is it a file for the user, rather than of a cache or for the moment?"""
+        """Is it a file for the user, rather than a cache or temporary file?"""
         if path.endswith(".pyc"):
             return False
         return path.startswith(self._places) or not path.startswith(self._others)
@@ -64,7 +64,7 @@ class Saved:
         return shutil.copy2(path, copy)
 
     def copies(self, restore: bool) -> dict[str, str]:
-        """A copy of each file that is there now; `restore` brings back what was there before."""
+        """Copy each file that exists now; `restore` then brings back the previous contents."""
         self._busy = True
         found = {}
         for path, before in self.before.items():
@@ -80,7 +80,7 @@ class Saved:
 
 
 def memory(field: str) -> int:
-    """Bytes that this process holds ("VmRSS") or held at most ("VmHWM")."""
+    """Bytes of memory that this process uses ("VmRSS"), or their peak ("VmHWM")."""
     try:
         with open("/proc/self/status") as status:
             for line in status:
@@ -94,14 +94,14 @@ def memory(field: str) -> int:
 
 
 def force(results: dict[str, Any]) -> None:
-    """Read one element of every result: everything before it is done then."""
+    """Read one element of every result, which waits for everything before it."""
     for array in results.values():
         if getattr(array, "size", 0):
             array.item(0)
 
 
 def load(path: str) -> ModuleType:
-    """The program as a module, not run as `__main__`."""
+    """Load the program as a module, without running it as `__main__`."""
     module = ModuleType("__diffuse_program__")
     module.__file__ = os.path.abspath(path)
     sys.modules[module.__name__] = module
@@ -111,7 +111,7 @@ def load(path: str) -> ModuleType:
 
 
 def follows(path: str) -> bool:
-    """Does the program's text define the functions of the convention, at its outer level?"""
+    """Does the program's text define the functions of the convention at top level?"""
     import ast
 
     with open(path, "rb") as source:
@@ -152,7 +152,8 @@ def save(results: dict[str, Any], path: str) -> None:
 
 
 def whole(words: list[str]) -> tuple[dict[str, Any], int]:
-    """Time a program from its first statement to its last, as `python words...`; and its exit status."""
+    """Time a program from its first statement to its last, as `python words...`; returns the time and its
+    exit status."""
     import runpy
 
     start, status = time.perf_counter(), 0
@@ -205,7 +206,7 @@ def main(under: str, folder: str, words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # the folder of this file is no place for a program to import from
+    # the program must not import from the folder of this file
     sys.path[0] = os.getcwd()
     if sys.argv[1] == "diffuse":
         sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))

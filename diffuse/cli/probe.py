@@ -1,8 +1,8 @@
-"""How the functions of NumPy's namespace run: each is called, and what the dispatch does is looked at.
+"""Finds how the functions of NumPy's namespace run, by calling each and observing the dispatch.
 
-A function is first tried with NumPy's arrays, until a list of arguments is accepted; what each argument may
-be its parameter's name tells.  Then Diffuse's function of that name gets the same with its own arrays: was a
-task recorded, was NumPy called, and for what reason?
+A function is first called with NumPy's arrays, until a list of arguments is accepted; candidates follow from
+the names of its parameters.  Then Diffuse's function of that name is called with Diffuse's arrays: was a task
+recorded, or was NumPy called, and for what reason?
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from diffuse.numpy.ops import single
 from diffuse.stream import engine
 
 SIDE = 16
-"""The arrays have SIDE * SIDE elements: the threshold of small ones is lowered for the calls."""
+"""Arrays have SIDE * SIDE elements; the threshold of small arrays is lowered for the calls."""
 
 RECORDED, AT_ONCE, NUMPY, GATHERS, OBJECT = "recorded", "at once", "numpy", "gathers", "object"
 WAYS = {
@@ -38,28 +38,28 @@ WAYS = {
     GATHERS: "run by NumPy: waits for pending work, with a warning for each line",
     OBJECT: "constants, classes, modules and functions that take none of Diffuse's arrays",
 }
-"""How a name runs, in words."""
+"""Descriptions of the ways in which a name runs."""
 
 NO_KERNEL = "NumPy's own loops, in order with the rest: no kernel computes it"
 UNCALLED = "no arguments were found"
 UNTRIED = frozenset(fallback.SILENT[reason] for reason in ("text", "source"))
-"""Reasons of functions that write files, or take no array."""
+"""The reasons of functions that write files, or take no array."""
 
 
 class Found(NamedTuple):
-    """How one name runs on arrays that are not small."""
+    """The way in which one name runs on arrays that are not small."""
 
     name: str
     way: str
     reason: str = ""
     small: str = ""
-    """How it runs on small arrays."""
+    """The way in which it runs on small arrays."""
     types: tuple[str, ...] = ()
-    """Of a ufunc, the element types for which it is recorded."""
+    """For a ufunc, the element types for which it is recorded."""
 
 
 Make = Callable[[Any], Any]
-"""Makes an argument of the elements of an array."""
+"""Converts an array of elements to an argument."""
 
 
 class Call(NamedTuple):
@@ -69,7 +69,7 @@ class Call(NamedTuple):
 
     @property
     def arrays(self) -> bool:
-        """Are there arrays among them?"""
+        """Do they contain arrays?"""
         seen: list[Any] = []
         self.make(seen.append)
         return bool(seen)
@@ -94,7 +94,7 @@ FORMS: dict[str, Callable[[], Any]] = {
     "bytes": lambda: (numpy.arange(SIDE * SIDE) % 5).astype(numpy.uint8),
     "cube": lambda: _floats(4, 4, SIDE), "triples": lambda: _floats()[:255].reshape(-1, 3),
 }
-"""What an argument that is an array may be."""
+"""Makers of the elements of array arguments."""
 
 INDEX = frozenset("indices ind".split())
 LISTS = frozenset("tup arrays seq choicelist choices keys condlist multi_index".split())
@@ -111,16 +111,16 @@ OTHERS: dict[str, Any] = {
     "dimensions": (SIDE, SIDE), "function": lambda i, j: i + j, "funclist": [0.0, 1.0], "device": "cpu",
     "offset": 0, "size": SIDE, "value": 1.0,
 }
-"""What other arguments are, by the names of parameters."""
+"""Other arguments, by the names of parameters."""
 GIVEN = frozenset("num a_min a_max min max".split())
-"""Optional parameters that a probe gives as well: a call without them (a `clip` without bounds) would do
+"""Optional parameters that a probe passes as well: a call without them (a `clip` without bounds) would do
 nothing."""
 EITHER = frozenset("values v n size offset".split())
-"""Those that may be arrays, too."""
+"""Parameters that may be arrays, too."""
 
 
 def calls(real: Callable[..., Any]) -> Iterator[Call]:
-    """Arguments that a function might accept, the likeliest first."""
+    """Arguments that a function might accept, the most likely first."""
     names, variadic = parameters(real)
     if isinstance(real, numpy.ufunc):
         names, variadic = ["x"] * real.nin, False
@@ -152,7 +152,7 @@ def by_number(form: str) -> Iterator[Call]:
 
 
 def by_names(names: Sequence[str] | None, form: str) -> Iterator[Call]:
-    """Arguments for these parameters, with arrays of one form."""
+    """Arguments for the parameters with these names, with arrays of one form."""
     def call(plenty: bool) -> Call:
         return Call(lambda make: tuple([argument(name, make, form, plenty) for name in names or ()]))
 
@@ -162,13 +162,13 @@ def by_names(names: Sequence[str] | None, form: str) -> Iterator[Call]:
 
 
 def parameters(real: Callable[..., Any]) -> tuple[list[str] | None, bool]:
-    """The names of the parameters that have to be given, if they are known, and may there be more?"""
+    """The names of the required parameters (None if unknown), and whether there may be more."""
     try:
         found = [*inspect.signature(real).parameters.values()]
     except (ValueError, TypeError):
         return None, True
     if [x.kind for x in found] == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
-        return None, False  # it does not say what it takes
+        return None, False  # it does not declare its parameters
     needed = [x.name for x in found if x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD)
               and (x.default is x.empty or x.name in GIVEN)]
     return needed, any(x.kind is x.VAR_POSITIONAL for x in found) or "condition" in needed
@@ -189,8 +189,8 @@ def argument(name: str, make: Callable[[Any], Any], form: str, plenty: bool) -> 
 
 
 def accepted(real: Callable[..., Any], own: bool) -> Call | None:
-    """The first arguments with which NumPy's function returns.  Without an array only Diffuse's own functions
-    are called: others may do anything."""
+    """The first arguments with which NumPy's function returns.  Calls without an array are tried only for
+    functions that Diffuse implements: others may have any effect."""
     for call in calls(real):
         if call.arrays or own:
             with contextlib.suppress(Exception), quietly():
@@ -201,7 +201,7 @@ def accepted(real: Callable[..., Any], own: bool) -> Call | None:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Nothing is printed, and nobody is warned."""
+    """Suppress output and warnings."""
     with (warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()),
           numpy.errstate(all="ignore")):
         warnings.simplefilter("ignore")
@@ -209,14 +209,14 @@ def quietly() -> Iterator[None]:
 
 
 def pending(values: Any) -> Any:
-    """Diffuse's array with these elements, which are still to be computed: an operation on what is at hand
-    may be done at once, where it is short."""
+    """A Diffuse array with these elements that is not computed yet, because short operations on computed
+    arrays may run at once."""
     found = ours.array(values)
     return found ^ ours.zeros(found.shape, bool) if found.dtype == bool else found * found.dtype.type(1)
 
 
 def forget() -> None:
-    """Let no call be done at once because calls of this line were waited for."""
+    """Reset the heuristics that run a call at once because earlier calls from its line were waited for."""
     fallback.forget_warnings()
     single.places.clear()
     for template in engine.current().templates.known.values():
@@ -225,7 +225,7 @@ def forget() -> None:
 
 
 def observed(function: Callable[..., Any], call: Call) -> tuple[str, str]:
-    """Which way a call takes, and the reason if NumPy computes it."""
+    """The way that a call takes, and the reason if NumPy computes it."""
     asked: list[str | None] = []
 
     def told(_: str, reason: str | None, elements: int) -> None:
@@ -233,7 +233,7 @@ def observed(function: Callable[..., Any], call: Call) -> tuple[str, str]:
 
     forget()
     try:
-        with quietly():  # changes filters and error modes, which waits for what is pending
+        with quietly():  # changing filters and error modes waits for pending tasks
             arguments = call.make(pending)
             fallback.listener = told
             begun = trace.counters["recorded"]
@@ -268,7 +268,7 @@ def recorded_types(function: Any) -> tuple[str, ...]:
 
 
 def by_table(path: str, function: Any, own: bool) -> tuple[str, str]:
-    """What the tables of the dispatch say of a function for which no arguments were found."""
+    """The way that the dispatch tables give for a function for which no arguments were found."""
     reason = namespace.SILENT.get(path) or namespace.SILENT_MODULES.get(path.rpartition(".")[0])
     if reason:
         return NUMPY, fallback.SILENT[reason]
@@ -278,7 +278,7 @@ def by_table(path: str, function: Any, own: bool) -> tuple[str, str]:
 
 
 def probe(path: str, real: Any, function: Any, own: bool, types: bool) -> Found:
-    """How one name runs."""
+    """Find how one name runs."""
     if not callable(real) or isinstance(real, (type, ModuleType)):
         return Found(path, OBJECT)
     table = by_table(path, function, own)
@@ -290,13 +290,13 @@ def probe(path: str, real: Any, function: Any, own: bool, types: bool) -> Found:
             way, why = observed(function, call)
             known = recorded_types(function) if types and isinstance(function, numpy.ufunc) else ()
         small, _ = observed(function, call)
-    except Exception as error:  # a fault of the function's, or of ours: it has to be seen
+    except Exception as error:  # a fault of the function or of Diffuse, which has to be reported
         return Found(path, table[0], f"raised {type(error).__name__}: {error}")
     return Found(path, way, why, small, known)
 
 
 def namespaces() -> Iterator[tuple[str, Any, Any, Sequence[str]]]:
-    """The parts of NumPy that are looked at: a path, NumPy's object, Diffuse's, and the public names."""
+    """The parts of NumPy to examine: a path, NumPy's object, Diffuse's, and the public names."""
     parts = [(f"numpy.{name}", getattr(numpy, name), getattr(ours, name))
              for name in ("linalg", "fft", "random")]
     for path, real, module in (("numpy", numpy, ours), *parts):
@@ -308,7 +308,7 @@ def namespaces() -> Iterator[tuple[str, Any, Any, Sequence[str]]]:
 
 
 def owns(path: str, name: str, function: Any) -> bool:
-    """Has Diffuse a function of its own there?"""
+    """Does Diffuse have a function of its own for a name?"""
     if path == "numpy":
         return namespace.native(name) is not None
     return path != "numpy.random" and getattr(function, "__wrapped__", None) is not None and not hasattr(
@@ -318,7 +318,7 @@ def owns(path: str, name: str, function: Any) -> bool:
 def findings(names: Sequence[str] = (), types: bool = False) -> list[Found]:
     """How public names of NumPy run, in this process: all, or these (`numpy.sort`, `numpy.ndarray.sort`).
 
-    With `types` for ufuncs also which element types are recorded.  Raises KeyError for a name that is none.
+    With `types` for ufuncs also which element types are recorded.  Raises KeyError for an unknown name.
     """
     known = {f"{path}.{name}": (path, name, real, module) for path, real, module, public in namespaces()
              for name in sorted(public)}

@@ -1,4 +1,4 @@
-"""`diffuse run`: a NumPy program, run with Diffuse in NumPy's place."""
+"""`diffuse run`: runs a NumPy program with Diffuse in NumPy's place."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 
 import diffuse
 from diffuse import settings
+from diffuse.cli import job
 from diffuse.cli import launch as launching
 from diffuse.cli import traffic as counting
 
@@ -33,7 +34,7 @@ class Program(click.Command):
 
 
 def settings_options(function: Any) -> Any:
-    """The options that set a setting for one run."""
+    """Add the options that override a setting for one run."""
     for option in (
         click.option("--trace", is_flag=True, help="Print plans and refusals as they are made."),
         click.option("--runtime", metavar="NAME", help="local, reference, legate or mpi."),
@@ -61,7 +62,7 @@ def apply(trace: bool, **values: str | tuple[str, ...] | None) -> None:
 
 
 def program_of(module: str | None, code: str | None, program: tuple[str, ...]) -> list[str]:
-    """The words that name what to run, as Python's own command line has them."""
+    """The words that name what to run, as in Python's own command line."""
     if module is not None:
         return ["-m", module, *program]
     if code is not None:
@@ -72,21 +73,21 @@ def program_of(module: str | None, code: str | None, program: tuple[str, ...]) -
 
 
 def execute(words: list[str]) -> int:
-    """Run a program in this process; its exit status."""
+    """Run a program in this process; returns its exit status."""
     from diffuse import intercept
 
     return intercept.run(words)
 
 
 def report(as_json: bool) -> str:
-    """What `diffuse.explain()` says of this process."""
+    """The report of `diffuse.explain()` for this process."""
     said = diffuse.explain()
     return json.dumps(asdict(said), indent=2) if as_json else str(said)
 
 
 @click.command(cls=Program, name="run", context_settings={"allow_interspersed_args": False})
 @settings_options
-@launching.options
+@job.options
 @counting.options
 @click.option("--explain", is_flag=True, help="Print at the end what was fused and what was not.")
 @click.option("--compare", is_flag=True, help="Run under NumPy and under Diffuse; "
@@ -98,7 +99,7 @@ def report(as_json: bool) -> str:
 def command(explain: bool, compare: bool, as_json: bool, module: str | None, code: str | None,
             program: tuple[str, ...], **options: Any) -> int:
     """Run a NumPy program with Diffuse in NumPy's place."""
-    launch, count = launching.taken(options), counting.taken(options)
+    launch, count = job.taken(options), counting.taken(options)
     words = program_of(module, code, program)
     apply(**options)
     counting.apply(count, launch)
@@ -125,7 +126,8 @@ def command(explain: bool, compare: bool, as_json: bool, module: str | None, cod
 
 
 def one_of_several() -> ModuleType | None:
-    """Settle in among the ranks, before the program begins; None if this is no rank of several."""
+    """Set this process up as one of several ranks, before the program begins; returns None if it is not
+    one."""
     if settings.config.runtime not in ("legate", "mpi"):
         return None
     from diffuse.runtime import machine

@@ -1,4 +1,4 @@
-"""`diffuse run --traffic`: what ranks send, for which operations and lines, beside the least possible."""
+"""`diffuse run --traffic`: what ranks send for which operations and lines, compared with the lower bound."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from diffuse import settings
-from diffuse.cli.launch import JobOptions
+from diffuse.cli.job import JobOptions
 from diffuse.settings import config
 
 if TYPE_CHECKING:
+    from diffuse.runtime.mpi.derived import Counts
     from diffuse.runtime.mpi.traffic import Row
 
-MOST_RANKS = 4096
+MOST_RANKS, MOST_SIMULATED = 4096, 256
 LONGEST = 60
-"""Characters of a row's operations."""
+"""The most characters of a row's operations."""
 
 
 class CountOptions(NamedTuple):
@@ -28,6 +29,12 @@ class CountOptions(NamedTuple):
 
     wanted: bool
     predicted: int | None
+    simulated: int | None
+
+    @property
+    def virtual(self) -> int | None:
+        """The number of ranks that this process plays."""
+        return self.simulated if self.predicted is None else self.predicted
 
 
 def options(function: Any) -> Any:
@@ -35,6 +42,8 @@ def options(function: Any) -> Any:
     for option in (
         click.option("--predict", type=click.IntRange(1, MOST_RANKS), metavar="N",
                      help="With --traffic: run one process, and count what N ranks would send."),
+        click.option("--simulate", type=click.IntRange(1, MOST_SIMULATED), metavar="N",
+                     help="Run N ranks in this process, with memory and messages of their own, and count."),
         click.option("--traffic", is_flag=True,
                      help="Print at the end, under MPI, what ranks sent for which operations and lines."),
     ):
@@ -43,9 +52,9 @@ def options(function: Any) -> Any:
 
 
 def taken(values: dict[str, Any]) -> CountOptions:
-    """Take the options of `CountOptions` out of a command's values."""
-    predicted = values.pop("predict")
-    return CountOptions(values.pop("traffic") or predicted is not None, predicted)
+    """Remove the options of `CountOptions` from a command's values, and return them."""
+    predicted, simulated = values.pop("predict"), values.pop("simulate")
+    return CountOptions(values.pop("traffic") or (predicted or simulated) is not None, predicted, simulated)
 
 
 def apply(asked: CountOptions, launch: JobOptions) -> None:
@@ -57,12 +66,15 @@ def apply(asked: CountOptions, launch: JobOptions) -> None:
     if config.runtime != "mpi":
         raise click.UsageError(f"--traffic counts under the runtime mpi, not {config.runtime}: add "
                                "--runtime mpi")
-    if asked.predicted is not None and launch.named:
-        raise click.UsageError(f"--predict runs one process, without {launch.named[0]}")
+    others = [*["--simulate"] * (asked.simulated is not None), *launch.named]
+    if asked.predicted is not None and others:
+        raise click.UsageError(f"--predict runs one process, without {others[0]}")
+    if asked.simulated is not None and launch.named:
+        raise click.UsageError(f"--simulate runs one process, without {launch.named[0]}")
     if not launch.outer:
         from diffuse.runtime.mpi import traffic
 
-        traffic.count(asked.predicted)
+        traffic.count(asked.virtual, asked.simulated is not None)
 
 
 def show(as_json: bool) -> None:
@@ -73,17 +85,20 @@ def show(as_json: bool) -> None:
     runtime: Any = engine.current().runtime
     assert traffic.kept is not None
     rows = traffic.kept.summed(runtime.over_ranks)
+    each = runtime.counted()
     if runtime.rank == 0:
         sys.stdout.flush()
-        print(described(rows, as_json, runtime.ranks, traffic.virtual is not None), file=sys.stderr)
+        print(described(rows, each, as_json, runtime.ranks), file=sys.stderr)
 
 
-def described(rows: Mapping[str, Row], as_json: bool, ranks: int, predicted: bool) -> str:
-    """The rows as text, those with most bytes first, or as JSON."""
+def described(rows: Mapping[str, Row], each: Sequence[Counts], as_json: bool, ranks: int) -> str:
+    """The rows as text, those with most bytes first, or as JSON; and what each rank counted, if anybody did:
+    nobody where ranks are predicted."""
     order = sorted(rows.items(), key=lambda item: (-item[1].bytes, -item[1].messages, item[0]))
     if as_json:
-        return json.dumps({"ranks": ranks, "predicted": predicted,
-                           "rows": [{"title": title, **asdict(row)} for title, row in order]}, indent=2)
+        return json.dumps({"ranks": ranks, "predicted": not each,
+                           "rows": [{"title": title, **asdict(row)} for title, row in order],
+                           "each": [one._asdict() for one in each]}, indent=2)
     lines: list[tuple[str, ...]] = [("line", "operation", "times", "bytes", "messages", "least")]
     for title, row in order:
         if row.bytes:
@@ -92,10 +107,22 @@ def described(rows: Mapping[str, Row], as_json: bool, ranks: int, predicted: boo
     still = [row for row in rows.values() if not row.bytes]
     least = sum(row.least or 0 for row in rows.values())
     lines.append(("all", "", *_numbers(None, rows.values()), f"{least:,}"))
-    said = "sent, predicted" if predicted else "sent"
+    said = "sent" if each else "sent, predicted"
     return "\n".join([f"traffic: bytes that {ranks} ranks {said}, and the least that the division of each "
-                      "launch's points asks for (-: not known)", *_aligned(lines),
-                      f"{sum(row.times for row in still):,} launches and reads sent nothing"])
+                      "launch's points requires (-: unknown)", *_aligned(lines),
+                      f"{sum(row.times for row in still):,} launches and reads sent nothing",
+                      *([f"a rank: {_range(each)}"] if each else [])])
+
+
+def _range(each: Sequence[Counts]) -> str:
+    """The least and the most that a rank counted."""
+    names = {"sent": "bytes sent", "messages": "messages", "received": "bytes received",
+             "peak": "bytes of memory at most"}
+    found = []
+    for name, said in names.items():
+        low, high = [end([getattr(one, name) for one in each]) for end in (min, max)]
+        found.append(f"{low:,} {said}" if low == high else f"{low:,} to {high:,} {said}")
+    return ", ".join(found)
 
 
 def _numbers(row: Row | None, rows: Any = ()) -> tuple[str, ...]:
@@ -107,13 +134,13 @@ def _numbers(row: Row | None, rows: Any = ()) -> tuple[str, ...]:
 
 
 def _nearer(where: str) -> str:
-    """Lines of the program with the names of files as seen from here, where that is shorter."""
+    """Lines of the program with file names relative to the current folder, where that is shorter."""
     names = [min(os.path.relpath(name), name, key=len) for name in where.split(" to ")]
     return " to ".join(names)
 
 
 def _shortened(operations: str) -> str:
-    """The operations of a fused task, those in the middle left out where they are many."""
+    """The operations of a fused task; if there are many, those in the middle are omitted."""
     if len(operations) <= LONGEST:
         return operations
     half = (LONGEST - 5) // 2
@@ -121,7 +148,7 @@ def _shortened(operations: str) -> str:
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as text, the first two columns to the left and the others to the right."""
+    """Align rows as text, the first two columns to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["  ".join([cell.ljust(width) if k < 2 else cell.rjust(width)
                        for k, (cell, width) in enumerate(zip(line, widths, strict=True))]).rstrip()

@@ -1,1 +1,1 @@
-"""Which tasks may run as one, and what that makes unnecessary: pure functions over the IR."""
+"""Decides which tasks may run as one and which stores this removes: pure functions over the IR."""

@@ -50,11 +50,11 @@ _READ = Privilege.READ
 # window.  What is found about them is kept by identity (hashing them would cost more than the answer saves);
 # each entry holds the objects it is about, so that an identity is never reused while the entry stands.
 _forms: dict[tuple[int, int, Point, Point | int, bool], tuple[str, bool, AccessMap, Partition]] = Bounded()
-_pairs: dict[tuple[int, int, int, int, Point], tuple[Relation, Access, Access]] = Bounded()
 
 
 class _Slot:
-    """The views of one store so far: first accesses, which are written, and where to find one again."""
+    """The views of one store so far: first accesses, which of them are written, and indices to find one
+    again."""
 
     __slots__ = ("number", "views", "written", "spans", "alike")
 
@@ -113,17 +113,17 @@ class Numbering:
         return tuple(row)
 
     def relations(self, slot: int, first: int, second: int) -> Relation:
-        """How two views of a slot meet, on the domain of the first task."""
+        """The relation of two views of a slot, on the domain of the first task."""
         views = self._slots[slot].views
-        return _relation(views[max(first, second)], views[min(first, second)], self._domain or (1,))
+        return relation(views[max(first, second)], views[min(first, second)], self._domain or (1,))
 
     def place(self, access: Access) -> tuple[int, int]:
-        """Return the slot and the view of an access of a task that has a row."""
+        """The slot and the view of an access of a task that has a row."""
         slot, view, *_ = self._seen[access.store.id, id(access.map), id(access.partition)]
         return slot.number, view
 
     def near(self, slot: int, view: int) -> Sequence[int]:
-        """Return the views of a slot that may have elements in common with this one, in order."""
+        """The views of a slot that may overlap this one, in order."""
         found = self._slots[slot]
         return found.spans.near(found.views[view])
 
@@ -148,7 +148,7 @@ class Numbering:
         return tuple([extent <= 1 for extent in domain])
 
     def _view(self, access: Access, shape: Point, decomposition: Decomposition) -> tuple[int, Any]:
-        """Slot and `View` of an access whose view was not found by identity."""
+        """The slot and `View` of an access whose view was not found by identity."""
         domain = decomposition.domain
         store, map, privilege, _, partition = access
         number = self.slots.get(store[0])
@@ -159,7 +159,7 @@ class Numbering:
         slot = self._slots[number]
         views = slot.views
         alike = slot.alike.setdefault(map, [])
-        for known in alike:  # the same view may come as another object, and the kernel's body has one of it
+        for known in alike:  # an equal view may be another object, while the kernel's body has one view
             other = views[known]
             if other.partition == partition and other.store == store:
                 self._seen[store[0], id(map), id(partition)] = (slot, known, store, map, partition)
@@ -179,14 +179,14 @@ class Numbering:
                         or store == self.stores[number], covered)
 
     def _write(self, slot: _Slot, view: int, access: Access, domain: Point) -> tuple[int, Relations]:
-        """Record the first write to a view; from now on its relations to all others matter."""
+        """Record the first write to a view; from then on its relations to all others matter."""
         slot.written.add(view)
         return view, _relations(slot, access, domain, every=True)
 
 
 def _relations(slot: _Slot, access: Access, domain: Point, every: bool = False) -> Relations:
-    """How an access meets the written views of its slot, or `every` view."""
-    found = [(k, _relation(access, slot.views[k], domain)) for k in slot.spans.near(access)
+    """The relations of an access to the written views of its slot, or to `every` view."""
+    found = [(k, relation(access, slot.views[k], domain)) for k in slot.spans.near(access)
              if every or k in slot.written]
     return tuple([pair for pair in found if pair[1] is not Relation.APART])
 
@@ -198,13 +198,3 @@ def _form(access: Access, shape: Point, flattened: int, gaps: bool) -> tuple[str
     if found is None:
         found = _forms[name] = (letters(access, shape, flattened, gaps), covers(access), map, partition)
     return found[0], found[1]
-
-
-def _relation(a: Access, b: Access, domain: Point) -> Relation:
-    if a.store != b.store:
-        return relation(a, b, domain)
-    name = (id(a.map), id(a.partition), id(b.map), id(b.partition), domain)
-    found = _pairs.get(name)
-    if found is None:
-        found = _pairs[name] = (relation(a, b, domain), a, b)
-    return found[0]

@@ -1,4 +1,4 @@
-"""From a window to its longest fusible prefix.
+"""Finds the longest fusible prefix of a window.
 
 A prefix is fusible when no point of a later task depends on another point of an earlier one (papers/003,
 definition 3; `dependence` says it element by element).  The four constraints of the paper's figure 7 find
@@ -27,17 +27,18 @@ from diffuse.ir import (
 from diffuse.ir.spans import Spans
 
 Opaque = Callable[[IndexTask], bool]
-"""Does this task run code that nobody can see into?  Such a task fuses with nothing."""
+"""Is a task's code unknown to the analysis?  Such a task fuses with nothing."""
 
 
 class Refusal(NamedTuple):
-    """Why a task stays out of a group: the constraint, the two tasks, and the access that conflicts."""
+    """The reason why a task stays out of a group: the constraint, the two tasks, and the conflicting
+    access."""
 
     constraint: str
     earlier: IndexTask
     later: IndexTask
     access: Access | None = None
-    """The later task's access that conflicts; None where no store is to blame."""
+    """The conflicting access of the later task; None if no store is to blame."""
 
     @property
     def store(self) -> Store | None:
@@ -50,7 +51,7 @@ class Refusal(NamedTuple):
 
 
 class Effects:
-    """What the tasks of a group did so far: for each store, each distinct access and its first issuer."""
+    """The effects of a group's tasks so far: for each store, each distinct access and its first issuer."""
 
     __slots__ = ("first", "reduces", "epilogue", "_touched", "_known")
 
@@ -66,7 +67,7 @@ class Effects:
             self.add(task)
 
     def add(self, task: IndexTask) -> None:
-        """Note the effects of one more task of the group."""
+        """Add the effects of one more task of the group."""
         if self.first is None:
             self.first = task
         elif self.epilogue is None and task.domain != self.first.domain:
@@ -74,7 +75,7 @@ class Effects:
         for access in task.accesses:
             store, map, privilege, operator, partition = access
             self.reduces = self.reduces or privilege is Privilege.REDUCE
-            # by identity, for speed: equal views are interned, and a duplicate costs time only
+            # by identity, for speed: equal views are interned, and a duplicate only costs time
             name = store, id(map), id(partition), privilege, operator
             if name not in self._known:
                 self._known.add(name)
@@ -85,14 +86,15 @@ class Effects:
                 found[1].append((access, task))
 
     def near(self, access: Access) -> Iterable[tuple[Access, IndexTask]]:
-        """The group's accesses that may have elements in common with this one, through any frame, each with
-        the first task to issue it."""
+        """The group's accesses that may overlap this one, through any frame, each with the first task to
+        issue it."""
         found = self._touched.get(access.store.id)
         return [found[1][number] for number in found[0].near(access)] if found is not None else ()
 
 
 def launch_domain_equivalence(effects: Effects, task: IndexTask) -> Refusal | None:
-    """All tasks of a group run over one launch domain, but for its epilogue, which nothing else follows."""
+    """All tasks of a group run over one launch domain, except for its epilogue, which no other task
+    follows."""
     first = effects.first
     if first is None or (effects.epilogue is None and first.domain == task.domain):
         return None
@@ -102,7 +104,7 @@ def launch_domain_equivalence(effects: Effects, task: IndexTask) -> Refusal | No
 
 
 def true_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
-    """What one point wrote, no other point may read or overwrite."""
+    """No other point may read or overwrite what one point wrote."""
     for access in task.accesses:
         if access.privilege.reads or access.privilege.writes:
             for earlier, issuer in effects.near(access):
@@ -112,7 +114,7 @@ def true_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
 
 
 def anti_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
-    """What one point read, no other point may overwrite."""
+    """No other point may overwrite what one point read."""
     for access in task.accesses:
         if access.privilege.writes:
             for earlier, issuer in effects.near(access):
@@ -123,8 +125,8 @@ def anti_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
 
 def reduction(effects: Effects, task: IndexTask) -> Refusal | None:
     """Over several points a reduction is complete only when all of them are done: until then nothing else may
-    read or write its elements, not even the same point.  Reductions by one operator go together.  A fold of
-    rows that each point has as a whole is none here: the point completes it, and its access is a WRITE
+    read or write its elements, not even the same point.  Reductions by one operator are compatible.  A fold
+    of rows that each point has as a whole does not count: the point completes it, and its access is a WRITE
     (`ir.template`), so that tasks which read it at the same points follow in the same group.
 
     The paper speaks of a single operator; two operators on one element depend on each other as writes do.
@@ -153,12 +155,12 @@ CONSTRAINTS: dict[str, Constraint] = {
 
 
 def transparent(_: IndexTask) -> bool:
-    """The `opaque` of windows in which every operation has a known body."""
+    """The `opaque` predicate for windows in which every operation has a known body."""
     return False
 
 
 def admit(effects: Effects, task: IndexTask, opaque: Opaque = transparent) -> Refusal | None:
-    """May `task` join the group that had these effects?  None, or the first reason why not."""
+    """Check whether `task` may join the group that had these effects; None, or the first reason why not."""
     first = effects.first
     if first is None:
         return None
@@ -173,7 +175,7 @@ def admit(effects: Effects, task: IndexTask, opaque: Opaque = transparent) -> Re
 
 def prefix(window: Sequence[IndexTask],
            opaque: Opaque = transparent) -> tuple[Sequence[IndexTask], Refusal | None]:
-    """The longest fusible prefix of a window, and what kept the next task out of it."""
+    """The longest fusible prefix of a window, and the refusal of the next task."""
     effects = Effects()
     for length, task in enumerate(window):
         refusal = admit(effects, task, opaque)

@@ -1,8 +1,9 @@
-"""What the analyses mean, point by point and element by element: the definitions they are tested against.
+"""Definitions of the analyses, point by point and element by element, against which they are tested.
 
-Slow on purpose, and for small extents only: everything that `fusion`, `temporaries` and `ir.relation` answer
+Slow on purpose, and for small extents only: everything that `fusion`, `temporaries` and `ir.relation` derive
 from descriptions is enumerated here (papers/003, definitions 1 to 3, figure 4 and section 5.1).  An element
-is known by its place in memory, so that frames of one store, even of other element types, compare exactly.
+is identified by its place in memory, so that frames of one store, even of other element types, compare
+exactly.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def place(store: Store, coordinates: Point) -> Elements:
 
 
 def elements(task: IndexTask, access: Access, point: Point) -> Elements:
-    """What a point touches through an access: the image of its indices."""
+    """The elements that a point accesses: the image of its indices."""
     found: set[tuple[int, int]] = set()
     for index in indices(task, point):
         for coordinates in image(access, index):
@@ -51,7 +52,8 @@ def elements(task: IndexTask, access: Access, point: Point) -> Elements:
 
 
 def image(access: Access, index: Point) -> Iterator[Point]:
-    """The coordinates that one iteration may touch: one element, or all where a coordinate is data."""
+    """The coordinates that one iteration may access: one element, or all where a coordinate is
+    data-dependent."""
     extents = dict(access.map.turned)
     for turn in product(*map(range, extents.values())):
         shifted = dict(zip(extents, turn, strict=True))
@@ -95,7 +97,8 @@ def dependence_map(t1: IndexTask, t2: IndexTask) -> dict[Point, set[Point]]:
 
 def incomplete(t1: IndexTask, t2: IndexTask) -> bool:
     """Do the tasks share an element that only one of them reduces, over several points?  The partial results
-    of such a reduction meet after all points are done: not even the same point may see the element before."""
+    of such a reduction are combined after all points: not even the same point may access the element
+    before."""
     several = max(t1.domain, default=1) > 1
     return several and any(
         a.store.id == b.store.id and conflict(a, b) and Privilege.REDUCE in (a.privilege, b.privilege)
@@ -104,12 +107,12 @@ def incomplete(t1: IndexTask, t2: IndexTask) -> bool:
 
 
 def touched(task: IndexTask, access: Access) -> Elements:
-    """What all points together touch through an access."""
+    """The elements that all points together access."""
     return frozenset().union(*(elements(task, access, p) for p in points(task.domain)))
 
 
 def fusible(window: Sequence[IndexTask]) -> bool:
-    """Definition 3: one launch domain, and every dependence map is point-wise; what is_epilogue a group that
+    """Definition 3: one launch domain, and every dependence map is point-wise.  The epilogue of a group that
     reduces runs after all points, and may depend on any of them."""
     main = list(window)
     while len(main) > 1 and is_epilogue(main[-1]) and main[-1].domain != main[0].domain:
@@ -126,7 +129,7 @@ def fusible(window: Sequence[IndexTask]) -> bool:
 
 
 def racy(task: IndexTask) -> bool:
-    """Do two points of one task conflict with each other?  Then the task means nothing, alone or fused."""
+    """Do two points of one task conflict with each other?  Such a task is undefined, alone or fused."""
     return any(
         p != q and a.store.id == b.store.id and conflict(a, b)
         and bool(elements(task, a, p) & elements(task, b, q))
@@ -135,7 +138,7 @@ def racy(task: IndexTask) -> bool:
 
 
 def same(t1: IndexTask, a: Access, t2: IndexTask, b: Access) -> bool:
-    """`Relation.SAME`: an iteration of one task touches what the same one of the other does, on one point."""
+    """`Relation.SAME`: on one point, equal iterations of both tasks access the same elements."""
     return all(
         list(indices(t1, p)) == list(indices(t2, p))
         and all(set(image(a, i)) == set(image(b, i)) for i in indices(t1, p))
@@ -143,12 +146,12 @@ def same(t1: IndexTask, a: Access, t2: IndexTask, b: Access) -> bool:
 
 
 def apart(t1: IndexTask, a: Access, t2: IndexTask, b: Access) -> bool:
-    """`Relation.APART`: no element is touched by both."""
+    """`Relation.APART`: no element is accessed by both."""
     return not touched(t1, a) & touched(t2, b)
 
 
 def aligned(t1: IndexTask, a: Access, t2: IndexTask, b: Access) -> bool:
-    """`Relation.ALIGNED`: elements meet within one point only."""
+    """`Relation.ALIGNED`: common elements are accessed by one point only."""
     return not any(
         p != q and elements(t1, a, p) & elements(t2, b, q)
         for p in points(t1.domain) for q in points(t2.domain))
@@ -156,8 +159,8 @@ def aligned(t1: IndexTask, a: Access, t2: IndexTask, b: Access) -> bool:
 
 def temporaries(prefix: Sequence[IndexTask], pending: Sequence[IndexTask] = (),
                 live: Container[int] = ()) -> set[int]:
-    """The stores whose every byte read in the prefix was written there before, by the point that reads it,
-    and which nobody reads or reduces later."""
+    """The stores whose every byte read in the prefix was written there before by the point that reads it, and
+    which no later task reads or reduces."""
     written: dict[Point, set[tuple[int, int]]] = {}
     outputs: set[int] = set()
     visible: set[int] = set()

@@ -1,4 +1,4 @@
-"""From a function to its gradient."""
+"""Reverse-mode differentiation: turns a function into its gradient."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _variables(value: Any, leaves: list[Variable]) -> Any:
         return {key: _variables(each, leaves) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)([_variables(each, leaves) for each in value])
-    if isinstance(value, Variable):  # of a gradient that is being computed further out
+    if isinstance(value, Variable):  # of an outer gradient that is being computed
         leaves.append(Variable(value))
         return leaves[-1]
     array = np.asarray(value)
@@ -78,8 +78,8 @@ def _variables(value: Any, leaves: list[Variable]) -> Any:
 def _back(result: Variable, leaves: list[Variable]) -> dict[int, Any]:
     """The gradients of the leaves, by their numbers.
 
-    Variables are visited from the last to the first; the first part of a gradient is taken as it is, and
-    others are added, so that nothing is set to zero before.
+    Variables are visited from the last to the first; the first contribution to a gradient is taken as it is
+    and others are added, so that nothing has to be zeroed first.
     """
     found: dict[int, Any] = {result.number: np.ones((), result.dtype)}
     wanted = {leaf.number for leaf in leaves}
@@ -99,7 +99,7 @@ def _back(result: Variable, leaves: list[Variable]) -> dict[int, Any]:
 
 
 def _reached(result: Variable) -> dict[int, Variable]:
-    """Every variable that the result was computed from, by its number."""
+    """Every variable from which the result was computed, by its number."""
     found = {result.number: result}
     left = [result]
     while left:
@@ -111,7 +111,7 @@ def _reached(result: Variable) -> dict[int, Variable]:
 
 
 def _gradients(value: Any, found: dict[int, Any]) -> Any:
-    """Gradients in the place of an argument's variables; zeros where the result does not depend on one."""
+    """The gradients in the structure of an argument; zeros where the result does not depend on a variable."""
     if isinstance(value, dict):
         return {key: _gradients(each, found) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

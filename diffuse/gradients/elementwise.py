@@ -47,7 +47,7 @@ ONE: dict[str, Rule] = {
 
 
 def _chosen(g: Any, mine: Any, equal: Any) -> Any:
-    """The gradient of the input that was chosen; half of it where both are equal."""
+    """The gradient of the selected input; half of it where both are equal."""
     return g * (mine + 0.5 * equal)
 
 
@@ -90,7 +90,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 
 
 def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
-    """`numpy.clip`: no gradient where a bound was taken.  Bounds have none."""
+    """`numpy.clip`: the gradient is zero where a bound was taken.  Bounds have none."""
     low, high, value = plain(a_min), plain(a_max), plain(x)
     inside = np.ones(value.shape, bool) if low is None and high is None else (
         (value >= low) if high is None else (value <= high) if low is None
@@ -99,7 +99,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
 
 
 def astype(x: Variable, dtype: Any) -> Any:
-    """Another floating-point type; the gradient comes back in the old one."""
+    """A cast to another floating-point type; the gradient is cast back."""
     kind = plain(x).dtype
     return apply(lambda a: a.astype(dtype), (lambda g, y, a: g.astype(kind),), (x,), [plain(x)])
 

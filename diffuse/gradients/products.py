@@ -23,7 +23,7 @@ def _matmul(x: Any, y: Any) -> Any:
     columns = b if b.ndim > 1 else np.reshape(b, (-1, 1))
 
     def whole(g: Any) -> Any:
-        """The gradient with the dimensions that vectors have dropped."""
+        """The gradient with the dimensions that vectors dropped."""
         if a.ndim == 1 and b.ndim == 1:
             return np.reshape(g, (1, 1))
         return g[..., None, :] if a.ndim == 1 else g[..., :, None] if b.ndim == 1 else g
@@ -72,10 +72,10 @@ def _tensordot(x: Any, y: Any, axes: Any = 2) -> Any:
 
 
 def _einsum(subscripts: str, *operands: Any) -> Any:
-    """A gradient of an Einstein sum is another one: result and operand exchanged.  Letters that an operand
-    alone has were summed over: its gradient is the same along them."""
+    """The gradient of an Einstein sum, which is another one with result and operand exchanged.  Along letters
+    that only an operand has, which were summed over, its gradient is constant."""
     if "->" not in subscripts or "." in subscripts:
-        raise TypeError(f"einsum {subscripts!r}: gradients know subscripts with '->' and without '...'")
+        raise TypeError(f"einsum {subscripts!r}: gradients support subscripts with '->' and without '...'")
     inputs, output = subscripts.replace(" ", "").split("->")
     terms = inputs.split(",")
     if any(len(set(term)) != len(term) for term in terms):

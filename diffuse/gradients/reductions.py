@@ -33,7 +33,7 @@ def _mean(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 def _prod(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """The gradient is the product of the others: exact without zeros, and with one in what is folded."""
+    """The gradient is the product of the other elements, also where some of them are zero."""
     value = plain(x)
     result = np.prod(value, axis=axis, keepdims=keepdims)
 

@@ -1,4 +1,4 @@
-"""Rules of functions that rearrange, pick or repeat elements."""
+"""Rules of functions that rearrange, select or repeat elements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _moved(name: str) -> Callable[..., Any]:
 
 
 def _reshaping(name: str) -> Callable[..., Any]:
-    """A function that changes the shape alone."""
+    """A function that only changes the shape."""
     def change(x: Any, *args: Any, **options: Any) -> Any:
         value = plain(x)
         return one(x, getattr(np, name)(value, *args, **options), lambda g: np.reshape(g, value.shape))
@@ -60,7 +60,7 @@ def _getitem(x: Any, index: Any) -> Any:
         if simple:
             found[index] = g
         else:
-            np.add.at(found, index, g)  # an element may have been picked several times
+            np.add.at(found, index, g)  # an element may have been selected several times
         return found
 
     return one(x, value[index], lambda g: one(g, put(plain(g)), lambda h: h[index]))
@@ -74,7 +74,7 @@ def _take(x: Any, indices: Any, axis: Any = None) -> Any:
 
 
 def _parts(arrays: Sequence[Any], value: Any, piece: Callable[[Any, int], Any]) -> Any:
-    """What several arrays were joined to; `piece(g, k)` is the gradient of array k."""
+    """A function that joins several arrays; `piece(g, k)` is the gradient of array k."""
     parents = [(each, lambda g, k=k: piece(g, k)) for k, each in enumerate(arrays)
                if isinstance(each, Variable)]
     return Variable(value, tuple(parents)) if parents else value
@@ -146,7 +146,7 @@ def _tile(x: Any, reps: Any) -> Any:
 
 
 def _masked(name: str) -> Callable[..., Any]:
-    """`tril` and `triu`: what they set to zero has no gradient."""
+    """`tril` and `triu`: the elements set to zero have no gradient."""
     def mask(x: Any, k: int = 0) -> Any:
         function = getattr(np, name)
         return one(x, function(plain(x), k), lambda g: function(g, k))

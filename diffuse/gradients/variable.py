@@ -16,27 +16,27 @@ import numpy
 import diffuse.numpy
 
 np: Any = diffuse.numpy
-"""Its functions are found by name."""
+"""Diffuse's NumPy, whose functions are found by name."""
 
 Rule = Callable[..., Any]
 UFUNCS: dict[str, tuple[Rule | None, ...]] = {}
-"""For each ufunc and each of its inputs: from the gradient of the result, the result and the inputs to the
-gradient of that input; None where it is zero."""
+"""For each ufunc and each of its inputs, a rule from the gradient of the result, the result and the inputs to
+the gradient of that input; None where it is zero."""
 FUNCTIONS: dict[str, Rule] = {}
-"""For each function of NumPy what it does on variables; methods of arrays use the same."""
+"""For each function of NumPy, its implementation on variables; methods of arrays use the same."""
 CONSTANT = frozenset({
     "sign", "floor", "ceil", "rint", "trunc", "round", "around", "signbit", "isnan", "isinf", "isfinite",
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or",
     "logical_not", "logical_xor", "floor_divide", "argmax", "argmin", "argsort", "shape", "ndim", "size",
     "zeros_like", "ones_like", "empty_like", "full_like", "count_nonzero", "any", "all", "isclose",
     "allclose", "array_equal", "searchsorted", "nonzero", "result_type"})
-"""What does not depend on its operands smoothly, or not at all: results are plain arrays."""
+"""Functions with zero or no derivative: their results are plain arrays."""
 
 _numbers = count()
 
 
 class Variable(numpy.lib.mixins.NDArrayOperatorsMixin):
-    """An array with what it was computed from.
+    """An array that records its computation.
 
     `value` is the array itself, which gradients do not go through.
     """
@@ -46,7 +46,8 @@ class Variable(numpy.lib.mixins.NDArrayOperatorsMixin):
     def __init__(self, value: Any, parents: tuple[tuple[Variable, Callable[[Any], Any]], ...] = ()) -> None:
         self.value = value
         self.parents = parents
-        """Other variables, with what makes of this one's gradient a part of theirs."""
+        """The variables that it was computed from, each with a function from this one's gradient to its
+        contribution."""
         self.number = next(_numbers)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -55,8 +56,8 @@ class Variable(numpy.lib.mixins.NDArrayOperatorsMixin):
             folds = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
             return FUNCTIONS[folds[name]](*inputs, **{"axis": 0, **options})
         if method != "__call__" or any(value is not None for value in options.values()):
-            raise TypeError(f"numpy.{name}: gradients know calls without out=, where= and other options, not "
-                            f"{method} with {', '.join(options) or 'none'}; write it in other operations")
+            raise TypeError(f"numpy.{name}: gradients support calls without out=, where= and other options, "
+                            f"not {method} with {', '.join(options) or 'none'}; write it in other operations")
         values = [plain(each) for each in inputs]
         if name in CONSTANT:
             return getattr(np, name)(*values)
@@ -73,12 +74,12 @@ class Variable(numpy.lib.mixins.NDArrayOperatorsMixin):
             return function(*plain(args), **plain(options))
         if name not in FUNCTIONS:
             raise TypeError(f"numpy.{name} has no rule for gradients; rules are there for "
-                            f"{', '.join(sorted(FUNCTIONS))}.  Give it `x.value` where no gradient shall go")
+                            f"{', '.join(sorted(FUNCTIONS))}.  Pass `x.value` where no gradient is needed")
         args, options = _chosen(function, args, options)
         try:
             inspect.signature(FUNCTIONS[name]).bind(*args, **options)
         except TypeError as error:
-            raise TypeError(f"numpy.{name}: its rule for gradients does not know these arguments: {error}"
+            raise TypeError(f"numpy.{name}: its rule for gradients does not support these arguments: {error}"
                             ) from None
         return FUNCTIONS[name](*args, **options)
 
@@ -93,15 +94,16 @@ class Variable(numpy.lib.mixins.NDArrayOperatorsMixin):
         return found
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError("a variable cannot be written to: what it was computed from would not be told; use "
-                        "numpy.where, numpy.concatenate or another operation that returns a new array")
+        raise TypeError("a variable cannot be written to: the record of its computation would miss the "
+                        "change; use numpy.where, numpy.concatenate or another operation that returns a "
+                        "new array")
 
     def __array__(self, *args: Any, **options: Any) -> Any:
-        raise TypeError("a variable is no array: its gradient would be lost.  Give `x.value` where no "
-                        "gradient shall go")
+        raise TypeError("a variable is no array: its gradient would be lost.  Pass `x.value` where no "
+                        "gradient is needed")
 
     def __float__(self) -> float:
-        raise TypeError("float() of a variable would lose its gradient: keep it as it is, or say x.value")
+        raise TypeError("float() of a variable would lose its gradient: keep it as it is, or use x.value")
 
     def __bool__(self) -> bool:
         return bool(self.value)
@@ -140,14 +142,14 @@ class Variable(numpy.lib.mixins.NDArrayOperatorsMixin):
 METHODS = {name: name for name in (
     "sum", "mean", "prod", "max", "min", "var", "std", "cumsum", "reshape", "ravel", "transpose", "swapaxes",
     "squeeze", "dot", "clip", "take", "repeat", "trace", "diagonal", "astype", "copy")} | {"flatten": "ravel"}
-"""Methods of arrays, and the functions that they are."""
+"""Methods of arrays, and the functions that implement them."""
 
 
 def _chosen(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """The arguments of a call of NumPy's function but for those that are given their defaults."""
+    """The arguments of a call of NumPy's function, without those that have their default values."""
     try:
         parameters = inspect.signature(getattr(numpy, function.__name__, function)).parameters
-    except ValueError:  # functions of C that do not tell
+    except ValueError:  # functions of C without a signature
         return args, {name: value for name, value in options.items() if value is not None}
     defaults = [parameter.default for parameter in parameters.values()]
     while 1 < len(args) <= len(defaults) and args[-1] is defaults[len(args) - 1]:
@@ -197,7 +199,7 @@ def one(x: Any, value: Any, back: Callable[[Any], Any]) -> Any:
 
 
 def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
-    """The gradient of an operand of this shape from that of what it was broadcast to."""
+    """Reduce the gradient of a broadcast operand to the operand's shape."""
     found = shape_of(g)
     if found == shape:
         return g

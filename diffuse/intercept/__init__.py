@@ -1,8 +1,8 @@
 """Runs programs as they are: `numpy` in the user's files means `diffuse.numpy`, and `scipy` `diffuse.scipy`.
 
-`imports.py` says which import statements are answered, and how; `real.py` keeps modules of the user's choice
-with NumPy itself; `legate.py` has what programs for cuPyNumeric take from Legate.  A program runs as Python
-would run it: same `sys.argv`, `__main__`, `sys.path[0]`, tracebacks and exit status.
+`imports.py` redirects import statements; `real.py` leaves modules of the user's choice with NumPy itself;
+`legate.py` has the parts of Legate that programs for cuPyNumeric use.  A program runs as Python would run it:
+same `sys.argv`, `__main__`, `sys.path[0]`, tracebacks and exit status.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 @contextmanager
 def numpy_replaced() -> Iterator[None]:
-    """`import numpy` in the user's files means `diffuse.numpy`, `scipy` `diffuse.scipy`, while this lasts."""
+    """While this context lasts, `import numpy` in the user's files means `diffuse.numpy`, and `scipy`
+    `diffuse.scipy`."""
     before = builtins.__import__
     if isinstance(getattr(before, "__self__", None), imports.Answers):
         yield
@@ -50,7 +51,7 @@ def numpy_replaced() -> Iterator[None]:
 
 
 def run(words: Sequence[str]) -> int:
-    """Run what Python's command line would run for these words: a file, `-m module` or `-c code`."""
+    """Run what Python's command line would run for these arguments: a file, `-m module` or `-c code`."""
     if early.start(words[0]):
         runtime.foresee(config.runtime)
     if words[0] == "-m":
@@ -92,7 +93,7 @@ def run_code(text: str, arguments: Sequence[str] = ()) -> int:
 
 
 def _main(path: str | None) -> ModuleType:
-    """A fresh `__main__`, as Python sets it up for a program."""
+    """Make a fresh `__main__`, as Python sets it up for a program."""
     main = ModuleType("__main__")
     main.__dict__.update(__builtins__=builtins, __annotations__={}, __spec__=None)
     if path is not None:
@@ -104,7 +105,7 @@ def _main(path: str | None) -> ModuleType:
 def _as_program(argv: list[str], folder: str, body: Callable[[], Any]) -> int:
     importlib.import_module("diffuse.numpy")
     sys.argv[:] = argv
-    # console scripts and `python -m` leave their own first entry: the program's folder takes its place
+    # console scripts and `python -m` leave their own first entry, which the program's folder replaces
     sys.path[:] = [folder, *(sys.path[1:] if _has_first_entry() else sys.path)]
     imports.chosen()  # raises ValueError for a wrong name
     if config.real:
@@ -132,7 +133,7 @@ def _has_first_entry() -> bool:
 
 
 def _finish() -> None:
-    """Forward what is pending and wait for it, so that its errors are reported."""
+    """Forward pending tasks and wait for them, so that their errors are reported."""
     engine = sys.modules.get("diffuse.stream.engine")
     if engine is not None:
         engine.fence()

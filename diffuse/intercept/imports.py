@@ -1,7 +1,7 @@
-"""Which modules the user's import statements mean: `numpy` is `diffuse.numpy`, and the like.
+"""Redirects the user's import statements: `numpy` means `diffuse.numpy`, and the like.
 
-Only import statements in the program and its modules are answered; the standard library and what is installed
-keep the real modules.  Names that Diffuse has no module for (`scipy.stats`, say) are the real ones for the
+Only import statements in the program and its modules are redirected; the standard library and installed
+packages keep the real modules.  Modules that Diffuse lacks (`scipy.stats`, say) are the real ones for the
 program, too.
 """
 
@@ -27,14 +27,16 @@ MEANT = {
     "legate_sparse": "diffuse.scipy.sparse", "legate.sparse": "diffuse.scipy.sparse",
     "legate.timing": "diffuse.intercept.legate", "legate.core": "diffuse.intercept.legate",
 }
-"""Modules that programs import, and those of Diffuse that they get.  `--as NAME` adds names."""
+"""Modules that programs import, and the Diffuse modules that they get.  `--as NAME` adds names."""
 
 OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOMS = (OWN, *[os.path.join(os.path.dirname(OWN), room) for room in ("kernels", "runtime")])
+"""The folders of Diffuse's own modules."""
+OURS = tuple([folder + os.sep for folder in ROOMS])
 
 
 def _installed_folders() -> tuple[str, ...]:
-    found = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages(), OWN,
-             os.path.join(os.path.dirname(OWN), "kernels"), os.path.join(os.path.dirname(OWN), "runtime")]
+    found = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages(), *ROOMS]
     roots = {sys.prefix, sys.base_prefix, sysconfig.get_path("scripts")}  # programs live beside these, too
     return tuple(sorted({os.path.realpath(f) + os.sep for f in found if f not in roots}))
 
@@ -51,6 +53,8 @@ def users(names: Mapping[str, Any] | None) -> bool:
     if file is None:
         return names.get("__name__") == "__main__"
     known = _users.get(file)
+    if known is None and file.startswith(OURS):  # the real path takes 50 us to find
+        known = _users[file] = False
     if known is None:
         path = os.path.realpath(file)
         known = not (path.startswith(_folders) or f"{os.sep}site-packages{os.sep}" in path
@@ -60,9 +64,9 @@ def users(names: Mapping[str, Any] | None) -> bool:
 
 
 def chosen() -> dict[str, str]:
-    """What names mean under the settings: `MEANT` with the names of `--as`, without those of `--real`."""
+    """The redirections under the settings: `MEANT` with the names of `--as`, without those of `--real`."""
     names = dict(MEANT)
-    if config.runtime == "legate":  # Legate's own, which runs beside Diffuse
+    if config.runtime == "legate":  # Legate's own module, which runs beside Diffuse
         del names["legate.core"]
     for word in filter(None, config.aliases.split(",")):
         name, _, module = word.partition("=")
@@ -77,7 +81,7 @@ def chosen() -> dict[str, str]:
 
 
 class Answers:
-    """An `__import__` for the user's statements, over Python's own."""
+    """An `__import__` that redirects the user's statements, and passes others to Python's own."""
 
     def __init__(self, plain: Importer, realm: Any) -> None:
         self._plain, self._realm, self._names = plain, realm, chosen()
@@ -86,7 +90,7 @@ class Answers:
     def import_(self, name: str, globals: Mapping[str, Any] | None = None,
                 locals: Mapping[str, Any] | None = None, fromlist: Sequence[str] | None = (), level: int = 0
                 ) -> Any:
-        # a list comes from C code (pickle and others), which then looks for the real module by its name
+        # a list comes from C code (pickle and others), which then looks up the real module by its name
         if isinstance(fromlist, list) or not users(globals):
             return self._plain(name, globals, locals, fromlist, level)
         if self._realm is not None:
@@ -94,8 +98,8 @@ class Answers:
         return self._answer(name, globals, locals, fromlist, level)
 
     def import_module(self, name: str, package: str | None = None) -> Any:
-        """`importlib.import_module`, which answers the user's calls as the statement, but for `numpy` and
-        `scipy`: so a program gets the real ones."""
+        """`importlib.import_module`, which redirects the user's calls like the statement, except for `numpy`
+        and `scipy`: so a program can get the real ones."""
         caller = sys._getframe(1).f_globals
         if name.partition(".")[0] in ("numpy", "scipy", "") or not users(caller):
             return python_import_module(name, package)
@@ -134,7 +138,7 @@ class Answers:
             f"--real {other.partition('.')[0]} it is the library itself")
 
     def meant(self, name: str) -> str | None:
-        """The module of Diffuse that a name means, or None."""
+        """The Diffuse module that a name is redirected to, or None."""
         whole = name
         while whole:
             if whole in self._names:
@@ -143,7 +147,7 @@ class Answers:
         return None
 
     def stem(self, name: str) -> bool:
-        """Do names with a meaning begin with this one, which has none itself?"""
+        """Is the name a prefix of redirected names, without being redirected itself?"""
         return name not in self._names and any(other.startswith(name + ".") for other in self._names)
 
     def _stem(self, name: str) -> Stem:
@@ -152,13 +156,14 @@ class Answers:
         return self._stems[name]
 
     def below(self, name: str) -> Any:
-        """What the program gets for a module below a stem; None if it has to be the library's own."""
+        """The module that the program gets below a stem; None if it is the library's own."""
         meant = self.meant(name)
         return importlib.import_module(meant) if meant else self._stem(name) if self.stem(name) else None
 
 
 class Stem(ModuleType):
-    """A package some of whose modules mean Diffuse's (`legate`); the others are its own, if it is there."""
+    """A package some of whose modules are redirected (`legate`); the others are its own, if it is
+    installed."""
 
     def __init__(self, name: str, answers: Answers) -> None:
         super().__init__(name)
@@ -177,7 +182,7 @@ class Stem(ModuleType):
 
 
 def _has(meant: str) -> bool:
-    """Is there this module of Diffuse?  Without SciPy `diffuse.scipy` says so."""
+    """Does Diffuse have this module?  Without SciPy, `diffuse.scipy` itself reports that."""
     if meant == "diffuse.scipy":
         return True
     try:

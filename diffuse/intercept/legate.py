@@ -1,4 +1,4 @@
-"""What programs for cuPyNumeric take from Legate beside arrays: its clock, a fence, the machine.
+"""Substitutes for the parts of Legate that programs for cuPyNumeric use beside arrays: clock, fence, machine.
 
 `legate.timing` and `legate.core` are this module in programs that `diffuse run` runs.
 """
@@ -17,7 +17,7 @@ UNITS = {"ns": 1, "us": 1000}
 
 
 def time(units: str = "us") -> int:
-    """The clock, read when everything recorded before is done, in microseconds ("us") or nanoseconds."""
+    """Read the clock when everything recorded before is done, in microseconds ("us") or nanoseconds."""
     if units not in UNITS:
         raise ValueError(f"time({units!r}): expected one of {', '.join(map(repr, UNITS))}")
     diffuse.fence()
@@ -25,7 +25,7 @@ def time(units: str = "us") -> int:
 
 
 class Runtime:
-    """As much of Legate's runtime as array programs call."""
+    """The part of Legate's runtime that array programs call."""
 
     def issue_execution_fence(self, block: bool = False) -> None:
         """Forward what is recorded and, with `block`, wait until it is done."""
@@ -35,7 +35,7 @@ class Runtime:
             diffuse.flush()
 
     def issue_mapping_fence(self) -> None:
-        """Nothing: instances are not mapped anew."""
+        """Do nothing: instances are not mapped anew."""
 
 
 _runtime = Runtime()
@@ -53,8 +53,8 @@ class TaskTarget(IntEnum):
 
 
 class Machine:
-    """The processors of this machine; as a context manager, those that a part of the program asks for, which
-    Diffuse does not need to be told."""
+    """The processors of this machine.  As a context manager it selects processors for a part of the program,
+    which Diffuse ignores."""
 
     def __init__(self, kinds: tuple[TaskTarget, ...] = (TaskTarget.CPU,)) -> None:
         self._kinds = kinds
@@ -62,7 +62,7 @@ class Machine:
     preferred_target = TaskTarget.CPU
 
     def count(self, target: Any = TaskTarget.CPU) -> int:
-        """Processors of this kind."""
+        """The number of processors of this kind."""
         return machine.processors() if target in self._kinds else 0
 
     def only(self, *targets: Any) -> Machine:
@@ -88,7 +88,7 @@ def get_machine() -> Machine:
 
 
 def stencil_hint(self: Any, low: Any, high: Any, dimension: Any = None) -> None:
-    """How far tasks will read beyond their part of this array: Diffuse sees that in the tasks."""
+    """Ignore how far tasks will read beyond their part of this array: Diffuse derives that from the tasks."""
 
 
 def hints() -> None:

@@ -1,9 +1,9 @@
-"""`diffuse run --real MODULE`: modules that see NumPy itself, and what the program sees of them.
+"""`diffuse run --real MODULE`: modules that use NumPy itself, and how the program accesses them.
 
 The program gets a *view* of such a module.  Functions and classes taken from it, and objects of its classes,
-are views, too: a call through one gives NumPy's arrays for Diffuse's, and Diffuse's for what comes back.  A
-function of the program that is passed on is called back the other way round.  The module itself, and all
-that imports it from elsewhere, know nothing of this.
+are views, too: a call through a view converts Diffuse's arrays to NumPy's, and its results back.  A function
+of the program that is passed on is called with the reverse conversions.  The module itself, and all other
+modules that import it, are unaffected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from diffuse.numpy.bridge.plain import Crossing, mapped
 
 
 def check(names: Sequence[str]) -> None:
-    """Raise ValueError for a name of `--real` that is no module, or cannot be left to NumPy."""
+    """Raise ValueError for a name of `--real` that is not a module, or cannot be left to NumPy."""
     for name in names:
         if name.partition(".")[0] in ("numpy", "diffuse", "__main__"):
             raise ValueError(f"--real {name}: expected a module that the program imports, other than NumPy "
@@ -43,7 +43,7 @@ def check(names: Sequence[str]) -> None:
 
 
 class Realm:
-    """The modules that see NumPy itself: those named, what is below them, and the user's modules that they
+    """The modules that use NumPy itself: those named, their submodules, and the user's modules that they
     import first."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -53,11 +53,11 @@ class Realm:
         self._views: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
     def named(self, module: str) -> bool:
-        """Is it a module that `--real` names, or below one?"""
+        """Is it a module that `--real` names, or a submodule of one?"""
         return any(module == name or module.startswith(name + ".") for name in self._names)
 
     def real(self, module: str) -> bool:
-        """Does this module see NumPy itself, as far as is known?"""
+        """Does this module use NumPy itself, as far as is known?"""
         return self.named(module) or self._sides.get(module, False)
 
     def above(self, module: str) -> bool:
@@ -65,14 +65,14 @@ class Realm:
         return any(name.startswith(module + ".") for name in self._names)
 
     def _side(self, module: str) -> bool:
-        """Whether an import statement in this module means NumPy itself: for a module seen for the first time
-        if one of these is importing it."""
+        """Whether an import statement in this module means NumPy itself.  A module seen for the first time
+        inherits this from the module that imports it."""
         importing = getattr(self._importing, "real", False)
         return self.named(module) or self._sides.setdefault(module, importing)
 
     def answer(self, plain: Callable[..., Any], ours: Callable[..., Any], name: str, globals: Any,
                locals: Any, fromlist: Any, level: int) -> Any:
-        """Answer an import statement of the user's."""
+        """Execute an import statement of the user's."""
         owner = str(globals.get("__name__", ""))
         whole = name
         if level:
@@ -94,7 +94,7 @@ class Realm:
         return self.module(found)
 
     def _compare(self, owner: str, module: str) -> None:
-        """Warn where a real module imports what the program imported before, with Diffuse's NumPy."""
+        """Warn if a real module imports a module that the program imported before, with Diffuse's NumPy."""
         if self._sides.get(module) is False and module != "__main__":
             known = vars(sys.modules.get(module, sys)).values()
             if any(getattr(value, "__name__", "") == "diffuse.numpy" for value in known):
@@ -106,14 +106,14 @@ class Realm:
     # -- what the program sees ---------------------------------------------------------------------------
 
     def module(self, found: ModuleType) -> Any:
-        """A view of a module, if it is one of these or contains one; else the module."""
+        """A view of a module that is real or contains a real one; other modules as they are."""
         if isinstance(found, View) or not isinstance(found, ModuleType):
             return found
         name = found.__name__
         return self._view(found, ModuleView) if self.real(name) or self.above(name) else found
 
     def raised(self, value: Any, crossing: Crossing) -> Any:
-        """What the program sees of a value of a real module."""
+        """Convert a value of a real module for the program."""
         return mapped(value, lambda leaf: self._raised(leaf, crossing))
 
     def _raised(self, value: Any, crossing: Crossing) -> Any:
@@ -139,7 +139,7 @@ class Realm:
         return users(names) and not self.real(str(names.get("__name__")))
 
     def lowered(self, value: Any, crossing: Crossing) -> Any:
-        """What a real module gets for a value of the program."""
+        """Convert a value of the program for a real module."""
         return mapped(value, lambda leaf: self._lowered(leaf, crossing))
 
     def _lowered(self, value: Any, crossing: Crossing) -> Any:
@@ -150,8 +150,8 @@ class Realm:
         return crossing.lowered(value)
 
     def _view(self, value: Any, kind: Callable[[Any, Realm], Any]) -> Any:
-        """The view of an object, made at most once: the program gets the same view each time it meets the
-        object.  The view keeps the object alive, and is forgotten when the program drops the view."""
+        """The view of an object, made at most once, so that the program always gets the same view of an
+        object. The view keeps the object alive, and is forgotten when the program drops it."""
         found = self._views.get(id(value))
         if found is None or (found.function if isinstance(found, Callback) else _real(found)) is not value:
             found = kind(value, self)
@@ -167,7 +167,7 @@ class Realm:
 
 
 class Callback:
-    """A function of the program, as a real module may call it."""
+    """A function of the program that a real module may call."""
 
     def __init__(self, function: Callable[..., Any], realm: Realm) -> None:
         update_wrapper(self, function)
@@ -191,7 +191,7 @@ def _itself(value: Any) -> Any:
 
 
 _OWN = ("_real_object", "_realm_of_it", "__mro_entries__", "__reduce_ex__")
-"""What is asked of a view itself, not of what it shows."""
+"""Attributes of the view itself, not of the object that it shows."""
 
 
 def _real(view: Any) -> Any:
@@ -204,7 +204,7 @@ def _realm(view: Any) -> Realm:
 
 
 class View:
-    """What the program sees of an object of a real module."""
+    """The program's view of an object of a real module."""
 
     _real_object: Any
     _realm_of_it: Realm
@@ -241,7 +241,7 @@ class View:
 
 
 class ModuleView(View, ModuleType):
-    """A module; of a package that is not real itself, only its real modules are seen through views."""
+    """A view of a module; of a package that is not real itself, only real modules are shown as views."""
 
     def __init__(self, value: Any, realm: Realm) -> None:
         ModuleType.__init__(self, value.__name__)
@@ -260,7 +260,7 @@ class ModuleView(View, ModuleType):
 
 
 class FunctionView(View):
-    """A function, or anything else that is called."""
+    """A view of a function, or of any other callable."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _realm(self).call(_real(self), args, kwargs)
@@ -271,7 +271,7 @@ class FunctionView(View):
 
 
 class ClassView(View):
-    """A class: what it makes are views.  Classes derived from it are the program's own."""
+    """A view of a class, whose instances are views.  Classes derived from it are the program's own."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _realm(self).call(_real(self), args, kwargs)
@@ -299,15 +299,15 @@ OURS = frozenset("""__class__ __new__ __init__ __init_subclass__ __subclasshook_
     __setattr__ __delattr__ __dir__ __repr__ __eq__ __hash__ __reduce__ __reduce_ex__ __getstate__
     __setstate__ __del__ __sizeof__ __dict__ __weakref__ __slots__ __doc__ __module__ __qualname__
     __class_getitem__ __array_ufunc__ __array_function__""".split())
-"""Special names that a view has itself, or that nobody asks of a view."""
+"""Special names that a view defines itself, or that are never looked up on a view."""
 RAW = frozenset(("__array__", "__array_interface__", "__array_struct__"))
-"""Special names by which NumPy asks an object for NumPy's arrays."""
+"""Special names by which NumPy requests an object's array data."""
 
 _classes: dict[type, Any] = {}
 
 
 def _class_of(kind: type) -> Any:
-    """The class of views of objects of a class: with its special methods, which Python looks for there."""
+    """The class of views of a class's objects, which defines their special methods, as Python requires."""
     found = _classes.get(kind)
     if found is None:
         special = {name: _special(name) for name in dir(kind)

@@ -1,4 +1,4 @@
-"""The nouns of Diffuse, and the questions that they answer from their descriptions alone."""
+"""The data model of Diffuse (stores, tasks, partitions, views), and what follows from descriptions alone."""
 
 from diffuse.ir.alias import Relation, relation
 from diffuse.ir.partition import (

@@ -1,8 +1,8 @@
-"""Bounded caches whose limits follow what the program needs.
+"""Bounded caches whose limits adapt to the program.
 
-A cache begins small and is emptied when it is full, so that a program of ever new shapes holds little memory.
-When most of the new entries had been there before, the program comes back to what was forgotten: then the
-cache grows, up to its limit.
+A cache begins small and is emptied when it is full, so that a program with ever new shapes uses little
+memory. When most new entries had been there before, the program has come back to forgotten ones: the cache
+then grows, up to its limit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 LIMIT = 1 << 16
-"""Entries of a table, at most."""
+"""The most entries of a table."""
 FIRST = 1 << 11
 """The first limit of a cache, in entries."""
 
@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 
 class Past:
-    """A Bloom filter of the names that were there before, with one hash function; it takes 64 KB."""
+    """A Bloom filter with one hash function for the names that were there before; it takes 64 KB."""
 
     BITS = 1 << 19
     __slots__ = ("_bits", "_count")
@@ -35,8 +35,8 @@ class Past:
         self._count = 0
 
     def seen(self, name: int) -> bool:
-        """Add the hash of a name, and tell whether it was there before.  At most one answer in four is a
-        false positive: when a quarter of the bits are set, the filter begins anew."""
+        """Add the hash of a name, and return whether it was there before.  At most one answer in four is a
+        false positive: when a quarter of the bits are set, the filter starts over."""
         name ^= name >> 23
         at, bit = name >> 3 & (self.BITS >> 3) - 1, 1 << (name & 7)
         found = bool(self._bits[at] & bit)
@@ -63,7 +63,7 @@ class Size:
         self._again += self._past.seen(name)
 
     def grows(self) -> bool:
-        """Raise the limit if the program comes back to forgotten entries; False if the entries are to be
+        """Raise the limit if the program comes back to forgotten entries; False if the entries should be
         forgotten."""
         again, self._new, self._again = 2 * self._again > self._new, 0, 0
         if not again or self.limit >= self.most:
@@ -73,7 +73,7 @@ class Size:
 
 
 class Bounded(dict[K, V]):
-    """A dictionary that is emptied when it is full: what it held is found again when it is asked for."""
+    """A dictionary that is emptied when it is full: it may only hold what can be computed again."""
 
     __slots__ = ("limit", "_size")
 

@@ -1,7 +1,8 @@
-"""What a well-formed task is, as a table of named rules; each answers with an error sentence or None.
+"""Checks that a task is well formed, by a table of named rules, each of which returns an error message or
+None.
 
-Nothing behind this door asks again: the constraints of `fusion` are sound for tasks that pass, and only for
-them (equal partitions mean point-wise dependence only if what is written is disjoint over the points).
+Later code relies on these checks: the constraints of `fusion` are sound only for tasks that pass (equal
+partitions imply point-wise dependence only if writes are disjoint over the points).
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ Rule = Callable[[IndexTask], str | None]
 def check(task: IndexTask) -> None:
     """Raise TypeError or ValueError, naming thing, rule and next step, unless `task` is well formed.
 
-    What is not decomposed is looked at as one point would run it.
+    A task without a decomposition is checked as one point would run it.
     """
     for name, rule in RULES.items():
-        if name == "partition":  # its maps are known to be good
+        if name == "partition":  # its maps have been checked by now
             task = divided(task)
         sentence = rule(task)
         if sentence is not None:
@@ -45,8 +46,8 @@ def check(task: IndexTask) -> None:
 
 
 def divided(task: IndexTask) -> IndexTask:
-    """The task with the partitions that follow from its decomposition, where it has none of its own; on one
-    point, where it has no decomposition."""
+    """The task with the partitions that follow from its decomposition, where accesses have none of their own.
+    Without a decomposition it runs on one point."""
     decomposition = task.decomposition or ONE
     accesses = tuple([
         access if access.partition is not WHOLE
@@ -210,8 +211,9 @@ def disjoint_writes(task: IndexTask) -> str | None:
 
 
 def injective_writes(task: IndexTask) -> str | None:
-    """One index, one element, along the dimensions that an output follows: then iterations of one point that
-    share a map share elements only where they are equal, and loops over them may fuse."""
+    """An output must write different elements at different indices of the dimensions that it follows.  Then
+    iterations of one point that share a map share elements only if they are equal, and loops over them may
+    fuse."""
     for access in task.accesses:
         if access.privilege is Privilege.READ:
             continue
@@ -255,7 +257,7 @@ RULES: dict[str, Rule] = {
     "injective writes": injective_writes,
     "overlap": _overlaps,
 }
-"""Rules in the order they are asked; a later one may rely on an earlier one."""
+"""The rules in the order of their application; a later one may rely on an earlier one."""
 
 TYPE_RULES = frozenset({"parts"})
-"""Rules whose breach is a TypeError; all others raise ValueError."""
+"""Rules whose violation is a TypeError; all others raise ValueError."""

@@ -1,25 +1,25 @@
-"""What the loops of a kernel depend on beside their extents: the leaves of the reduction tree, where two
-dimensions run as one loop, and how accesses move along each dimension.
-"""
+"""The structure of kernel loops beyond their extents: the leaves of the reduction tree, where two dimensions
+run as one loop, and the stride classes of accesses."""
 
 from __future__ import annotations
 
 from diffuse.ir import Access, Decomposition, Point
 
 SEGMENT = 512
-"""A row leaf of the reduction tree: so many indices of the last iteration dimension, at multiples of it.
-Tiles of that dimension are multiples of it too: a leaf never straddles points."""
+"""The length of a row leaf of the reduction tree, in indices of the last iteration dimension, aligned to
+multiples of it.  Tiles of that dimension are multiples of it, too: a leaf never straddles points."""
 
 SHORT = 32
-"""Longest last dimension that a loop may run over together with the one before it (kernels/llvm/flat.py)."""
+"""The longest last dimension that a loop may iterate together with the one before it
+(kernels/llvm/flat.py)."""
 
 ROWS = 32
-"""A column leaf: so many indices of the innermost reduced dimension, with tiles to match."""
+"""The length of a column leaf, in indices of the innermost reduced dimension; tiles are multiples of it."""
 
 
 def roots(low: int, high: int, count: int) -> list[int]:
-    """When a point has folded all subtrees of the reduction tree over `count` leaves that lie in [low, high):
-    the leaves with what is left to combine, the first one of each largest subtree."""
+    """The roots of the largest complete subtrees within the leaves [low, high) of the reduction tree over
+    `count` leaves: the leaves that hold what remains to combine after a point has folded its subtrees."""
     found = []
     while low < high:
         size = low & -low or 1 << count.bit_length()
@@ -31,8 +31,8 @@ def roots(low: int, high: int, count: int) -> list[int]:
 
 
 def flat(shape: Point, decomposition: Decomposition) -> int:
-    """If the last dimension is short, never cut, and would leave lanes of vectors unused: the vectors of
-    eight elements that a row takes; else 0."""
+    """The number of vectors of eight elements per row, if the last dimension is short, never cut, and would
+    leave lanes of vectors unused; else 0."""
     if (len(shape) < 2 or not 1 < shape[-1] <= SHORT or shape[-2] < 8 or decomposition.gaps
             or any(split.axis == len(shape) - 1 for split in decomposition.splits)):
         return 0
@@ -41,12 +41,12 @@ def flat(shape: Point, decomposition: Decomposition) -> int:
 
 
 NEAR = "234"
-"""Elements from one index of the last dimension to the next that a kernel knows: where an access sees one of
-few components that lie in the last dimensions of a store, such as the parts of complex numbers."""
+"""The strides of the last dimension, in elements, that kernels treat specially: accesses to one of a few
+components in the last dimensions of a store, such as the parts of complex numbers."""
 
 
 def letters(access: Access, shape: Point, flattened: int, gaps: bool = False) -> str:
-    """How an access moves along each dimension (see `kernels.body.expr.Argument`)."""
+    """The stride class of an access along each dimension (see `kernels.body.expr.Argument`)."""
     found, rank = access.map.classes(len(shape)), len(shape)
     if found[-1:] == "s" and not gaps and any((rank - 1, 1) in terms for _, terms in access.map.rows):
         step = str(_step(access, rank - 1))
@@ -57,7 +57,7 @@ def letters(access: Access, shape: Point, flattened: int, gaps: bool = False) ->
 
 
 def _step(access: Access, dimension: int) -> int:
-    """The elements from one index of a dimension to the next, in a row-major store."""
+    """The stride of a dimension in elements, in a row-major store."""
     pitch, step = 1, 0
     for size, (_, terms) in zip(reversed(access.store.shape), reversed(access.map.rows), strict=True):
         step += pitch * sum(s for k, s in terms if k == dimension)

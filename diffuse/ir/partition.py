@@ -1,10 +1,13 @@
-"""Partitions: which part of a store each point of a launch domain sees, and what a partition can be asked."""
+"""Partitions: the part of a store that each point of a launch domain accesses, and properties of
+partitions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
+
+from diffuse.ir.bounded import Bounded
 
 if TYPE_CHECKING:
     from diffuse.ir.task import Access, AccessMap, Point, Split, Store
@@ -30,7 +33,7 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class Replicated:
-    """Every point sees the whole store (the paper's None)."""
+    """Every point accesses the whole store (the paper's None)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,10 @@ class Tiling:
     """Affine tiles of a view.  All fields but `projection` hold one entry per store dimension.
 
     Point p owns, in dimension d, the elements `start + k * stride[d]` with `0 <= k * stride[d] < extent[d]`
-    and `start = projection(p)[d] * tile[d] + offset[d]`, as far as they lie in `bounds[d] = (low, high)`,
-    the half-open box of the view.  `extent` exceeds `tile` when tiles overlap, as halos do.  (The paper's
-    printed upper end, `proj(p + 1) * tile`, gives empty tiles for a dropped coordinate.)  Where the split has
-    a `begin`, the first and the last point own also the elements within bounds before and behind all tiles.
+    and `start = projection(p)[d] * tile[d] + offset[d]`, as far as they lie in `bounds[d] = (low, high)`, the
+    half-open box of the view.  `extent` exceeds `tile` when tiles overlap, as halos do.  (The paper's printed
+    upper end, `proj(p + 1) * tile`, gives empty tiles for a dropped coordinate.)  If the split has a `begin`,
+    the first and the last point also own the elements within bounds before and after all tiles.
     """
 
     tile: Point
@@ -56,9 +59,9 @@ Partition = Replicated | Tiling
 
 
 def tiling(store: Store, map: AccessMap, shape: Point, splits: tuple[Split, ...]) -> Partition:
-    """The canonical partition of an access: what each point touches when `splits` cut `shape`.
+    """The canonical partition of an access: the elements that each point accesses when `splits` cut `shape`.
 
-    Equal meaning, equal description: an access no split moves over the whole store is `Replicated`.
+    Equal meaning, equal description: an access that no split moves over the whole store is `Replicated`.
     """
     tiles: list[int] = []
     turned = {k for k, _ in map.turned}
@@ -66,7 +69,7 @@ def tiling(store: Store, map: AccessMap, shape: Point, splits: tuple[Split, ...]
     for (offset, terms), size in zip(map.rows, store.shape, strict=True):
         low = offset + sum(min(0, step * (shape[k] - 1)) for k, step in terms)
         high = offset + sum(max(0, step * (shape[k] - 1)) for k, step in terms) + 1
-        if len(tiles) in map.free:  # the image of data that nobody looks at: all of the dimension
+        if len(tiles) in map.free:  # a data-dependent coordinate: the whole dimension
             low, high = 0, size
         stride = gcd(*(step for k, step in terms if shape[k] > 1)) or 1
         coordinate, tile, start, extent = Coordinate(0, 0, 0), high - low, low, high - low
@@ -74,7 +77,7 @@ def tiling(store: Store, map: AccessMap, shape: Point, splits: tuple[Split, ...]
                   if any(k == split.axis for k, _ in terms)
                   and (shape[split.axis] > split.tile or split.begin is not None)
                   and split.axis not in turned]
-        if len(moving) == 1:  # a row moved by two launch dimensions has no tile description: whole, then
+        if len(moving) == 1:  # a row moved by two launch dimensions is not a tile: the whole dimension
             d, split = moving[0]
             step = sum(s for k, s in terms if k == split.axis)
             tile = abs(step) * split.tile
@@ -98,10 +101,10 @@ def tiling(store: Store, map: AccessMap, shape: Point, splits: tuple[Split, ...]
 
 
 def disjoint(partition: Partition, domain: Point) -> bool:
-    """Does no element belong to two points?  Answered from the structure, never from the points.
+    """Are the elements of different points disjoint?  Derived from the structure, not by enumerating points.
 
-    Sometimes cautious (where clipping empties a tile), never wrong.  What a task of several points
-    writes must be disjoint: the four constraints are sound only then.
+    Sometimes cautious (where clipping empties a tile), never wrong.  Writes of a task of several points must
+    be disjoint: only then are the four constraints sound.
     """
     match partition:
         case Replicated():
@@ -117,11 +120,23 @@ def disjoint(partition: Partition, domain: Point) -> bool:
 
 
 def covers(access: Access) -> bool:
-    """Do the points together touch every element of the access's store?
+    """Do the points together access every element of the access's store?
 
     True only when the map is onto: one whole, stride-1 run per store dimension, each iteration dimension
     used at most once (a diagonal's bounding box is the store, its elements are not).
     """
+    name = id(access.map), id(access.partition), access.store.shape
+    found = _covering.get(name)
+    if found is None:
+        found = _covering[name] = (_covers(access), access)
+    return found[0]
+
+
+_covering: dict[tuple[int, int, Point], tuple[bool, Access]] = Bounded()
+"""What `covers` said of maps and partitions, by identity; the access keeps these alive."""
+
+
+def _covers(access: Access) -> bool:
     rows, free, turned = access.map.rows, access.map.free, access.map.turned
     used = [k for _, terms in rows for k, _ in terms]
     if free or turned or len(used) != len(set(used)) or any(len(terms) > 1 for _, terms in rows):

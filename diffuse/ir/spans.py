@@ -1,8 +1,8 @@
 """An index of the bounding boxes of accesses to one storage, which finds those that may overlap.
 
-A program that goes over rows, columns or windows of an array has many views of it, of which few overlap.
-The index finds these few without comparing each view with all others: for every dimension of a frame, the
-boxes are sorted by their lower bounds, in one list for each bit length of their extents.
+A program that traverses rows, columns or windows of an array has many views of it, of which few overlap.  The
+index finds these few without comparing each view with all others: for every dimension of a frame, the boxes
+are sorted by their lower bounds, in one list for each bit length of their extents.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from diffuse.ir.partition import Replicated
 from diffuse.ir.task import Access, Store
 
 FEW = 8
-"""The most accesses that are compared one by one, without an index."""
+"""The most accesses that are compared pairwise, without an index."""
 
 
 class _Frame:
@@ -39,7 +39,7 @@ class _Frame:
             insort(found.setdefault((high - low).bit_length(), []), (low, number))
 
     def near(self, access: Access) -> Sequence[int]:
-        """Return the numbers of the boxes that overlap this one in the dimension where fewest do."""
+        """The numbers of the boxes that overlap this one in the dimension where the fewest do."""
         if isinstance(access.partition, Replicated):
             return self.numbers
         fewest: list[tuple[list[tuple[int, int]], int, int]] = []
@@ -83,8 +83,8 @@ class Spans:
         frame.add(number, access)
 
     def near(self, access: Access) -> Sequence[int]:
-        """Return the numbers of all accesses that may have elements in common with this one, in order; these
-        include all accesses through other frames."""
+        """The numbers of all accesses that may overlap this one, in order; these include all accesses through
+        other frames."""
         frame = self._frames.get(access.store)
         if frame is None:
             return range(len(self.accesses))

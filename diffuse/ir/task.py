@@ -1,4 +1,4 @@
-"""The nouns of Diffuse: stores, partitions, privileges, accesses and index tasks.
+"""The data model of Diffuse: stores, partitions, privileges, accesses and index tasks.
 
 The grammar (papers/003, figure 3, with the corrections that `Tiling` explains)::
 
@@ -35,7 +35,7 @@ ITEMSIZE = {
 
 
 class Frame(NamedTuple):
-    """A store but for its id: row-major memory of this shape and element type."""
+    """A store without its id: row-major memory of this shape and element type."""
 
     shape: Point
     dtype: str
@@ -51,11 +51,11 @@ class Store(NamedTuple):
     id: int
     shape: Point
     dtype: str
-    """NumPy's name of the element type ("float64"); data to this floor, never interpreted here."""
+    """NumPy's name of the element type ("float64"), which is not interpreted in this package."""
 
 
 class Privilege(Enum):
-    """What a task may do to a sub-store (papers/003, section 3.1)."""
+    """The privilege of a task on a sub-store (papers/003, section 3.1)."""
 
     READ = "R"
     WRITE = "W"
@@ -87,28 +87,30 @@ class AccessMap:
 
     rows: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
     free: Point = ()
-    """Store dimensions whose coordinate is data, such as the column of a sparse matrix's element: an
-    iteration may read any of them.  Their rows are `(offset, ())`, where the numbering of the data begins."""
+    """Store dimensions with data-dependent coordinates, such as the column of a sparse matrix's element: an
+    iteration may read any index.  Their rows are `(offset, ())`, where the offset is that of index 0 of the
+    data."""
     turned: tuple[tuple[int, int], ...] = ()
-    """Iteration dimensions, with their extents, along which a read is cyclically shifted by a number that is
-    data, as `numpy.roll` shifts: an iteration may read any index along them."""
+    """Iteration dimensions, with their extents, along which a read is cyclically shifted by a data-dependent
+    number, as `numpy.roll` shifts: an iteration may read any index along them."""
 
     def __call__(self, index: Point) -> Point:
         return tuple(offset + sum(step * index[k] for k, step in terms) for offset, terms in self.rows)
 
     def follows(self, dimension: int) -> bool:
-        """Does any store coordinate move with this iteration dimension?"""
+        """Does any store coordinate depend on this iteration dimension?"""
         return any(k == dimension for _, terms in self.rows for k, _ in terms)
 
     @property
     def simple(self) -> bool:
-        """Does no store coordinate follow two iteration dimensions, and no dimension move two coordinates?"""
+        """Does each store coordinate depend on at most one iteration dimension, and each dimension move at
+        most one?"""
         followed = [k for _, terms in self.rows for k, _ in terms]
         return len(followed) == len(set(followed)) and all(len(terms) < 2 for _, terms in self.rows)
 
     def classes(self, rank: int) -> str:
-        """How the access moves along each iteration dimension: `0` not at all, `1` to the neighbouring
-        element of a row-major store, `s` by any other stride."""
+        """The stride class along each iteration dimension: `0` if the access does not move, `1` if it moves
+        to the neighbouring element of a row-major store, `s` for any other stride."""
         letters = ["0"] * rank
         last = len(self.rows) - 1
         for number, (_, terms) in enumerate(self.rows):
@@ -127,14 +129,15 @@ class Access(NamedTuple):
     operator: str | None = None
     """The reduction operator ("sum", "min", ...) of a REDUCE, else None."""
     partition: Partition = WHOLE
-    """What each point sees of the store; all of it until the task is decomposed."""
+    """The part of the store that each point accesses; all of it until the task is decomposed."""
 
 
 class Scalar(NamedTuple):
-    """An input given by value.  The value is data, never structure: it enters no key and no kernel."""
+    """An input passed by value.  The value is data, not structure: no key and no kernel depends on it."""
 
     position: int
-    """Which input of the operation it is; stores that are read fill the other positions in order."""
+    """The position among the inputs of the operation; stores that are read fill the other positions in
+    order."""
     dtype: str
     value: Any
 
@@ -150,17 +153,18 @@ class Where(NamedTuple):
 
 
 class Split(NamedTuple):
-    """How one launch dimension cuts the iteration space: `tile` indices of `axis` a point (axis -1: none)."""
+    """The cut of the iteration space by one launch dimension: `tile` indices of `axis` per point (axis -1: no
+    cut)."""
 
     axis: int
     tile: int
     begin: int | None = None
-    """None: the first tile begins with index 0.  A number: it would begin so many indices before, so that the
-    space is cut where that of another task is, over rows that begin earlier or later.  Then the first and the
-    last point also run what lies before and behind all tiles."""
+    """With None, the first tile begins at index 0; with a number, that many indices before it.  The cuts then
+    coincide with those of a task over rows that begin earlier or later; the first and the last point also run
+    the indices before and after all tiles."""
 
     def range(self, point: int, points: int, extent: int) -> tuple[int, int]:
-        """The indices of the axis, of this extent, that one of so many points runs: low <= i < high."""
+        """The indices low <= i < high, of an axis of length `extent`, that point `point` of `points` runs."""
         if self.begin is None:
             return min(point * self.tile, extent), min((point + 1) * self.tile, extent)
         low, high = [min(max(p * self.tile - self.begin, 0), extent) for p in (point, point + 1)]
@@ -168,20 +172,21 @@ class Split(NamedTuple):
 
 
 class Decomposition(NamedTuple):
-    """How the points of a launch domain share an iteration space: one split for each launch dimension."""
+    """The division of an iteration space among the points of a launch domain: one split per launch
+    dimension."""
 
     domain: Point
-    """Extents of the launch domain."""
+    """The extents of the launch domain."""
     splits: tuple[Split, ...]
     gaps: bool = False
-    """May there be gaps between the rows of a store?  There may where a runtime places stores itself."""
+    """May there be gaps between the rows of a store?  There may be where a runtime places stores itself."""
     completes: bool = False
-    """Does a point that folds whole rows complete their results itself?  It does not where other kernels or
-    machines combine what points have folded."""
+    """Does a point that folds whole rows complete their results itself?  Not where other kernels or machines
+    combine the points' folds."""
 
 
 ONE = Decomposition((1,), (Split(-1, 0),))
-"""Everything on one point."""
+"""The decomposition into one point."""
 
 
 class IndexTask(NamedTuple):
@@ -202,29 +207,29 @@ class IndexTask(NamedTuple):
     decomposition: Decomposition | None = None
     """None where the stream is to choose it."""
     where: Any = None
-    """Anything whose `str` names the user's line."""
+    """The place in the program: any object whose `str` is the user's line."""
 
     @property
     def domain(self) -> Point:
-        """Extents of the launch domain, of a task that is decomposed."""
+        """The extents of the launch domain; the task has to be decomposed."""
         assert self.decomposition is not None
         return self.decomposition.domain
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """The splits of a task that is decomposed."""
+        """The splits; the task has to be decomposed."""
         assert self.decomposition is not None
         return self.decomposition.splits
 
 
 def volume(domain: Point) -> int:
-    """Number of points of a rectangle starting at the origin."""
+    """The number of points of a rectangle at the origin."""
     return prod(domain)
 
 
 def is_epilogue(task: IndexTask) -> bool:
     """Is the task small enough to run as an epilogue, when all points of the tasks before it are done?
 
-    One point, one element of every store: what a program computes with the results of reductions.
+    It has one point, and one element of every store: a program's computations with the results of reductions.
     """
     return not task.shape and volume(task.domain) <= 1 and all([volume(a[0][1]) == 1 for a in task.accesses])

@@ -1,9 +1,9 @@
-"""Templates: an index task but for its stores, its scalar values and its line of the program.
+"""Templates: index tasks without their stores, scalar values and lines of the program.
 
-A loop records the same operations each turn, on other stores and with other numbers.  What stays (element
-types, views, privileges) is a *template*, made at the first turn and found again by the identity of the
-views; what changes is a `Recorded`: a few words an operation.  An index task is made of the two when somebody
-wants to look at it, which a replay does not.
+A loop records the same operations in each iteration, on other stores and with other numbers.  What stays
+(element types, views, privileges) is a *template*, made in the first iteration and then found by the identity
+of the views; what changes is a `Recorded`: a few words per operation.  An index task is made of both on
+demand, which a replay never does.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ from diffuse.ir.task import (
 from diffuse.ir.view import View, located
 
 VARIANTS = 64
-"""Decompositions that one template remembers."""
+"""The most decompositions that one template caches."""
 
 
 SCATTERED = 5000
-"""Elements of a view, on cache lines of their own, from which on a task is worth its recording.  NumPy takes
-some 10 microseconds for so many, while as many side by side take one.  On planes of 4,096 a program was as
-fast in the end, but its first run took three times as long as NumPy's (apps/everyday/vertical_mixing.py)."""
+"""The number of elements of a view on separate cache lines from which on a task is worth recording.  NumPy
+takes some 10 microseconds for so many, but only one if they are contiguous.  Planes of 4,096 elements made a
+program as fast in the end, but its first run took three times as long as NumPy's
+(apps/everyday/vertical_mixing.py)."""
 LINE = 64
 """Bytes of a cache line."""
 
 
 class Use(NamedTuple):
-    """An access but for its store's id."""
+    """An access without its store's id."""
 
     frame: Point
-    """Shape of the store's frame that the map gives coordinates of."""
+    """The shape of the store's frame, whose coordinates the map gives."""
     dtype: str
     map: View
     privilege: Privilege
@@ -53,7 +54,7 @@ class Use(NamedTuple):
 
     @staticmethod
     def of(view: View, privilege: Privilege, operator: str | None = None) -> Use:
-        """The use of what a view shows."""
+        """The use of a view's elements."""
         return Use(view.frame, view.dtype, view, privilege, operator)
 
     def access(self, store: int) -> Access:
@@ -62,17 +63,17 @@ class Use(NamedTuple):
 
 
 def _scattered(uses: tuple[Use, ...]) -> int:
-    """The most elements that a use has on cache lines of their own."""
+    """The most elements on separate cache lines that a use has."""
     return max([volume(use.map.shape) for use in uses if _step(use.map) >= LINE], default=0)
 
 
 def _step(map: View) -> int:
-    """The bytes between the nearest elements of a view."""
+    """The least stride of a view, in bytes."""
     return min([abs(step) for step, n in zip(map.strides, map.shape, strict=True) if n > 1], default=0)
 
 
 class Template:
-    """An index task but for its stores, its scalar values and its line.  Compared by identity."""
+    """An index task without its stores, its scalar values and its line.  Compared by identity."""
 
     __slots__ = ("operation", "signature", "shape", "uses", "numbers", "decomposition", "fills", "decomposed",
                  "chosen", "alone", "elements", "reach", "begin", "met")
@@ -86,22 +87,22 @@ class Template:
         self.elements = volume(shape)
         largest = max(uses, key=lambda use: volume(use.frame), default=None)
         self.reach = 0 if largest is None or _scattered(uses) >= SCATTERED else volume(largest.frame)
-        """The number of elements of the largest store that the task uses, or uses a part of; 0 where the task
-        is no small step through the store, however few elements it has, since they are scattered."""
+        """The number of elements of the largest store that the task uses, or uses a part of; 0 if the task is
+        no small step through the store because its elements, however few, are scattered."""
         self.begin = 0 if largest is None else largest.map.offset
-        """Bytes from the start of that store to the first element that it uses."""
+        """The byte offset in that store of the first element that it uses."""
         self.uses = uses
         """Reads in input order, then outputs."""
         self.numbers = numbers
         """Position and element type of each scalar."""
         self.decomposition = decomposition
-        """None where the stream is to choose it."""
+        """The decomposition; None if the stream has to choose it."""
         self.fills = operation == "copy" and len(uses) == 1 and covers(uses[0].access(-1))
         """Does it write one value to every element of a store?"""
         self.decomposed: dict[Decomposition, Template] = Bounded(VARIANTS)
-        """What it becomes under each decomposition."""
+        """The template under each decomposition."""
         self.chosen: dict[Any, Template] = Bounded(VARIANTS)
-        """What `stream.decompose` chose, by all that this depends on."""
+        """The choices of `stream.decompose`, by everything that they depend on."""
         self.met = False
         """Has a library noted that it recorded a task of this template?"""
         self.alone = 0
@@ -109,10 +110,10 @@ class Template:
         computed it without recording it."""
 
     def under(self, decomposition: Decomposition) -> Template:
-        """The same with a decomposition, and with the partitions that follow from it.
+        """The template with a decomposition, and the partitions that follow from it.
 
-        On one point a reduction is complete when its loop is done: what it reduces to is written.  So is a
-        fold of whole rows where no launch dimension cuts rows, if points complete such ones.
+        On one point a reduction is complete when its loop is done: its privilege becomes WRITE.  The same
+        holds for a fold of whole rows where no launch dimension cuts rows, if points complete such folds.
         """
         found = self.decomposed.get(decomposition)
         if found is None:
@@ -125,8 +126,18 @@ class Template:
             self.decomposed[decomposition] = found
         return found
 
+    def called(self, decomposition: Decomposition) -> Template:
+        """The same, of a host function, whose blocks a decomposition names: each split is one of the ways in
+        which the function may be cut (runtime/independent.py).  What it uses of stores is not cut here."""
+        found = self.decomposed.get(decomposition)
+        if found is None:
+            uses = self.under(ONE).uses
+            found = Template(self.operation, self.signature, self.shape, uses, self.numbers, decomposition)
+            self.decomposed[decomposition] = found
+        return found
+
     def _completed(self, use: Use, decomposition: Decomposition) -> bool:
-        """Is it a reduction whose results are complete when a point's loop is done?"""
+        """Is it a reduction whose results are complete at the end of a point's loop?"""
         if use.privilege is not Privilege.REDUCE:
             return False
         if volume(decomposition.domain) <= 1:
@@ -136,29 +147,30 @@ class Template:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """All that it is made of, by value."""
+        """The contents of the template, by value."""
         return self.operation, self.signature, self.shape, self.uses, self.numbers, self.decomposition
 
     @property
     def domain(self) -> Point:
-        """Extents of the launch domain, of a template that is decomposed."""
+        """The extents of the launch domain; the template has to be decomposed."""
         assert self.decomposition is not None
         return self.decomposition.domain
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """The splits of a template that is decomposed."""
+        """The splits; the template has to be decomposed."""
         assert self.decomposition is not None
         return self.decomposition.splits
 
     @property
     def valid(self) -> bool:
-        """Is what several points write disjoint?  Not where rows of a view interleave, or none is cut."""
+        """Are the writes of different points disjoint?  Not where rows of a view interleave, or none is
+        cut."""
         return all([disjoint(use.partition, self.domain) if use.privilege.writes else use.map.simple
                     for use in self.uses if use.privilege is not Privilege.READ])
 
     def task(self, recorded: Recorded) -> IndexTask:
-        """The index task of one of the operations that have this template."""
+        """The index task of a recorded operation with this template."""
         _, stores, values, where = recorded
         accesses = tuple([use.access(store) for store, use in zip(stores, self.uses, strict=True)])
         scalars = tuple([Scalar(*number, value) for number, value in zip(self.numbers, values, strict=True)])
@@ -168,12 +180,13 @@ class Template:
 
 Recorded = tuple[Template, tuple[int, ...], tuple[Any, ...], Any]
 """One operation of the program: its template, the ids of its stores in the order of the template's uses, the
-values of its scalars, and its place in the program: the same object for equal places.  A plain tuple, which
-costs a fourth of a named one."""
+values of its scalars, and its place in the program, the same object for equal places.  A plain tuple costs a
+fourth of a named one."""
 
 
 def template(task: IndexTask) -> Template:
-    """The template of an index task: all of it but its stores, its scalars and its place in the program."""
+    """The template of an index task: everything except its stores, its scalars and its place in the
+    program."""
     uses = tuple([Use(a.store.shape, a.store.dtype, located(a.map, a.store, task.shape), *a[2:])
                   for a in task.accesses])
     numbers = tuple([(scalar.position, scalar.dtype) for scalar in task.scalars])
@@ -181,13 +194,13 @@ def template(task: IndexTask) -> Template:
 
 
 def recorded(task: IndexTask, made: Template) -> Recorded:
-    """What is an index task's own beside its template."""
+    """The parts of an index task that are not in its template."""
     values = tuple([scalar.value for scalar in task.scalars])
     return made, tuple([access.store.id for access in task.accesses]), values, task.where
 
 
 def overlap(view: View, other: View) -> str:
-    """How two views of one store meet: they are the "same", or "apart", or they "overlap"."""
+    """The relation of two views of one store: they are the "same", or "apart", or they "overlap"."""
     if view == other and view.shape == other.shape and view.dtype == other.dtype:
         return "same"
     uses = [Template("", (), each.shape, (Use.of(each, Privilege.READ),)).under(ONE).uses[0]

@@ -1,4 +1,4 @@
-"""Tasks, windows and refusals as text, one line a task: the same in traces, golden files and bug reports.
+"""Tasks, windows and refusals as text, one line per task: the same in traces, golden files and bug reports.
 
     add[4]  %0@2+0:R, %0@2+1:R, %1@2+0:W
     copy[4] %1@2+0:R, %0@2+1:W
@@ -41,7 +41,7 @@ def _dimension(partition: Tiling, d: int, size: int) -> str:
 
 
 def store_text(access: Access) -> str:
-    """The store of an access and which part of it: `0@2+1`."""
+    """The store of an access and the part of it that is accessed: `0@2+1`."""
     return f"{access.store.id}{partition_text(access.partition, access.store)}"
 
 
@@ -55,12 +55,12 @@ def head_text(task: IndexTask) -> str:
 
 
 def task_text(task: IndexTask) -> str:
-    """One task on one line, with its scalars and its line of the program where it has them."""
+    """One task on one line, with its scalars and its line of the program if it has them."""
     return window_text([task])
 
 
 def window_text(window: Sequence[IndexTask], refusal: object = None) -> str:
-    """A window, a line a task; below it why the next task stayed out, if one did."""
+    """A window, one line per task; below it why the next task stayed out, if one did."""
     heads = [head_text(task) for task in window]
     width = max(map(len, heads), default=0)
     lines = [f"{head:{width}} {_arguments(task)}" for head, task in zip(heads, window, strict=True)]
@@ -68,7 +68,8 @@ def window_text(window: Sequence[IndexTask], refusal: object = None) -> str:
 
 
 def refusal_text(constraint: str, earlier: IndexTask, later: IndexTask, access: Access | None = None) -> str:
-    """Which task stays out of a group, by which constraint, on which store, and the two lines to blame."""
+    """Describe a refusal: the task that stays out of a group, the constraint, the store, and both source
+    lines."""
     where = f" on store {store_text(access)}" if access is not None else ""
     same = access is None and earlier.domain != later.domain
     names = [head_text(t) if same else t.operation for t in (earlier, later)]
@@ -78,7 +79,7 @@ def refusal_text(constraint: str, earlier: IndexTask, later: IndexTask, access: 
 
 
 def key_text(key: tuple[Any, ...]) -> str:
-    """A key of `canonical` as text: it mentions no extent, so it is the same at every size.
+    """A key of `canonical` as text, which contains no extents and so is the same at every size.
 
     A view that appears for the first time is described in brackets: element type, stride classes, relations
     (of one that is written to the slot's views so far and to itself, of one that is read to the written

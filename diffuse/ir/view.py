@@ -1,7 +1,8 @@
-"""Views: what part of a store an array shows, from NumPy's (offset, strides, shape) to an affine access map.
+"""Views: the part of a store that an array shows, from NumPy's (offset, strides, shape) to an affine access
+map.
 
-A view is interned: asking again for the same part gives the same object, so that tasks compare and hash
-views in constant time and never decompose strides twice.
+A view is interned: equal requests give the same object, so that tasks compare and hash views in constant time
+and strides are decomposed only once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from diffuse.ir import ITEMSIZE, Access, AccessMap, Partition, Point, Split, Sto
 from diffuse.ir.bounded import Bounded
 
 DERIVED = 256
-"""Views and partitions that one view remembers, such as its broadcasts."""
+"""The most views and partitions derived from one view that are cached, such as its broadcasts."""
 
 _tokens = count()
 
@@ -25,16 +26,16 @@ class View(AccessMap):
     __slots__ = ("frame", "dtype", "shape", "offset", "strides", "token", "_hash", "_derived")
 
     frame: Point
-    """Shape of the store frame whose coordinates the map gives."""
+    """The shape of the store's frame, whose coordinates the map gives."""
     dtype: str
     shape: Point
-    """Extents of the iteration space that the map is defined on."""
+    """The extents of the iteration space on which the map is defined."""
     offset: int
     """Bytes from the start of the store to element (0, ..., 0)."""
     strides: Point
-    """Bytes from one index to the next, per iteration dimension; 0 where not followed."""
+    """Bytes from one index to the next along each iteration dimension; 0 where the view does not move."""
     token: int
-    """No other view's, ever: a short name for tables."""
+    """A number that identifies the view for good: a short key for tables."""
     _hash: int
     _derived: dict[Any, Any]
 
@@ -84,8 +85,8 @@ class View(AccessMap):
         return found
 
     def gathered(self, shape: Point) -> View:
-        """This view with its first dimension indexed by data, in a task over `shape`; the dimensions that
-        follow are the iteration's own."""
+        """This view with a data-dependent first index, in a task over `shape`; its other dimensions are the
+        iteration's."""
         found: View | None = self._derived.get(("gathered", shape))
         if found is None:
             rows = tuple((offset, tuple(t for t in terms if t[0])) for offset, terms in self.rows)
@@ -96,10 +97,10 @@ class View(AccessMap):
         return found
 
     def picked(self, shape: Point, axes: tuple[int, ...]) -> View:
-        """This view as it is read by a task over `shape` that indexes some of its dimensions by data.
+        """This view as read by a task over `shape` that indexes some of its dimensions by data.
 
-        Dimension k follows the iteration's axes[k]; -1 where its coordinate is data, -2 where it is the first
-        index.  ValueError where a coordinate of the store moves with dimensions of both other kinds.
+        Dimension k follows the iteration's axes[k]; -1 if its coordinate is data-dependent, -2 if it is the
+        first index.  ValueError if a coordinate of the store depends on dimensions of both other kinds.
         """
         found: View | None = self._derived.get(("picked", shape, axes))
         if found is None:
@@ -107,13 +108,13 @@ class View(AccessMap):
             free = tuple([d for d, (_, terms) in enumerate(self.rows) if any(k in data for k, _ in terms)])
             kept = self._renamed(shape, {k: axis for k, axis in enumerate(axes) if axis >= 0})
             if any(kept.rows[d][1] for d in free):
-                raise ValueError("a coordinate of the store is data in part")
+                raise ValueError("a coordinate of the store depends on data only in part")
             found = self._keep(("picked", shape, axes), View(
                 kept.rows, self.frame, self.dtype, shape, self.offset, kept.strides, free))
         return found
 
     def turned_along(self, axes: tuple[int, ...]) -> View:
-        """This view as it is read by a task that shifts it cyclically along these dimensions."""
+        """This view as read by a task that shifts it cyclically along these dimensions."""
         found: View | None = self._derived.get(("turned", axes))
         if found is None:
             turned = tuple([(k, self.shape[k]) for k in axes])
@@ -129,7 +130,7 @@ class View(AccessMap):
         return found
 
     def _keep(self, key: Any, found: Any) -> Any:
-        """Remember what was derived from this view."""
+        """Cache what was derived from this view."""
         if len(self._derived) >= DERIVED:
             self._derived.clear()
         self._derived[key] = found
@@ -145,7 +146,7 @@ class View(AccessMap):
 
 
 def shown(access: Access) -> View:
-    """The view of an access, as all accesses have them that are to run."""
+    """The view of an access; every access of a task that runs has one."""
     assert isinstance(access.map, View)
     return access.map
 
@@ -172,8 +173,8 @@ def of(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: int, offs
        shape: Point) -> View:
     """The view of a row-major store that NumPy would describe by `offset` and `strides`, in bytes.
 
-    Uses the store's own coordinates where the view is affine in them, else those of a reshaped frame of
-    the same memory.  Raises ValueError where elements do not lie at multiples of their size.
+    Uses the store's own coordinates where the view is affine in them, else those of a reshaped frame of the
+    same memory.  Raises ValueError if elements do not lie at multiples of their size.
     """
     key = (storage_shape, storage_dtype, dtype, offset, strides, shape)
     found = _views.get(key)
@@ -188,7 +189,7 @@ def _decompose(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: i
     if offset % itemsize or any(s % itemsize for s, n in zip(strides, shape, strict=True) if n > 1):
         raise ValueError(f"offset {offset} and strides {strides} are no multiples of the element size "
                          f"{itemsize}: copy the array first")
-    if 0 in shape:  # no element, so any coordinates will do, and a store of no elements has none
+    if 0 in shape:  # without elements any coordinates will do, and an empty store has none
         return View(((0, ()),) * len(storage_shape), storage_shape, dtype, shape, 0, (0,) * len(shape))
     start = offset // itemsize
     steps = tuple(s // itemsize if s % itemsize == 0 else 0 for s in strides)
@@ -213,7 +214,8 @@ def _decompose(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: i
 
 def _rows(frame: Point, start: int, steps: Point, shape: Point
           ) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...] | None:
-    """Write a flat position as coordinates of `frame`, digit by digit; None where a coordinate leaves it."""
+    """Write a flat position as coordinates of `frame`, digit by digit; None if a coordinate is out of
+    bounds."""
     pitch = [prod(frame[d + 1:]) for d in range(len(frame))]
     if shape == frame and start == 0 and list(steps) == pitch:
         return tuple((0, ((d, 1),)) for d in range(len(frame)))

@@ -1,4 +1,5 @@
-"""How an array moves from one partition to another: distributed types, collectives, and routes between ranks.
+"""Redistribution of an array from one partition to another: distributed types, collectives, and routes
+between ranks.
 
 After "Memory-efficient array redistribution through portable collective communication" (Rink et al., 2021).
 Pure functions, from types (`mesh`, `collectives`, with `meaning` as their definition) over the search for the

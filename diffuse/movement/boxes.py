@@ -17,7 +17,7 @@ Box = tuple[range, ...]
 Holding = tuple[Box, ...]
 """What one rank holds of an array, or wants of it: the elements of all its boxes."""
 Layout = tuple[Holding, ...]
-"""What each rank holds."""
+"""The holdings of all ranks."""
 
 
 def volume(box: Box) -> int:
@@ -26,7 +26,7 @@ def volume(box: Box) -> int:
 
 
 def size(holding: Holding) -> int:
-    """Return the number of elements of boxes that have none in common."""
+    """Return the number of elements of disjoint boxes."""
     return sum(map(volume, holding))
 
 
@@ -58,7 +58,7 @@ def intersection(a: Box, b: Box) -> Box | None:
 
 
 def _without(a: range, inner: range) -> Iterable[range]:
-    """Yield what remains of a range without another one that lies within it."""
+    """Yield the parts of a range outside another one that lies within it."""
     yield range(a.start, inner[0], a.step)
     if len(inner) > 1:
         for between in range(a.step, inner.step, a.step):
@@ -67,7 +67,7 @@ def _without(a: range, inner: range) -> Iterable[range]:
 
 
 def difference(a: Box, b: Box) -> list[Box]:
-    """Return boxes that have nothing in common and together hold what is in `a` and not in `b`."""
+    """Return disjoint boxes of the elements that are in `a` and not in `b`."""
     inner = intersection(a, b)
     if inner is None:
         return [a] if volume(a) else []
@@ -76,7 +76,7 @@ def difference(a: Box, b: Box) -> list[Box]:
 
 
 def remove(boxes: Iterable[Box], taken: Iterable[Box]) -> list[Box]:
-    """Return the boxes without all elements of others."""
+    """Return the boxes without the elements of others."""
     rest = [box for box in boxes if volume(box)]
     for each in taken:
         rest = [piece for box in rest for piece in difference(box, each)]
@@ -101,7 +101,7 @@ def layout(partition: Partition, domain: Point, shape: Point, ranks: int,
            owner: Callable[[int], int] | None = None) -> Layout:
     """Return what each rank sees of an array through a partition.
 
-    Launch points are numbered in row-major order and belong to ranks in equal runs, unless `owner` tells the
+    Launch points are numbered in row-major order and divided evenly among ranks, unless `owner` gives the
     rank of a point.  A rank without points, or whose tiles are clipped away, has no boxes.
     """
     points = list(product(*map(range, domain)))
@@ -125,8 +125,8 @@ def placed(offsets: Iterable[Point], tile: Point) -> Layout:
 def even(found: Layout, shape: Point) -> tuple[Point, tuple[Point, ...]] | None:
     """Return the parts that an even layout cuts each dimension into, and where each rank's tile begins.
 
-    A layout is even if every rank has one tile, all have one shape, and they are together a multiple of the
-    array: what a well-formed distributed type is (lemmas 4.1 and 4.2 of the paper).  None for other layouts.
+    A layout is even if every rank has one tile, all have one shape, and they cover every element equally
+    often, as in a well-formed distributed type (lemmas 4.1 and 4.2 of the paper).  None for other layouts.
     """
     if any(len(holding) != 1 for holding in found):
         return None
@@ -147,7 +147,7 @@ def even(found: Layout, shape: Point) -> tuple[Point, tuple[Point, ...]] | None:
 
 def describe(found: Layout, shape: Point) -> str:
     """Return a layout as text, in the notation of distributed types with the number of parts for the axes:
-    `[32{16}512, 128]`.  Where parts are unequal the largest one is named."""
+    `[32{16}512, 128]`.  If parts are unequal, the largest one is given."""
     texts = []
     boxes = [box for holding in found for box in holding]
     for d, total in enumerate(shape):

@@ -1,4 +1,4 @@
-"""The choice of a route: the one that takes the least time in the memory that there is.
+"""The choice of a route: the fastest one that fits into memory.
 
 The candidates are the direct exchange of boxes; where both layouts are even, the synthesised sequence of
 collectives; and where memory allows it, gathering the whole array on every rank.
@@ -18,17 +18,17 @@ from diffuse.movement.weak import Space, WeakStep
 
 DEFAULT = Machine()
 TIES, TILES = 8, 512
-"""Of the sequences of equal cost at most `TIES` are lowered, fewer where that is more than `TILES` ranks in
-all, and the one that receives least is taken: they differ in the permutation that they need."""
+"""Among sequences of equal cost, at most `TIES` are lowered, fewer if that is more than `TILES` ranks in all,
+and the one that receives the least is taken: they differ in the permutation that they need."""
 
 
 def redistribute(shape: Point, itemsize: int, have: Layout, want: Layout, machine: Machine = DEFAULT,
                  limit: int | None = None) -> Route:
-    """Return the route that takes the least time between two layouts of an array on the same ranks.
+    """Return the fastest route between two layouts of an array on the same ranks.
 
-    During a step no rank needs more than `limit` bytes, what it holds before and after it together; None is
-    twice the larger of both ends, which is always enough.  Raises ValueError if nobody holds what is wanted,
-    and MemoryError if no route keeps to the limit.
+    During a step no rank needs more than `limit` bytes for what it holds before and after it together; None
+    is twice the larger of both ends, which is always enough.  Raises ValueError if no rank holds a wanted
+    element, and MemoryError if no route keeps to the limit.
     """
     if len(have) != len(want):
         raise ValueError(f"the array lies on {len(have)} ranks and is wanted on {len(want)}")
@@ -45,7 +45,7 @@ def redistribute(shape: Point, itemsize: int, have: Layout, want: Layout, machin
 
 
 def direct(shape: Point, itemsize: int, have: Layout, want: Layout) -> Route:
-    """Return the direct exchange, of no steps if every rank holds what it wants."""
+    """Return the direct exchange; it has no steps if every rank holds what it wants."""
     step = exchange(have, want)
     moves = any(step.arrivals)
     return Route(shape, itemsize, have, step.held if moves else want, (step,) if moves else (), "direct")
@@ -64,7 +64,7 @@ def synthesised(shape: Point, itemsize: int, have: Layout, want: Layout) -> Rout
 
 
 def gathered(shape: Point, itemsize: int, have: Layout, want: Layout) -> Route | None:
-    """Return the choice of gathering the whole array on every rank, of which each keeps its part; None if a
+    """Return the route that gathers the whole array on every rank, which then keeps its part; None if a
     layout is uneven."""
     first, last = even(have, shape), even(want, shape)
     if first is None or last is None:

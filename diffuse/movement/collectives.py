@@ -28,7 +28,7 @@ class AllGather:
 
 @dataclass(frozen=True, slots=True)
 class DynSlice:
-    """Every device keeps a part of its tile, chosen by its coordinates along axes that replicate it."""
+    """Every device keeps a part of its tile, selected by its coordinates along axes that replicate it."""
 
     dimension: int
     axes: tuple[str, ...]
@@ -39,7 +39,7 @@ class DynSlice:
 
 @dataclass(frozen=True, slots=True)
 class AllToAll:
-    """The minor-most axes of one dimension cut another one instead."""
+    """The minor-most axes of one dimension then cut another one instead."""
 
     source: int
     target: int
@@ -118,7 +118,7 @@ def height(found: Iterable[DistributedType]) -> int:
 def cost(sequence: Sequence[Collective], found: Sequence[DistributedType]) -> int:
     """Return the cost of a typed sequence in elements: figure 11 of the paper.
 
-    It counts what a device sends to itself, too: see `weak.received` for what is received from others.
+    It includes what a device sends to itself; `weak.received` counts what is received from others.
     """
     total = 0
     for collective, (before, after) in zip(sequence, pairwise(found), strict=True):

@@ -24,8 +24,8 @@ def lacking(have: Layout, want: Layout) -> tuple[int, ...]:
 def exchange(have: Layout, want: Layout) -> Exchange:
     """Return the exchange of boxes from one layout to another.
 
-    Of several ranks that hold a box the one sends it that sends least so far, and among equals the next after
-    the receiver: all ranks find the same.  Raises ValueError if nobody holds what is wanted.
+    Of several ranks that hold a box, the one that sends the least so far sends it, and among equals the next
+    after the receiver: all ranks derive the same.  Raises ValueError if no rank holds a wanted element.
     """
     holders = _Holders(have)
     sent = [0] * len(have)
@@ -42,8 +42,8 @@ def exchange(have: Layout, want: Layout) -> Exchange:
 def volumes(have: Layout, want: Layout) -> tuple[int, int]:
     """Return the elements that all ranks receive together in `exchange`, and in how many boxes.
 
-    Ranks that hold and want the same are counted at once, and no senders are chosen.  Raises ValueError if
-    nobody holds what is wanted.
+    Ranks that hold and want the same are counted at once, and no senders are chosen.  Raises ValueError if no
+    rank holds a wanted element.
     """
     holders = _Holders(have)
     known: dict[tuple[Holding, Holding], tuple[int, int]] = {}
@@ -70,14 +70,14 @@ def busiest(have: Layout, want: Layout) -> tuple[int, int]:
 
 
 def _sender(ranks: list[int], receiver: int, sent: list[int], elements: int) -> int:
-    """Choose one of several ranks to send so many elements, and count them."""
+    """Choose a sender for so many elements from several ranks, and count them."""
     found = min(ranks, key=lambda rank: (sent[rank], (rank - receiver) % len(sent)))
     sent[found] += elements
     return found
 
 
 def _distinct(holding: Holding) -> list[Box]:
-    """Return the elements of a holding as boxes that have none in common."""
+    """Return the elements of a holding as disjoint boxes."""
     found: list[Box] = []
     for box in holding:
         found += remove([box], found)
@@ -98,10 +98,10 @@ class _Holders:
         self.starts = [[r.start for r in ranges] for ranges in self.ranges]
         self.longest = [max(r.stop - r.start for r in ranges) for ranges in self.ranges]
         self.disjoint = all(a.stop <= b.start for ranges in self.ranges for a, b in pairwise(ranges))
-        """Are all boxes cells of one grid, so that two of them have nothing in common?"""
+        """Are all boxes cells of one grid, so that any two are disjoint?"""
 
     def near(self, box: Box) -> Iterator[tuple[Box, list[int]]]:
-        """Return the boxes that may have elements in common with this one, with the ranks that hold each."""
+        """Return the boxes that may overlap this one, with the ranks that hold each."""
         if not self.ranges:
             return iter(self.ranks.items())
         known = zip(box, self.ranges, self.starts, self.longest, strict=True)

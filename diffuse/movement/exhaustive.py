@@ -1,4 +1,4 @@
-"""The least cost of a redistribution by searching everything: what `search.py` is compared with.
+"""The least cost of a redistribution, by exhaustive search: the reference for `search.py`.
 
 Dijkstra's algorithm over all weak types and steps that keep to a memory bound, and over all well-formed types
 and typed collectives with permutations, which is the paper's optimal-cost problem itself.  For small meshes.

@@ -1,4 +1,4 @@
-"""From weak steps to ranks: which rank holds which tile after each step, and who exchanges with whom.
+"""Lowers weak steps to ranks: which rank holds which tile after each step, and which ranks exchange data.
 
 The paper's section 6: no permutation is needed between steps, and at most one in all, before the gathers,
 where tiles are smallest.  Rather than naming mesh axes, a slice or an exchange assigns the parts of a tile to
@@ -29,7 +29,7 @@ def lower(shape: Point, steps: Sequence[WeakStep], have: Sequence[Point], parts:
 
 
 class _Lowering:
-    """The state of a lowering: which tile each rank holds after the steps so far."""
+    """The state of a lowering: the tile that each rank holds after the steps so far."""
 
     def __init__(self, shape: Point, steps: tuple[WeakStep, ...], place: list[Point], parts: Point,
                  want: Sequence[Point]) -> None:
@@ -87,7 +87,7 @@ class _Lowering:
         tile[j] //= factor
         if i is not None:
             tile[i] *= factor
-        # how long a tile will be along each dimension when later steps have taken parts from it
+        # the length of a tile along each dimension, after later steps have taken parts from it
         taken = [prod(s.factor for s in later if s.source == d) for d in range(len(tile))]
         reach = [n * t for n, t in zip(tile, taken, strict=True)]
         place = list(self.place)
@@ -107,8 +107,8 @@ class _Lowering:
 
     def _scores(self, rank: int, key: Point, j: int, width: int, reach: Sequence[int],
                 factor: int) -> list[int]:
-        """Return how many elements of what a rank wants each part of a tile will have along dimension j, once
-        later steps have lengthened the parts; zeros if the tile has nothing of it along other dimensions."""
+        """Return how many wanted elements of a rank each part of a tile will have along dimension j, once
+        later steps have lengthened the parts; zeros if the tile has none of them along other dimensions."""
         want, final = self.want[rank], self.final
         for d, begin in enumerate(key):
             if d != j:
@@ -138,10 +138,10 @@ class _Lowering:
         self._finish(step.kind, str(step), factor, place, tile, tuple(sources))
 
     def _permute(self) -> None:
-        """Give every rank a tile within what it wants, if that is not so already.
+        """Give every rank a tile within what it wants, unless each has one already.
 
-        Ranks that want the same tile must hold all parts of it equally often.  Who holds a part that is
-        needed keeps it; the others take the parts that are left.
+        Ranks that want the same tile must hold all parts of it equally often.  A rank that holds a needed
+        part keeps it; the others take the remaining parts.
         """
         parts = [range(0, n, t) for n, t in zip(self.final, self.tile, strict=True)]
         times = len(self.place) * prod(self.tile) // prod(self.shape)
@@ -159,7 +159,7 @@ class _Lowering:
 
     def _moves(self, place: list[Point | None], room: dict[Point, int], parts: Sequence[range],
                times: int) -> tuple[list[Point], Point, Sources, Sources]:
-        """Choose tiles for the ranks that do not keep theirs, and who sends to whom."""
+        """Choose tiles for the ranks that do not keep theirs, and the senders and receivers."""
         movers = [rank for rank, begin in enumerate(place) if begin is None]
         offers: dict[Point, list[int]] = {}
         for rank in reversed(movers):
@@ -189,7 +189,7 @@ def _corners(want: Point, parts: Sequence[range]) -> list[Point]:
 
 
 def assign(scores: Sequence[Sequence[int]], parts: int) -> list[int]:
-    """Return a part for each member, every part equally often, so that scores are high.
+    """Assign a part to each member, every part equally often, for high scores.
 
     Members with the fewest parts to choose from come first, each takes the best part with room, and of equal
     ones that with the most room.

@@ -1,4 +1,5 @@
-"""What a distributed type and a collective mean, by enumeration: the definition that the room is tested by.
+"""The meaning of distributed types and collectives, by enumeration: the definition that this package is
+tested by.
 
 A device holds a dictionary from indices of the array to values.  Collectives are defined by what devices do
 (which devices form a group, which part of its tile each keeps), not by the types that result: that both agree
@@ -48,7 +49,7 @@ def perform(collective: Collective, tiles: list[Tile[Value]], mesh: Mesh) -> lis
 
 
 def _group(device: int, axes: tuple[str, ...], mesh: Mesh) -> list[int]:
-    """Return the devices that differ from this one along these axes alone, itself included."""
+    """Return the devices that differ from this one only along these axes, including itself."""
     here = mesh.coordinates(device)
     places = product(*(range(mesh.sizes[axis]) for axis in axes))
     return [mesh.device(here | dict(zip(axes, place, strict=True))) for place in places]

@@ -30,7 +30,7 @@ def primes(number: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Mesh:
-    """Devices in a box whose axes have names and sizes.  Devices are numbered in row-major order: the last
+    """A box of devices, whose axes have names and sizes.  Devices are numbered in row-major order: the last
     axis varies fastest."""
 
     axes: tuple[tuple[str, int], ...]
@@ -75,8 +75,8 @@ class Mesh:
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One dimension of a distributed type: tiles of so many elements, over these axes (minor to major), of
-    so many elements in all."""
+    """One dimension of a distributed type: the tile's extent, the axes that cut it (minor to major), and the
+    whole extent."""
 
     tile: int
     axes: tuple[str, ...]
@@ -88,7 +88,7 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class DistributedType:
-    """How an array lies on a mesh: one entry a dimension."""
+    """The distribution of an array over a mesh: one entry per dimension."""
 
     dimensions: tuple[Dimension, ...]
 
@@ -104,7 +104,7 @@ class DistributedType:
 
     @property
     def localsize(self) -> int:
-        """How many elements a device holds."""
+        """The number of elements that a device holds."""
         return prod(self.tile)
 
     @property

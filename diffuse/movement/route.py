@@ -1,7 +1,7 @@
 """A route: the steps that bring an array from one layout to another, rank by rank, and what they cost.
 
-A step says for each rank which boxes arrive from whom and which boxes it sends to whom.  Everything else is
-counted from that: bytes, messages, memory, and the time that a machine is expected to take.
+A step lists for each rank the boxes that it receives from and sends to each other rank.  Everything else is
+derived from that: bytes, messages, memory, and the time that a machine is expected to take.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from diffuse.ir import Point
 from diffuse.movement.boxes import Box, Holding, Layout, describe, placed, size, total, volume
 
 Pieces = tuple[tuple[int, Box], ...]
-"""Boxes with the rank that sends or receives each."""
+"""Boxes, each with the rank that sends or receives it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What messages cost: a step takes its messages times the latency and its bytes divided by the bandwidth.
+    """The cost of messages: a step takes its messages times the latency plus its bytes divided by the
+    bandwidth.
 
     The defaults are those of a cluster with a fast network; a runtime measures its own.
     """
 
     latency: float = 5e-6
-    """Seconds a message."""
+    """Seconds per message."""
     bandwidth: float = 5e9
     """Bytes a second that one rank can send and receive."""
 
@@ -38,7 +39,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a step asks of ranks, in messages and elements."""
+    """The load of a step on ranks, in messages and elements."""
 
     messages: int
     """Messages that are sent in all."""
@@ -82,8 +83,8 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Group:
-    """A collective on tiles: each rank has one tile before and one after, and takes from the tiles of its
-    sources what its new one has in common with them."""
+    """A collective on tiles: each rank has one tile before and one after, and receives from the tiles of its
+    sources the elements of its new one."""
 
     kind: str
     name: str
@@ -91,11 +92,11 @@ class Group:
     tiles: tuple[Point, Point]
     """The shape of a tile before and after."""
     begins: tuple[Sequence[Point], Sequence[Point]]
-    """Where the tile of each rank begins before and after."""
+    """The offset of the tile of each rank, before and after."""
     sources: tuple[tuple[int, ...], ...]
-    """The ranks that each rank takes from, itself among them if it keeps something."""
+    """The ranks that each rank receives from, including itself if it keeps something."""
     readers: tuple[tuple[int, ...], ...]
-    """The ranks that take from each rank."""
+    """The ranks that receive from each rank."""
 
     @cached_property
     def held(self) -> Layout:
@@ -170,7 +171,7 @@ class Exchange:
 
     @cached_property
     def load(self) -> Load:
-        """All boxes from one rank to another are one message."""
+        """All boxes from one rank to another count as one message."""
         received = [sum(volume(box) for _, box in pieces) for pieces in self.arrivals]
         sent = [sum(volume(box) for _, box in pieces) for pieces in self._departures]
         incoming = [len({other for other, _ in pieces}) for pieces in self.arrivals]
@@ -181,7 +182,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one rank does in one step."""
+    """The actions of one rank in one step."""
 
     name: str
     sends: Pieces
@@ -192,7 +193,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Route:
-    """Steps from one layout to another.  Printing it gives a line a step."""
+    """Steps from one layout to another.  It prints as one line per step."""
 
     shape: Point
     itemsize: int
@@ -207,7 +208,7 @@ class Route:
         return (self.have, *(step.held for step in self.steps))
 
     def rank(self, number: int) -> tuple[Turn, ...]:
-        """Return what one rank does, step by step."""
+        """Return the actions of one rank, step by step."""
         return tuple(
             Turn(step.name, step.leaving(number), step.arriving(number), before[number], step.held[number])
             for step, before in zip(self.steps, self.held, strict=False))
@@ -238,7 +239,7 @@ class Route:
         return sum(step.load.messages for step in self.steps)
 
     def seconds(self, machine: Machine) -> float:
-        """Return the time that the steps are expected to take one after the other."""
+        """Return the expected time of the steps, one after the other."""
         return sum(machine.seconds(step.load.rounds, self.itemsize * max(step.load.received, step.load.sent))
                    for step in self.steps)
 

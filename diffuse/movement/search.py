@@ -22,14 +22,14 @@ from diffuse.movement.mesh import primes
 from diffuse.movement.weak import Space, WeakStep, merged
 
 UNIT = 1 << 10
-"""The cost of one element.  A step that communicates adds one, which decides among equal costs."""
+"""The cost of one element.  A step that communicates adds one, which breaks ties."""
 
 LIMIT = 20_000
-"""States that a search looks at before it settles for the best sequence known; a number of states and not a
-time, so that all ranks find the same."""
+"""The most states that a search expands before it takes the best sequence known; a number of states instead
+of a time, so that all ranks find the same."""
 
 FURTHER = 200
-"""States that a search looks at to find sequences of equal cost when it knows one."""
+"""The most states that a search expands to find further sequences of equal cost."""
 
 SLICING, MOVING, DONE = range(3)
 State = tuple[int, Point]
@@ -45,7 +45,7 @@ class Found:
     optimal: bool
     """False where the search ended at its limit."""
     states: int
-    """How many states were looked at."""
+    """The number of states that were expanded."""
 
     @property
     def steps(self) -> tuple[WeakStep, ...]:
@@ -56,7 +56,7 @@ class Found:
 def cheapest(space: Space, have: Point, want: Point, ties: int = 1, limit: int = LIMIT) -> Found:
     """Return the cheapest sequence of weak steps from one partition into parts to another.
 
-    Up to `ties` sequences are returned that are equally cheap: what permutation their lowering needs is not
+    Up to `ties` equally cheap sequences are returned: the permutations that their lowering needs are not
     known here.  Raises ValueError if the devices cannot hold the array in these parts.
     """
     for parts in (have, want):
@@ -86,7 +86,7 @@ def _exponent(number: int, prime: int) -> int:
 
 
 class _Search:
-    """One search: what is known of the states that were seen."""
+    """One search: the known costs of the states seen so far."""
 
     def __init__(self, space: Space, have: Point, want: Point, ties: int, limit: int) -> None:
         self.space, self.have, self.want, self.ties, self.limit = space, have, want, ties, limit
@@ -223,7 +223,8 @@ class _Search:
         return min(gathering, exchanging)
 
     def _lacking(self, parts: Point, free: int) -> int:
-        """Return how many dimensions at least will not get all parts that they lack from free slices."""
+        """Return a lower bound on the dimensions that will not get all the parts that they lack from free
+        slices."""
         most = 0
         for p in self.primes:
             lacks = sorted(need for n, m in zip(parts, self.want, strict=True)

@@ -1,4 +1,4 @@
-"""Weak types: into how many parts each dimension is cut, whichever device holds which part.
+"""Weak types: the number of parts of each dimension, whichever device holds which part.
 
 For a fixed shape and number of devices the weak type of the paper (definition 5.2) is its tile shape, or what
 says the same, the number of parts of each dimension.  A weak step takes a factor from the parts of one
@@ -18,7 +18,7 @@ from diffuse.movement.mesh import primes
 
 @dataclass(frozen=True, slots=True)
 class WeakStep:
-    """A collective on weak types; `source` loses and `target` gains the factor, None is no dimension."""
+    """A collective on weak types; `source` loses the factor and `target` gains it; None is no dimension."""
 
     source: int | None
     target: int | None
@@ -112,7 +112,8 @@ def is_normal(steps: Iterable[WeakStep]) -> bool:
 def normal(steps: Iterable[WeakStep]) -> list[WeakStep]:
     """Rewrite a sequence into normal form with the same ends, by the lemmas 4.6 and 4.7 (theorem 4.8).
 
-    Steps are cut into prime ones, for the lemmas hold for these, and neighbours of one kind are merged again.
+    Steps are split into prime ones, as the lemmas hold for these, and neighbours of one kind are merged
+    again.
     """
     found = [WeakStep(step.source, step.target, p) for step in steps for p in primes(step.factor)]
     at = 0
@@ -130,7 +131,7 @@ _RANK = {"dynslice": 0, "alltoall": 1, "allgather": 2}
 
 
 def _exchanged(first: WeakStep, second: WeakStep) -> list[WeakStep] | None:
-    """Exchange two prime steps, or replace them by one step or none; None if they are in order.
+    """Exchange two prime steps, or replace them by one step or none; None if they are in normal order.
 
     They commute unless one gives a dimension the very factor that the other takes from it.
     """
@@ -160,7 +161,7 @@ def merged(steps: Iterable[WeakStep]) -> list[WeakStep]:
 
 
 def _mergeable(steps: Sequence[WeakStep], step: WeakStep) -> int | None:
-    """The position of an earlier step that this one can be merged with."""
+    """The position of an earlier step with which this one can be merged."""
     for place in range(len(steps) - 1, -1, -1):
         earlier = steps[place]
         if earlier.kind != step.kind:

@@ -1,8 +1,8 @@
 """Drop-in NumPy: `import diffuse.numpy as np`.
 
-Every public name of NumPy is here.  What Diffuse has itself (the array, the ufuncs, creation, reductions, and
-the functions of `manipulation`, `joining`, `functions`, `calculus`, `products`) is recorded, fused and run on
-all threads; the rest is NumPy's own, wrapped so that Diffuse arrays go in and come out.
+Every public name of NumPy is here.  What Diffuse implements itself (the array, the ufuncs, creation,
+reductions, and the functions of `manipulation`, `joining`, `functions`, `calculus`, `products`) is recorded,
+fused and run on all threads; the rest is NumPy's own, wrapped so that Diffuse arrays go in and come out.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _mirrors.mirrored("diffuse.numpy", _namespace.member)
 _prepare(_config.runtime)
 _sharing.adapt_imported()
 
-# A recorded window is many small objects that live for milliseconds; they make Python's collector look at
-# everything there is again and again.  What imports left behind (mostly code) need not be looked at.
+# A recorded window is many small objects that live for milliseconds; they make Python's collector scan
+# all objects again and again.  What imports left behind (mostly code) need not be scanned.
 _gc.freeze()
 
 __version__ = _numpy.__version__
@@ -34,7 +34,7 @@ __all__ = [*_numpy.__all__]
 
 def __getattr__(name: str) -> Any:
     value = _namespace.resolve(name)
-    if name in vars(_numpy):  # NumPy's `__getattr__` warns of each use of what it gives
+    if name in vars(_numpy):  # NumPy's `__getattr__` warns of each use of the names that it provides
         globals()[name] = value
     return value
 

@@ -16,11 +16,11 @@ from diffuse.numpy.bridge import threaded as _threaded
 from diffuse.numpy.bridge.namespace import fill as _fill
 
 _FEWEST = 1 << 15
-"""Elements of an array whose transform is worth threads."""
+"""The fewest elements of an array whose transform is worth threads."""
 
 
 class _Threaded:
-    """One of NumPy's transforms, which shares out the lines that it transforms among all threads."""
+    """One of NumPy's transforms, with its lines divided among all threads."""
 
     def __init__(self, transform: Any) -> None:
         self._transform = transform
@@ -40,7 +40,7 @@ class _Threaded:
                 self._transform(a[lines], factor, axes=axes, out=out[lines])
 
         team.slabs(part, out.shape, axes[0][0] % a.ndim)
-        if flags:  # NumPy warns or raises once more, in the thread whose error modes count
+        if flags:  # NumPy warns or raises once more, in the thread whose error modes apply
             line, found = [_numpy.full(x.shape[axes[0][0]], _numpy.inf, x.dtype) for x in (a, out)]
             self._transform(line, factor, axes=[(0,), (), (0,)], out=found)
         return out

@@ -1,4 +1,5 @@
-"""`numpy.linalg` on Diffuse arrays: LAPACK by NumPy; norms of vectors and products as recorded operations."""
+"""`numpy.linalg` on Diffuse arrays: LAPACK through NumPy; norms of vectors and products as recorded
+operations."""
 
 from __future__ import annotations
 

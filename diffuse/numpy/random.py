@@ -1,4 +1,4 @@
-"""`numpy.random`: NumPy's generators, the same numbers for the same seed, their arrays given to Diffuse."""
+"""`numpy.random`: NumPy's generators, with the same numbers for the same seed, returning Diffuse arrays."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from diffuse.numpy.small import native as _native
 from diffuse.settings import config as _config
 
 _KEPT = ("spawn", "get_state", "set_state")
-"""Methods that give generators or states, not arrays for the program to compute with."""
+"""Methods that return generators or states, not arrays for the program to compute with."""
 
 
 _IN_PARTS: Any = ()
-"""Functions whose arrays ranks have in parts, where there may be several ranks."""
+"""Functions whose arrays may be distributed, if there may be several ranks."""
 if _config.runtime == "mpi":
     from diffuse.numpy.bridge import draws as _draws
 
@@ -37,7 +37,8 @@ if _config.runtime == "mpi":
 
 
 def _call(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """NumPy's function on Diffuse arrays; a list that it shuffles is the program's own, whatever is in it."""
+    """Call NumPy's function on Diffuse arrays; a list that it shuffles stays the program's own, whatever it
+    contains."""
     if name == "shuffle" and not isinstance(args[0] if args else kwargs.get("x"), _Array):
         return function(*args, **kwargs)
     return _fallback.call(function, args, kwargs, f"numpy.random.{name}", "source")
@@ -51,7 +52,7 @@ class _Kind(type):
 
 
 def _plain(values: Any) -> bool:
-    """Are these arguments of types that NumPy takes as they are, such as numbers, names and shapes?"""
+    """Are these arguments of types that NumPy accepts unconverted, such as numbers, names and shapes?"""
     for value in values:
         kind = type(value)
         if kind not in _OPTIONS and not (kind is tuple and _plain(value)):
@@ -65,7 +66,7 @@ def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _on_ranks(name: str, function: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
-    """A method as ranks call it: they try first to have the array in parts."""
+    """A method for several ranks: first tries to draw the array in parts."""
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         found = _draws.in_parts(function, name, self._plain, args, kwargs)
         return ours(self, *args, **kwargs) if found is None else found
@@ -84,12 +85,12 @@ def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _gate(kind: Any, function: Callable[..., Any], run: Callable[..., Any]) -> Any:
-    """A gate of the extension: NumPy's function where it takes all arguments as they are, and else `run`."""
+    """A gate of the extension: NumPy's function if it accepts all arguments unconverted, and else `run`."""
     return _update_wrapper(kind(function, run, _DRAWING, 0, _drawn), run)
 
 
 def _drawn(found: Any) -> Any:
-    """What the program gets of what NumPy drew."""
+    """Convert what NumPy drew for the program."""
     if type(found) is not _numpy.ndarray or found.size < _core.TINY:
         return found
     return _wrap(found) if _owned(found) else _shared(found)
@@ -103,10 +104,10 @@ def _subclass(real: type, **members: Any) -> Any:
 
 
 def _generator(real: Any, restored: Callable[..., Any]) -> Any:
-    """A subclass of one of NumPy's generators whose methods take and give Diffuse arrays."""
+    """A subclass of one of NumPy's generators whose methods accept and return Diffuse arrays."""
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         real.__init__(self, *[x if x is None else _lowered(x) for x in args], **kwargs)
-        # NumPy's methods call each other and look for NumPy's arrays; all of a Generator's state is in its
+        # NumPy's methods call each other and expect NumPy's arrays; all of a Generator's state is in its
         # bit generator, while a RandomState has some of its own
         self._plain = real(self.bit_generator) if real is _real.Generator else self
 
@@ -127,7 +128,7 @@ def _seeded(real: Any) -> Any:
 
 
 def _stored_generator(*args: Any) -> Any:
-    """A generator from a pickle, of this year or an older one's."""
+    """Make a generator from a pickle, of this or an older version."""
     return Generator(getattr(_pickle, "__generator_ctor")(*args).bit_generator)
 
 
@@ -168,7 +169,7 @@ _converted: Callable[[str], Any] = globals()["__getattr__"]
 
 
 def _static_on_ranks(name: str, real: Any, ours: Any) -> Any:
-    """As `_on_ranks`, of a function that draws from NumPy's own generator."""
+    """As `_on_ranks`, for a function that draws from NumPy's global generator."""
     def run(*args: Any, **kwargs: Any) -> Any:
         function = getattr(_real.RandomState, name)
         found = _draws.in_parts(function, name, real.__self__, args, kwargs)
@@ -178,7 +179,7 @@ def _static_on_ranks(name: str, real: Any, ours: Any) -> Any:
 
 
 def _gated(name: str, ours: Any) -> Any:
-    """Put a gate before a function that draws from NumPy's own generator; others as they are."""
+    """Put a gate in front of a function that draws from NumPy's global generator; others stay as they are."""
     real = getattr(_real, name)
     if _native is None or name in _KEPT or getattr(real, "__self__", None) is not _real.mtrand._rand:
         return ours

@@ -1,1 +1,1 @@
-"""What happened, for people: events and counters, lines of the program, floating-point errors."""
+"""Observability for users: events and counters, source lines of the program, floating-point errors."""

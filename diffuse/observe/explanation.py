@@ -17,17 +17,18 @@ class FusedTask:
     where: tuple[str, ...]
     """The user's line of each operation, "file:line"."""
     loops: int
-    """Loop nests in its kernel; fewer than operations when their loops fused too."""
+    """The number of loop nests in its kernel; less than the number of operations if their loops fused,
+    too."""
     vanished: int
-    """Stores that exist in registers only."""
+    """The number of stores that exist only in registers."""
     reason: str
-    """Why the next task stayed out."""
+    """The reason why the next task stayed out."""
     launches: int
     sites: tuple[str, ...]
     """The places of the program that share it, "first line to last line", at most sixteen."""
     compiled: bool
     text: str
-    """The tasks, one a line, in the form of traces."""
+    """The tasks, one per line, in the form of traces."""
 
     def __str__(self) -> str:
         state = "compiled" if self.compiled else "interpreted"
@@ -42,12 +43,12 @@ class FusedTask:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything that was decided so far, newest plan last."""
+    """All decisions so far, newest plan last."""
 
     plans: tuple[FusedTask, ...]
     counters: dict[str, int]
     on_host: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Of each function that ran on the host on a device's arrays: its calls, and the bytes copied."""
+    """For each function that ran on the host on a device's arrays: its calls, and the bytes copied."""
 
     def __str__(self) -> str:
         numbers = ", ".join(f"{name} {n:,}" for name, n in self.counters.items() if n)
@@ -59,7 +60,7 @@ class Explanation:
 
 
 def explanation(made: Iterable[Any]) -> Explanation:
-    """What these plans (stream/plan.py) say, and the counters of now."""
+    """The explanation of these plans (stream/plan.py), with the current counters."""
     plans = tuple(
         FusedTask(p.operations, p.where, p.loops, p.vanished, p.reason, p.launches,
                   tuple(_span(*site) for site in p.sites.items()),

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from diffuse.ir import IndexTask, Where
+from diffuse.ir import ITEMSIZE, IndexTask, Privilege, Where
 
 DIVIDE, OVERFLOW, UNDERFLOW, INVALID = 1, 2, 4, 8
 """Floating-point exceptions, with the bits that `numpy.seterrcall` uses."""
@@ -38,14 +38,15 @@ KINDS = {
 }
 
 Suspects = dict[int, tuple[tuple[str, Where], ...]]
-"""For each flag, the operations that could have raised it: their names in NumPy's warnings, their lines."""
+"""For each flag, the operations that could have raised it: their names in NumPy's warnings, and their
+lines."""
 
 _registries: dict[str, dict[Any, Any]] = {}
-"""What was said already, per file without a module, in the form that Python's warning filters keep it."""
+"""Warnings given so far, for files without a module, in the form that Python's warning filters use."""
 
 
 def raised(status: int) -> int:
-    """The exceptions in a floating-point status."""
+    """The exceptions set in a floating-point status."""
     return sum(flag for flag, bit in STATUS.items() if status & bit)
 
 
@@ -53,15 +54,42 @@ def suspects(tasks: Iterable[IndexTask], errors: Callable[[str, tuple[str, ...]]
              ) -> Suspects:
     """For each flag, the operations of a fused task that could have raised it.
 
-    `errors` tells the name and the flags of an operation on these element types.
+    `errors` returns the name and the flags of an operation on these element types; conversions to and from
+    the types of its stores may raise others.
     """
-    listed = [(*errors(t.operation, t.signature), t.where) for t in tasks]
-    return {bit: tuple(dict.fromkeys((name, where) for name, flags, where in listed if flags & bit))
+    listed = [(*errors(t.operation, t.signature), _converting(t), t.where) for t in tasks]
+    return {bit: tuple(dict.fromkeys((name, where) for name, flags, more, where in listed
+                                     if (flags | more) & bit))
             for bit in KINDS}
 
 
+def _converting(task: IndexTask) -> int:
+    """The flags that a task may raise where it converts what it reads and writes."""
+    given = {scalar.position for scalar in task.scalars}
+    types = [name for k, name in enumerate(task.signature) if k not in given]
+    flags = 0
+    for access, computed in zip(task.accesses, types, strict=False):
+        stored = access.store.dtype
+        if stored != computed:
+            reads = access.privilege is Privilege.READ
+            flags |= _conversion(stored, computed) if reads else _conversion(computed, stored)
+    return flags
+
+
+def _conversion(source: str, target: str) -> int:
+    """The flags that a conversion between two element types may raise."""
+    if target[0] in "iu":
+        return INVALID if source[0] in "fc" else 0
+    if target[0] not in "fc" or source == "bool":
+        return 0
+    if source[0] in "iu":
+        return OVERFLOW if target == "float16" and ITEMSIZE[source] > 1 else 0
+    parts = [ITEMSIZE[name] // (2 if name[0] == "c" else 1) for name in (source, target)]
+    return OVERFLOW | UNDERFLOW if parts[1] < parts[0] else 0
+
+
 def geterr() -> dict[str, Any]:
-    """NumPy's error modes of now."""
+    """NumPy's current error modes."""
     import numpy
 
     return {**numpy.geterr()}

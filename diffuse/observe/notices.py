@@ -1,7 +1,7 @@
 """Warnings about Diffuse itself, such as that a kernel did not compile.
 
-Where the program has warnings raised as errors, one in the middle of a launch would lose the tasks at hand.
-So what comes up inside of the engine waits until that is in order again.
+If the program turns warnings into errors, a warning in the middle of a launch would lose the current tasks.
+So warnings inside the engine are postponed until its state is consistent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 inside: Callable[[], bool] = bool
-"""Is this thread inside the engine?  The engine sets the function that tells."""
+"""Is this thread inside the engine?  The engine sets this function."""
 
 waiting: deque[str] = deque()
 _postponed = 0
@@ -20,7 +20,7 @@ _postponed = 0
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Postpone the warnings of what is done ahead of its need, which may never come."""
+    """Postpone the warnings of work that is done ahead of its need, which may never come."""
     global _postponed
     _postponed += 1
     try:
@@ -30,7 +30,7 @@ def postponed() -> Iterator[None]:
 
 
 def give(text: str) -> None:
-    """Warn, now or when the engine is in order."""
+    """Give a warning, now or when the engine's state is consistent."""
     if _postponed or inside():
         waiting.append(text)
     else:

@@ -1,4 +1,5 @@
-"""Whose call this is: the nearest frame outside of array libraries, as a `Where` made once per line."""
+"""Finds the user's line that made a call: the nearest frame outside of array libraries, as one `Where` per
+line."""
 
 from __future__ import annotations
 
@@ -10,15 +11,16 @@ from diffuse.ir import Where
 from diffuse.ir.bounded import Bounded
 
 LIBRARIES = {__name__.partition(".")[0]}
-"""Packages whose calls are not the program's: this one, and array libraries that join the stream."""
+"""Packages whose calls are not the program's: this one, and array libraries that use the stream."""
 NOWHERE = Where("?", 0)
 NEAREST = 8
-"""Calls of the user's that tell one way to a line from another."""
+"""The number of the user's nearest calls that identify a path to a line."""
 
 # By identity, for the hash of a code object goes through its instructions and constants; an entry holds the
 # code it is about, so that the identity is never another's while the entry stands.
 _known: dict[int, tuple[CodeType, dict[int, Where] | None]] = Bounded()
-"""Code seen on the way: who called there by instruction, and by line (as ~line); or None if it is ours."""
+"""Code seen in call stacks: its callers' places by instruction and by line (as ~line), or None for library
+code."""
 
 
 def where(depth: int = 2) -> Where:
@@ -36,7 +38,7 @@ def where(depth: int = 2) -> Where:
         else:
             return NOWHERE
         _last = code, lines
-    instruction = frame.f_lasti  # to ask for the line takes a walk through the code's table of lines
+    instruction = frame.f_lasti  # the line number needs a search in the code's line table
     found = lines.get(instruction)
     if found is None:
         line = frame.f_lineno
@@ -45,8 +47,8 @@ def where(depth: int = 2) -> Where:
 
 
 def instruction(depth: int = 2) -> tuple[int, int]:
-    """Return the user's instruction that led here as the identity of its code and its offset; the search
-    starts `depth` frames up."""
+    """The user's instruction that led here, as the identity of its code and its offset; the search starts
+    `depth` frames up."""
     frame: Any = sys._getframe(depth)
     known = _known
     while frame is not None and (known.get(id(frame.f_code)) or _look(frame))[1] is None:
@@ -65,13 +67,13 @@ def caller(*packages: str) -> Where:
 
 
 _last: tuple[CodeType, dict[int, Where]] = where.__code__, {}
-"""The user's code that called last, and its places: in a loop most calls come from the same code."""
+"""The user's code of the last call, and its places: in a loop most calls come from the same code."""
 
 
 def calls(depth: int = 2) -> tuple[CodeType | int, ...]:
     """The user's nearest calls that led here, innermost first: code and instruction of each.
 
-    Two calls of one function from one line differ in this, two turns of a loop do not.
+    Two calls of one function from one line differ in this; two iterations of a loop do not.
     """
     frame: Any = sys._getframe(depth)
     known = _known
@@ -87,7 +89,7 @@ def calls(depth: int = 2) -> tuple[CodeType | int, ...]:
 
 
 def _look(frame: Any) -> tuple[CodeType, dict[int, Where] | None]:
-    """Remember whose code a frame runs."""
+    """Record whether the code of a frame belongs to a library."""
     name = frame.f_globals.get("__name__") or ""
     ours = any(name == library or name.startswith(library + ".") for library in LIBRARIES)
     entry = _known[id(frame.f_code)] = (frame.f_code, None if ours else {})

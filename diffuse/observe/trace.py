@@ -44,7 +44,7 @@ BYTES = {"uploads": "bytes uploaded", "downloads": "bytes downloaded"}
 
 counters: defaultdict[str, int] = defaultdict(int)
 on_host: dict[str, tuple[int, int]] = {}
-"""Of each function that ran on the host on a device's arrays: its calls, and the bytes copied for them."""
+"""For each function that ran on the host on a device's arrays: its calls, and the bytes copied for them."""
 hosting: tuple[str, object] | None = None
 """The host function for which arrays are being read, and the user's line that called it."""
 events: dict[tuple[str, str], int] = {}
@@ -63,8 +63,8 @@ def copied(kind: str, nbytes: int) -> None:
 
 
 def hosted(name: str, before: int) -> None:
-    """Count a call of a function on the host, if anything was copied from the device for it.  `before` is
-    what the counter of such bytes was before."""
+    """Count a call of a function on the host, if bytes were copied from the device for it.  `before` is the
+    counter of these bytes before the call."""
     nbytes = counters[BYTES["downloads"]] - before
     if nbytes:
         calls, known = on_host.get(name, (0, 0))
@@ -91,7 +91,7 @@ def enable(wanted: bool = True) -> None:
 
 
 def snapshot() -> dict[str, int]:
-    """The counters now, every declared one among them."""
+    """The current counters, including every declared one."""
     return {**dict.fromkeys(COUNTERS, 0), **counters}
 
 

@@ -1,9 +1,8 @@
-"""Which loops of which operators to cut over the axes of a mesh, so that the least data move.
+"""Chooses which loops of operators to cut over the axes of a mesh, so that the least data move.
 
 A graph of described operators (`graph`) becomes a problem of choosing one state for each operator and each
 array (`layouts`, `words`, `problem`).  It is solved exactly by elimination, or by an integer program where
-tables would grow too large; recursion over the axes and beams, as the papers have them, are there to be
-compared with.
+tables would grow too large; the papers' recursion over the axes and beam search are there for comparison.
 """
 
 from diffuse.planning.beam import beam

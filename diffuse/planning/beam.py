@@ -1,4 +1,5 @@
-"""Solution by a beam, as papers/004 has it: one variable after another, the cheapest partial choices kept."""
+"""Solution by beam search, as in papers/004: one variable after another, keeping the cheapest partial
+choices."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from diffuse.planning.problem import Problem
 
 def beam(problem: Problem, width: int = 64, order: Sequence[int] | None = None) -> list[int]:
     """The best states that a beam of this width finds, with variables in this order, or that of the problem.
-    Nothing tells how far they are from the best there are."""
+    There is no bound on their distance from the optimum."""
     order = range(len(problem.sizes)) if order is None else order
     place = {v: k for k, v in enumerate(order)}
     ready: list[list[int]] = [[] for _ in problem.sizes]

@@ -17,7 +17,7 @@ import numpy as np
 from diffuse.planning.problem import Problem
 
 WIDEST = 1 << 26
-"""Entries of the largest table that is made."""
+"""The most entries of a table."""
 
 
 class TooWide(ValueError):
@@ -27,8 +27,8 @@ class TooWide(ValueError):
 def eliminate(problem: Problem, widest: int = WIDEST) -> list[int]:
     """The states of least cost; of several the first in the order of the tables.
 
-    Takes time and memory of the number of variables times the largest table; TooWide if that has more than
-    `widest` entries: solve such a problem as an integer program.
+    Takes time and memory proportional to the number of variables times the largest table.  Raises TooWide if
+    a table has more than `widest` entries: solve such a problem as an integer program.
     """
     sizes = problem.sizes
     tables: dict[int, tuple[tuple[int, ...], Any]] = dict(enumerate(problem.tables))
@@ -41,7 +41,7 @@ def eliminate(problem: Problem, widest: int = WIDEST) -> list[int]:
         return sorted({w for t in holding[v] for w in tables[t][0]} | {v})
 
     def size(v: int) -> int:
-        """The entries of the table that remains when a variable is gone."""
+        """The entries of the table that remains after the elimination of a variable."""
         return prod(sizes[w] for w in joined(v)) // sizes[v]
 
     heap = [(size(v), v) for v in range(len(sizes))]

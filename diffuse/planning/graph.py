@@ -10,7 +10,7 @@ from diffuse.spec.opspec import OpSpec
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator: its description, and for each of its operands, read and written, the array it is."""
+    """One operator: its description, and the array of each of its operands, read and written."""
 
     name: str
     spec: OpSpec
@@ -21,8 +21,8 @@ class Operator:
 class Graph:
     """Operators in the order in which they run, and the arrays that they share.
 
-    Operators that go through all their operands alike, element by element, need not be named: their operands
-    are one array here (papers/002, section 5.1, coalesces them).
+    Element-wise operators need not be included: their operands are one array here (papers/002, section 5.1,
+    coalesces them).
     """
 
     shapes: list[Point] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Graph:
     def add(self, name: str, spec: OpSpec, *arrays: int) -> None:
         """Add an operator on these arrays: those that it reads, then those that it writes.
 
-        ValueError if their shapes are not those that the description indexes.
+        Raises ValueError if their shapes do not fit the description.
         """
         for use in (*spec.reads, *spec.writes):
             if use.operand >= len(arrays):
@@ -51,7 +51,7 @@ class Graph:
         self.operators.append(Operator(name, spec, arrays))
 
     def cut(self) -> list[list[int]]:
-        """For each array the dimensions that some operator cuts with a loop."""
+        """For each array, the dimensions that some operator cuts with a loop."""
         found: list[set[int]] = [set() for _ in self.shapes]
         for operator in self.operators:
             for use in (*operator.spec.reads, *operator.spec.writes):
@@ -60,7 +60,7 @@ class Graph:
         return [sorted(dimensions) for dimensions in found]
 
     def order(self) -> list[int]:
-        """Arrays and operators, numbered one behind the other, as a walk through the program meets them."""
+        """Arrays and operators, numbered consecutively, in the order in which the program meets them."""
         found: dict[int, None] = {}
         for k, operator in enumerate(self.operators):
             found |= dict.fromkeys([*operator.arrays, len(self.shapes) + k])

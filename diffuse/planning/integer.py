@@ -10,7 +10,7 @@ from diffuse.planning.problem import Problem
 
 
 def integer_program(problem: Problem, seconds: float = 60.0) -> list[int]:
-    """The states of least cost, or the best ones found in so many seconds.
+    """The states of least cost, or the best ones found within so many seconds.
 
     A variable is a choice of one of its states, and a table with several variables a distribution over its
     entries whose margins are these choices: a tighter relaxation than the inequalities of papers/004.  Needs

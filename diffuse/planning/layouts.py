@@ -1,4 +1,4 @@
-"""How arrays and operators lie on a mesh: for each axis of the mesh a dimension, a loop, or nothing.
+"""Layouts of arrays and operators on a mesh: for each axis of the mesh a dimension, a loop, or nothing.
 
 A mesh has axes of sizes whose product is the number of ranks.  A *layout* of an array names for each axis
 the dimension that it cuts, or -1: along that axis the array is repeated.  An *assignment* of an operator
@@ -18,14 +18,14 @@ from diffuse.spec.opspec import Indexing, OpSpec
 
 Layout = tuple[int, ...]
 Mesh = tuple[int, ...]
-"""The sizes of its axes."""
+"""The sizes of the axes of a mesh."""
 
 
 def choices(extents: Point, mesh: Mesh, repeats: bool = True, candidates: Iterable[int] | None = None
             ) -> list[Layout]:
-    """All ways to give axes of a mesh to dimensions, or loops, of these extents: none is cut into more parts
-    than it has indices.  `repeats` says whether an axis may have none; `candidates` are those that may be
-    cut.  At least one way is returned: nothing is cut at all, where nothing can be cut on every axis."""
+    """All assignments of the axes of a mesh to dimensions, or loops, of these extents; none is cut into more
+    parts than it has indices.  `repeats` allows axes without one; `candidates` are those that may be cut.  If
+    nothing can be cut on every axis, the one assignment that cuts nothing is returned."""
     dimensions = list(range(len(extents)) if candidates is None else candidates)
     found = [layout for layout in product([*dimensions, *([-1] if repeats else [])], repeat=len(mesh))
              if all(parts(layout, mesh, d) <= extents[d] for d in dimensions)]
@@ -33,23 +33,23 @@ def choices(extents: Point, mesh: Mesh, repeats: bool = True, candidates: Iterab
 
 
 def parts(layout: Layout, mesh: Mesh, dimension: int) -> int:
-    """Into how many parts a layout cuts a dimension."""
+    """The number of parts into which a layout cuts a dimension."""
     return prod(size for axis, size in zip(layout, mesh, strict=True) if axis == dimension)
 
 
 def followed(use: Indexing, loop: int) -> int:
-    """The dimension of an operand that is cut with a loop; -1 if none is, or several are."""
+    """The dimension of an operand that a loop cuts; -1 if there is none, or several."""
     found = [d for d, (_, terms) in enumerate(use.map.rows) if any(k == loop for k, _ in terms)]
     return found[0] if len(found) == 1 else -1
 
 
 def seen(use: Indexing, assignment: Layout) -> Layout:
-    """The layout in which an operator needs an operand, or writes it, under an assignment."""
+    """The layout in which an operator reads an operand, or writes it, under an assignment."""
     return tuple([followed(use, loop) if loop >= 0 else -1 for loop in assignment])
 
 
 def border(spec: OpSpec, use: Indexing, dimension: int) -> int:
-    """The elements that neighbouring parts of a dimension share, when one loop that moves along it is cut."""
+    """The elements that neighbouring parts of a dimension share, when a loop that indexes it is cut."""
     _, terms = use.map.rows[dimension]
     widths = [abs(step) * (spec.shape[k] - 1) for k, step in terms]
     reach = sum(use.reach[dimension]) if use.reach else 0

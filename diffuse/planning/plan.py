@@ -1,4 +1,5 @@
-"""From a graph and a mesh to the layouts of its arrays and the grids of its operators."""
+"""Plans layouts and grids: from a graph and a mesh to the layouts of its arrays and the grids of its
+operators."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ METHODS = ("auto", "eliminate", "integer", "beam", "recursive")
 
 @dataclass(frozen=True)
 class Plan:
-    """What was chosen, and what it moves."""
+    """The chosen layouts and assignments, and the communication that they cause."""
 
     graph: Graph
     mesh: Mesh
     layouts: tuple[Layout, ...]
-    """For each array the dimension that each axis of the mesh cuts; -1: none."""
+    """For each array, the dimension that each axis of the mesh cuts; -1: none."""
     assignments: tuple[Layout, ...]
-    """For each operator the loop that each axis cuts; -1: none."""
+    """For each operator, the loop that each axis cuts; -1: none."""
     words: float
     """The elements that all ranks together receive."""
 
@@ -49,12 +50,12 @@ class Plan:
 def plan(graph: Graph, mesh: Mesh, method: str = "auto", repeats: bool = False,
          held: Mapping[int, Sequence[Layout]] | None = None, run: Mapping[int, Sequence[Layout]] | None = None
          ) -> Plan:
-    """Choose how a graph is partitioned over a mesh, for the least words.
+    """Choose the partitioning of a graph over a mesh that communicates the fewest elements.
 
     `method` is "eliminate" (exact), "integer" (an integer program), "auto" (the first, or the second where
     its tables would be too large), or one of the papers' own: "beam", and "recursive", which decides one axis
-    after another.  `repeats`, `held` and `run` restrict the states, as `problem.build` says.  ValueError for
-    another method, and for a mesh without axes or with axes of one rank.
+    after another.  `repeats`, `held` and `run` restrict the states, as `problem.build` says.  Raises
+    ValueError for another method, and for a mesh without axes or with axes of one rank.
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r}: choose one of {', '.join(METHODS)}")
@@ -85,7 +86,7 @@ def _plan(graph: Graph, mesh: Mesh, states: States, choice: Sequence[int]) -> Pl
 
 def _recursive(graph: Graph, mesh: Mesh, repeats: bool, held: Mapping[int, Sequence[Layout]] | None,
                run: Mapping[int, Sequence[Layout]] | None) -> Plan:
-    """One axis after another, each the best for what was decided before (papers/002, section 5.2)."""
+    """Decide one axis after another, each optimally given the earlier decisions (papers/002, section 5.2)."""
     found: Plan | None = None
     for axes in range(1, len(mesh) + 1):
         states = [_begun(each, axes) for each in (held or {}, run or {})]
@@ -100,11 +101,11 @@ def _recursive(graph: Graph, mesh: Mesh, repeats: bool, held: Mapping[int, Seque
 
 
 def _begun(states: Mapping[int, Sequence[Layout]], axes: int) -> dict[int, list[Layout]]:
-    """The first axes of the states that are given."""
+    """The decisions of these states for the first axes."""
     return {k: list(dict.fromkeys(layout[:axes] for layout in layouts)) for k, layouts in states.items()}
 
 
 def _extending(states: Sequence[Sequence[Layout]], decided: Sequence[Layout]) -> dict[int, list[Layout]]:
-    """The states that begin with what was decided for all axes but the last."""
+    """The states that extend the decisions for all axes but the last."""
     return {k: [layout for layout in layouts if layout[:-1] == begun]
             for k, (layouts, begun) in enumerate(zip(states, decided, strict=True))}

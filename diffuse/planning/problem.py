@@ -1,4 +1,4 @@
-"""Problems of choosing one state for each variable, so that a sum of tables is least."""
+"""Problems of choosing one state for each variable so that a sum of tables is minimal."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from diffuse.spec.opspec import Indexing, OpSpec
 
 @dataclass
 class Problem:
-    """Variables, and tables over some of them: the cost of a choice is the sum of one entry of each table."""
+    """Variables, and tables over some of them: the cost of a choice is the sum of one entry from each
+    table."""
 
     sizes: list[int]
     """The number of states of each variable."""
     tables: list[tuple[tuple[int, ...], Table]]
-    """The variables of a table, in the order of its dimensions, and the table."""
+    """The tables, each with its variables in the order of its dimensions."""
 
     def cost(self, choice: Sequence[int]) -> float:
         """The cost of one state for each variable."""
@@ -33,22 +34,22 @@ class Problem:
 
 @dataclass
 class States:
-    """The problem of a graph on a mesh: first a variable for each array, then one for each operator."""
+    """The problem of a graph on a mesh: one variable for each array, then one for each operator."""
 
     problem: Problem
     layouts: list[list[Layout]]
-    """For each array the layouts that are its states."""
+    """For each array, the layouts that are its states."""
     assignments: list[list[Layout]]
-    """For each operator the assignments that are its states."""
+    """For each operator, the assignments that are its states."""
 
 
 def build(graph: Graph, mesh: Mesh, repeats: bool = False, held: Mapping[int, Sequence[Layout]] | None = None,
           run: Mapping[int, Sequence[Layout]] | None = None) -> States:
     """The problem of partitioning a graph over a mesh.
 
-    `repeats` says whether arrays may be repeated, and work done several times, along an axis: memory costs
-    nothing here, so that arrays are then repeated wherever it saves words.  `held` and `run` give the states
-    of some arrays and operators instead of all there are.  Operators of one form share their tables.
+    `repeats` says whether arrays may be replicated, and work repeated, along an axis: memory costs nothing
+    here, so that arrays are then replicated wherever it saves communication.  `held` and `run` give the
+    states of some arrays and operators instead of all there are.  Operators of one form share their tables.
     """
     layouts = [list((held or {}).get(k) or choices(shape, mesh, repeats, cut))
                for k, (shape, cut) in enumerate(zip(graph.shapes, graph.cut(), strict=True))]
@@ -70,7 +71,7 @@ def build(graph: Graph, mesh: Mesh, repeats: bool = False, held: Mapping[int, Se
 @lru_cache(maxsize=1 << 12)
 def _table(spec: OpSpec, use: Indexing, reads: bool, shape: Point, assignments: tuple[Layout, ...],
            layouts: tuple[Layout, ...], mesh: Mesh) -> Table:
-    """The words of one operand, by the layout of the array and the assignment of the operator."""
+    """The elements received of one operand, by the layout of the array and the assignment of the operator."""
     if reads:
         found = words.read(spec, use, shape, assignments, layouts, mesh)
     else:
@@ -79,8 +80,8 @@ def _table(spec: OpSpec, use: Indexing, reads: bool, shape: Point, assignments: 
 
 
 def tied(problem: Problem, groups: Sequence[Sequence[int]]) -> tuple[Problem, list[int]]:
-    """The problem in which the variables of each group have the same state, and for each old variable its
-    number there.  The variables of a group must have equally many states."""
+    """The problem in which the variables of each group share one state, and the new number of each old
+    variable. The variables of a group must have equally many states."""
     number = list(range(len(problem.sizes)))
     for group in groups:
         for member in group[1:]:

@@ -1,8 +1,8 @@
-"""How many elements all ranks together receive when an operator runs on arrays that lie in given layouts.
+"""The number of elements that all ranks receive when an operator runs on arrays in given layouts.
 
 "Supporting very large models using automatic dataflow graph partitioning" (papers/002, section 4.4), in
-closed form for all states at once: an operand moves as far as a rank needs what it does not hold; a result
-moves from every rank that made a part of it, or a term, to the one that holds it.
+closed form for all states at once: of an operand, a rank receives what it needs and does not hold; a result
+moves from every rank that computed a part or a term of it to the one that holds it.
 """
 
 from __future__ import annotations

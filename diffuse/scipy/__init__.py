@@ -17,7 +17,7 @@ if _util.find_spec("scipy") is None:
 from diffuse.scipy import fallback as _fallback  # noqa: E402, F401 (its first need is SciPy; adds the mirrors)
 
 OURS = ("fft", "linalg", "ndimage", "sparse", "special")
-"""The modules that stand in SciPy's place."""
+"""The modules that replace SciPy's."""
 
 
 def __getattr__(name: str) -> Any:

@@ -24,11 +24,11 @@ SILENT = frozenset("""scipy.fft.next_fast_len scipy.fft.prev_fast_len scipy.fft.
 scipy.fft.set_workers scipy.fft.set_backend scipy.fft.set_global_backend scipy.fft.skip_backend
 scipy.fft.register_backend scipy.linalg.get_blas_funcs scipy.linalg.get_lapack_funcs
 scipy.linalg.find_best_blas_type scipy.special.seterr scipy.special.geterr""".split())
-"""Functions that compute with no elements, and so deserve no warning."""
+"""Functions that compute no elements, and so need no warning."""
 
 
 def ours(real: ModuleType, name: str) -> Any:
-    """What a name of a SciPy module is in the module of Diffuse that stands for it."""
+    """The attribute of Diffuse's module that stands for attribute `name` of a SciPy module."""
     path = f"{real.__name__}.{name}"
     try:
         value = getattr(real, name)
@@ -50,7 +50,7 @@ def ours(real: ModuleType, name: str) -> Any:
 
 
 def lookup(name: str, names: dict[str, Any]) -> Callable[[str], Any]:
-    """The `__getattr__` of the module of Diffuse that stands for SciPy's module `name`."""
+    """The `__getattr__` of Diffuse's module that stands for SciPy's module `name`."""
     def __getattr__(wanted: str) -> Any:
         if wanted.startswith("__"):
             raise AttributeError(f"module 'diffuse.{name}' has no attribute {wanted!r}", name=wanted)

@@ -6,5 +6,5 @@ maps it into memory, and `code` combines the three: it turns keys and requests i
 """
 
 BODY, GRID, TEXT, PTX, ROUTINE = "body", "grid", "text", "ptx", "routine"
-"""Kinds of requests: the body of a kernel, the same as grid kernels for a target that is named, LLVM IR that
-is compiled for the generic processor, or LLVM IR and the architecture of a GPU."""
+"""Kinds of requests: the body of a kernel; its grid kernels for a named target; LLVM IR to compile for the
+generic processor; LLVM IR and the architecture of a GPU; a routine."""

@@ -1,14 +1,14 @@
-"""Compiled code on disk, by content: from a key to the object code that was kept under it, or nothing.
+"""Compiled code on disk: maps a key to the object code that was stored under it, if any.
 
 An entry is a SHA-256 of its key and its bytes, followed by the bytes, so a truncated, altered or renamed one
 is recognised and costs a recompile.  It is written to a temporary file and renamed, so processes share a
-folder without locks.  It is not synced, which takes longer than to compile: what a crash of the machine
-leaves of it is recognised like any other damage.
+folder without locks.  It is not synced, as that takes longer than compiling: an entry damaged by a crash of
+the machine is recognised like any other damage.
 
-Entries are code that runs in this process.  So they are written for their owner alone, and an entry that
-another user owns or may write to is none; root may do so anyway.
+Entries are code that runs in this process.  So only their owner may access them, and an entry that another
+user owns or may write to is ignored; root is trusted.
 
-Nothing here is an error to the program: a folder that cannot be read or written is a cache that never hits.
+Nothing here raises an error in the program: a folder that cannot be read or written is a cache without hits.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Cache:
         if len(entry) <= DIGEST or _digest(key, content) != entry[:DIGEST]:
             self.drop(key)
             return None
-        with contextlib.suppress(OSError):  # note the use, for the sake of `_evict`
+        with contextlib.suppress(OSError):  # note the use, for `_evict`
             if time.time() - path.stat().st_mtime > FRESH:
                 os.utime(path)
         return content
@@ -67,7 +67,7 @@ class Cache:
             self.path(key).unlink()
 
     def make(self) -> bool:
-        """Create the folder with mode 0700 if it does not exist; says whether it exists now."""
+        """Create the folder with mode 0700 if it does not exist; returns whether it exists now."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -76,7 +76,7 @@ class Cache:
         return True
 
     def put(self, key: str, content: bytes, make: bool = True) -> bool:
-        """Write an entry, and `make` the folder if need be; says whether that worked."""
+        """Write an entry, and `make` the folder if necessary; returns whether that succeeded."""
         entry = _digest(key, content) + content
         self.trouble = ""
         if self.limit is not None and len(entry) > self.limit:
@@ -120,14 +120,14 @@ class Cache:
             return True
 
     def entries(self) -> tuple[int, int]:
-        """How many entries there are, and their bytes."""
+        """The number of entries, and their bytes."""
         found = []
         with contextlib.suppress(OSError):
             found = self._entries()
         return len(found), sum(size for _, size, _ in found)
 
     def clear(self) -> int:
-        """Remove every entry; returns how many there were."""
+        """Remove every entry; returns their number."""
         removed = 0
         with self._lock, contextlib.suppress(OSError):
             for _, _, path in self._entries():
@@ -151,7 +151,7 @@ class Cache:
         return found
 
     def _evict(self, limit: int) -> None:
-        """Remove what was used least recently, down to four fifths of the limit."""
+        """Remove the least recently used entries, down to four fifths of the limit."""
         found = sorted(self._entries())
         size = sum(bytes_ for _, bytes_, _ in found)
         for _, bytes_, path in found:
@@ -164,7 +164,7 @@ class Cache:
 
 
 def _digest(key: str, content: bytes) -> bytes:
-    from hashlib import sha256  # loads OpenSSL, which a program without kernels need not wait for
+    from hashlib import sha256  # loads OpenSSL, which a program without kernels does not need
 
     return sha256(key.encode() + b"\0" + content).digest()
 

@@ -21,10 +21,10 @@ QUIET = socket.MSG_NOSIGNAL
 
 READY, BEGUN, DONE, FAILED, LEAVING = "ready", "begun", "done", "failed", "leaving"
 """Messages of the server: (READY, process id), (BEGUN, key), (DONE, key, Answer), (FAILED, why it cannot
-compile anything), (LEAVING,) before it exits for want of requests."""
+compile anything), (LEAVING,) before it exits for lack of requests."""
 COMPILE, WANTED = "compile", "wanted"
 """Messages of the program: (COMPILE, key, folder, limit, kind, content), and (WANTED, key, weight) of a
-request: what the program has lost for want of it, in operations times elements; infinite if it waits."""
+request: the work interpreted for lack of it, in operations times elements; infinite if the program waits."""
 
 
 class Answer(NamedTuple):
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
     error: tuple[str, str] | None = None
     """Class name and text of the exception, if there was one."""
     unkept: str = ""
-    """Why it could not be written to the cache; empty if it was, or was not to be."""
+    """Why it could not be written to the cache; empty if it was written or need not be."""
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

@@ -1,8 +1,8 @@
 """The client of the compile server: sends requests for object code and receives the replies.
 
 A program has at most one server process.  It is started for the first request and exits with the program, or
-after a while without requests.  LLVM, its locks and its crashes are confined to it: no failure of the server
-is an error of the program, which interprets the kernels that it cannot get compiled.
+after a while without requests.  LLVM, its locks and its crashes are confined to it: a failure of the server
+raises no error in the program, which interprets the kernels that cannot be compiled.
 
 An interrupt may be raised between any two steps here, so every step is idempotent.  A reply is peeked at,
 recorded, and only then removed from the socket (and what was removed is recorded, too, as another thread may
@@ -38,13 +38,13 @@ LIMIT = 60.0
 TICK = 0.02
 """Longest sleep of a waiting thread in seconds: another thread may receive the reply that it waits for."""
 TRIES = 2
-"""How many servers a request may crash before it fails."""
+"""The number of servers that a request may crash before it fails."""
 DEATHS = 8
 """Crashes after which no further server is started."""
 URGENT = float("inf")
-"""Weight of a request that somebody waits for."""
+"""The weight of a request that is waited for."""
 ANSWERS = 256
-"""Replies that are kept until somebody takes them, at most."""
+"""The most replies that are kept until they are taken."""
 
 MARK = "_DIFFUSE_COMPILES"
 """Environment variable that is set for the server.  Where Python is embedded, `sys.executable` may be the
@@ -68,11 +68,11 @@ except BaseException as error:
 else:
     server.main()
 """
-"""What the server runs.  It forks at once: a direct child would be found by the program's own `os.wait`."""
+"""The server's code.  It forks at once: a direct child would be found by the program's own `os.wait`."""
 
 
 class Unavailable(RuntimeError):
-    """No server can be started any more; a warning has said so."""
+    """No server can be started any more; a warning has been given."""
 
 
 class _Request:
@@ -84,12 +84,12 @@ class _Request:
         self.message = message
         self.sent = False
         self.weight = self.told = 0.0
-        """The work that the program did without the reply, and how much of it the server was told."""
+        """The work that the program did without the reply, and the part of it that the server was told."""
         self.deaths = 0
 
 
 class Client:
-    """Outstanding requests, and replies that nobody took yet, by key."""
+    """Outstanding requests, and untaken replies, by key."""
 
     def __init__(self) -> None:
         self._end: socket.socket | None = None
@@ -122,12 +122,12 @@ class Client:
         with self._lock, suppress(OSError, LookupError):
             if self._end is None and not self.refusal:
                 self._open()
-                # reaped soon, and without a request, or the program's own `os.wait` would find it
+                # reaped soon, as without a request the program's own `os.wait` would find it
                 threading.Thread(target=self._reap, args=(0,), daemon=True).start()
         return self._end is not None
 
     def ask(self, key: str, request: Callable[[], tuple[Any, ...]]) -> None:
-        """Request object code; a second request with the same key does nothing."""
+        """Request object code; a second request with the same key has no effect."""
         if key in self._asked or key in self._answers:
             return
         if self.refusal:
@@ -141,8 +141,8 @@ class Client:
     def missed(self, key: str, work: float) -> None:
         """Note that the program did so much work without the reply to a request.
 
-        The first time is not told to the server, as many kernels are needed only once; later each time that
-        the work has doubled.
+        The server is not told the first time, as many kernels are needed only once, and later each time the
+        work has doubled.
         """
         request = self._asked.get(key)
         if request is None or request.told == URGENT:
@@ -153,7 +153,7 @@ class Client:
             self._tell(key, request)
 
     def urge(self, key: str) -> None:
-        """Have a request served before all others, as somebody waits for its reply."""
+        """Serve a request before all others, as its reply is waited for."""
         request = self._asked.get(key)
         if request is not None and request.told != URGENT:
             request.weight = URGENT
@@ -289,12 +289,12 @@ class Client:
         for request in unsent:
             try:
                 channel.send(ours, request.message)
-            except OSError:  # its queue is full, or it has exited, which the next `_listen` finds out
+            except OSError:  # its queue is full, or it has exited, which the next `_listen` detects
                 return
             request.sent = True
 
     def _tell(self, key: str, request: _Request) -> None:
-        """Tell the server the weight of a request, unless it has no other requests."""
+        """Send the weight of a request to the server, unless there are no other requests."""
         from diffuse.service import channel
 
         ours = self._end
@@ -312,8 +312,8 @@ class Client:
                 pass
 
     def _ended(self, ours: socket.socket, how: str) -> None:
-        """Handle the server's exit: the request in work fails if it crashed a server before, all others are
-        sent again."""
+        """Handle the server's exit: the request being compiled fails if it crashed a server before, all
+        others are sent again."""
         from diffuse.service import channel
 
         if self._end is not ours:  # handled already
@@ -345,7 +345,7 @@ class Client:
                 pass
 
     def _refuse(self, why: str) -> None:
-        """Give up on servers: fail all requests, with one warning."""
+        """Stop starting servers: fail all requests, with one warning."""
         from diffuse.service import channel
 
         self.refusal = f"the compile server does not run ({why})"
@@ -367,7 +367,7 @@ class Client:
             try:
                 if not os.waitpid(starter, options)[0]:
                     return
-            except OSError:  # reaped by somebody else
+            except OSError:  # reaped by other code
                 pass
             if self._starter == starter:
                 self._starter = 0
@@ -376,7 +376,7 @@ class Client:
 def _spawn(theirs: int) -> int:
     """Start the server with this socket as its standard input; return the id of the child that forks it."""
     if not sys.executable or getattr(sys, "frozen", False):
-        raise LookupError("the program does not know where its Python is")
+        raise LookupError("the path of the Python interpreter is unknown")
     if MARK in os.environ:
         raise LookupError(f"{sys.executable} is no Python that could run it")
     llvm = fingerprint.llvmlite()

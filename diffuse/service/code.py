@@ -27,10 +27,10 @@ from diffuse.service.loader import Loaded, LoadError, load
 PATIENCE = 2.0
 """Seconds for which a follower waits for an entry of the cache before it sends a request itself."""
 GLANCE = 0.002
-"""Seconds between two looks at the cache meanwhile."""
+"""Seconds between two looks at the cache while a follower waits."""
 
 _others: dict[str, tuple[float, Callable[[], Any]]] = {}
-"""Keys that a follower waits for: the deadline, and the call that sends the request after that."""
+"""Keys that a follower waits for: the deadline, and the call that sends the request after it."""
 _follows = False
 
 
@@ -50,7 +50,7 @@ def cached(key: str) -> bool:
 
 
 Loader = Callable[[bytes, Sequence[str]], Loaded]
-"""What makes callable addresses of an entry: by default, functions of this processor's."""
+"""Makes callable addresses from an entry; by default those of functions for this processor."""
 
 
 def stored(key: str, names: Sequence[str], load: Loader = load) -> Loaded | None:

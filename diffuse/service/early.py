@@ -1,4 +1,4 @@
-"""Starts the compile server ahead of the first request, where a program will most likely need it."""
+"""Starts the compile server ahead of the first request, if a program will most likely need it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from diffuse.settings import config
 
 
 def start(program: str) -> bool:
-    """Start the server if the cache is empty, or older than this file; says whether that was done.
+    """Start the server if the cache is empty, or older than this file; returns whether it was started.
 
     The server takes as long to import LLVM as the program takes to import NumPy, if each has a processor.
     """
@@ -21,7 +21,7 @@ def start(program: str) -> bool:
 
 
 def _changed(program: str, folder: str | os.PathLike[str]) -> bool:
-    """Was a program changed since a kernel was written to the cache, or since it was asked the last time?"""
+    """Was the program's file changed since a kernel was written to the cache, or since the last call?"""
     try:
         changed = os.stat(program).st_mtime > os.stat(folder).st_mtime
         if changed:

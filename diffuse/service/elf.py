@@ -33,11 +33,11 @@ UNDEFINED, ABSOLUTE, RESERVED = 0, 0xFFF1, 0xFF00
 R_64, R_PC32, R_PLT32, R_PC64 = 1, 2, 4, 24
 
 LIBRARIES = ("libm.so.6",)
-"""Where symbols are looked for that the process itself does not have."""
+"""Libraries in which symbols are looked up that the process itself lacks."""
 
 
 class LoadError(RuntimeError):
-    """Why object code cannot be loaded."""
+    """The reason why object code cannot be loaded."""
 
 
 class Pages(NamedTuple):
@@ -102,7 +102,7 @@ def _sections(image: bytes) -> list[Section]:
 
 
 def _layout(image: bytes, sections: list[Section]) -> tuple[dict[int, int], int]:
-    """Where in the pages each section that the program needs begins, and the bytes of whole pages."""
+    """The offset in the pages of each section that the program needs, and the bytes of whole pages."""
     names = sections[HEADER.unpack_from(image)[-1]].offset
     places: dict[int, int] = {}
     size = 0
@@ -132,7 +132,7 @@ class _Symbols:
         self._names = sections[table.link].offset
 
     def _entry(self, number: int) -> tuple[str, int, int]:
-        """Name, section and value of a symbol."""
+        """The name, section and value of a symbol."""
         if not 0 <= number < self._table.size // SYMBOL.size:
             raise LoadError(f"the object code has no symbol {number}")
         name, _, _, section, value, _ = SYMBOL.unpack_from(self._image,
@@ -162,7 +162,7 @@ class _Symbols:
 
 
 def _relocate(content: bytearray, start: int, place: int, section: Section, symbols: _Symbols) -> None:
-    """Fill in the addresses that one section refers to."""
+    """Fill in the addresses to which one section refers."""
     image = symbols._image
     for at in range(section.offset, section.offset + section.size, RELOCATION.size):
         offset, kind, symbol, addend = RELOCATION.unpack_from(image, at)
@@ -181,7 +181,7 @@ def _relocate(content: bytearray, start: int, place: int, section: Section, symb
         try:
             content[where:where + size] = value.to_bytes(size, "little", signed=signed)
         except OverflowError:
-            raise LoadError("the object code refers to what is too far away") from None
+            raise LoadError("the object code refers to an address that is too far away") from None
 
 
 def _text(image: bytes, start: int) -> str:
@@ -212,7 +212,7 @@ def _libraries() -> list[Any]:
 
 @cache
 def _protect() -> Any:
-    """The C library's function; a call keeps Python's lock, as it is short."""
+    """The C library's `mprotect`; a call keeps Python's lock, as it is short."""
     function = ctypes.PyDLL(None).mprotect
     function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     return function

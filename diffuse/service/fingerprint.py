@@ -23,7 +23,7 @@ def machine() -> str:
 
 @cache
 def processor() -> str:
-    """Describe the first processor, and the C library, which brings the vector functions."""
+    """Describe the first processor, and the C library, which provides the vector functions."""
     try:
         library = os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (AttributeError, ValueError):
@@ -39,7 +39,7 @@ def described(cpuinfo: str) -> str:
 
 
 def _cpuinfo() -> str:
-    """Read the beginning of /proc/cpuinfo: the whole takes long on machines of many processors."""
+    """Read the beginning of /proc/cpuinfo: reading all of it is slow on machines with many processors."""
     try:
         handle = os.open("/proc/cpuinfo", os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""From object code to functions in memory: without LLVM on x86-64, through LLVM on other processors."""
+"""Loads object code into memory: without LLVM on x86-64, through LLVM on other processors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["LoadError", "Loaded", "load"]
 
 
 class Loaded(Protocol):
-    """Functions in memory, for as long as somebody holds this."""
+    """Functions in memory, valid as long as this object lives."""
 
     @property
     def addresses(self) -> Mapping[str, int]: ...

@@ -1,6 +1,6 @@
-"""Loads object code through LLVM, on processors that `elf` does not know.
+"""Loads object code through LLVM, on processors that `elf` does not support.
 
-What calls LLVM runs in the thread that owns it (worker.py).
+LLVM is called only by the thread that owns it (worker.py).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from diffuse import worker
 from diffuse.service.elf import LoadError
 
 _engines: dict[int, Any] = {}
-"""What keeps machine code in memory, by its number."""
+"""The LLVM engines that keep machine code in memory, by number."""
 _numbers = count()
 _dropped: deque[int] = deque()
-"""Numbers whose machine code nobody needs any more."""
+"""Numbers of engines whose machine code is no longer used."""
 
-# Engines end in the worker, or with the process: no finalizer of theirs runs while modules are taken apart.
+# Engines end in the worker, or with the process: none of their finalizers runs during Python's shutdown.
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_engines))
 
 

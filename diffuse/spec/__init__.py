@@ -1,8 +1,8 @@
 """Descriptions of operators: which loops they run, and how these index the operands.
 
 A description is written (`describe`), read from Einstein's notation (`einsum`), derived from a recorded task
-(`of_task`), or found by running the operator (`discover`); `mismatches` checks any by execution.  With a grid
-over its loops it becomes an index task (`tiled`).
+(`of_task`), or found by running the operator (`discover`); `mismatches` checks any of them by execution.
+With a grid over its loops it becomes an index task (`tiled`).
 """
 
 from diffuse.spec.check import Mismatch, mismatches

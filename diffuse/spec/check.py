@@ -1,7 +1,8 @@
-"""Is a description right?  Found out by running the operator on the parts that the description gives.
+"""Checks a description by running the operator on the parts that the description defines.
 
 papers/002 takes descriptions for granted; here every one can be refuted: for each loop, cut into two and
-three parts, the function runs on what the description says each part needs, and has to make what it says.
+three parts, the function runs on the elements that each part reads according to the description, and must
+compute those that it writes.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from diffuse.spec.tiling import tiled
 
 
 class Mismatch(NamedTuple):
-    """What refutes a description."""
+    """The evidence that refutes a description."""
 
     loop: str
     shards: int
     shard: int
-    """The part that differs; -1 where it is the fold of all."""
+    """The part that differs; -1 for the combination of all."""
     reason: str
 
     def __str__(self) -> str:
@@ -37,9 +38,9 @@ def mismatches(spec: OpSpec, function: Callable[..., Any], operands: Sequence[An
     """Run a function on parts of its operands as a description cuts them, each loop into each number of
     parts.
 
-    `operands` are arrays of the described shapes.  Returns what differs from the whole by more than the
-    rounding of sums in another order; nothing, if the description holds for these operands.  ValueError if
-    the operands are none of the description.
+    `operands` are arrays of the described shapes.  Returns the differences from the whole beyond the rounding
+    of sums in another order; none if the description holds for these operands.  Raises ValueError if the
+    operands do not fit the description.
     """
     arrays = [numpy.asarray(each) for each in operands]
     whole = running.outputs(function, arrays)
@@ -59,7 +60,7 @@ def mismatches(spec: OpSpec, function: Callable[..., Any], operands: Sequence[An
 
 def _along(spec: OpSpec, task: IndexTask, name: str, count: int, function: Callable[..., Any],
            arrays: list[Any], whole: list[Any]) -> list[Mismatch]:
-    """The parts of one loop that differ."""
+    """The mismatches of the parts of one loop."""
     number = spec.loop(name)
     reads, writes = task.accesses[:len(spec.reads)], task.accesses[len(spec.reads):]
     found, parts, weights = [], [], []
@@ -74,7 +75,7 @@ def _along(spec: OpSpec, task: IndexTask, name: str, count: int, function: Calla
             needed[operand] = arrays[operand][hull(boxes)]
         try:
             made = running.outputs(function, needed)
-        except Exception as error:  # whatever the function raises refutes that it runs on this part
+        except Exception as error:  # any exception refutes that the function runs on this part
             found.append(Mismatch(name, count, shard, f"raises {type(error).__name__}: {error}"))
             continue
         if spec.loops[number].reduced:
@@ -93,7 +94,7 @@ def _along(spec: OpSpec, task: IndexTask, name: str, count: int, function: Calla
 
 
 def hull(boxes: Sequence[Box]) -> tuple[slice, ...]:
-    """The smallest slices that hold all boxes; a box whose elements lie steps apart keeps its step."""
+    """The smallest slices that contain all boxes; a single strided box keeps its step."""
     found = []
     for ranges in zip(*boxes, strict=True):
         steps = {r.step for r in ranges}
@@ -103,7 +104,7 @@ def hull(boxes: Sequence[Box]) -> tuple[slice, ...]:
 
 
 def trimmed(part: Any, spec: OpSpec, loop: int, result: int, low: int, high: int) -> Any:
-    """The result of a part without what the function made of padding at joints."""
+    """The result of a part without the elements computed from padding at joints."""
     for trim in spec.trims:
         if trim.loop == loop:
             map = spec.writes[result].map

@@ -1,7 +1,7 @@
-"""How results of parts make the whole result: the rules that discovery tries.
+"""How results of parts combine to the whole result: the rules that discovery tries.
 
-ShardCombine (papers/004, section 4): the parts are equal, are folded, or lie behind one another, possibly
-piece by piece or with a border that padding made too much of.
+ShardCombine (papers/004, section 4): the parts are equal, are folded, or are concatenated, possibly in
+interleaved pieces or without a border that padding added.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ class Combine(NamedTuple):
     kind: str
     dimension: int = -1
     block: int = 1
-    """Each part is cut into so many pieces, and pieces of all parts follow one another in turn."""
+    """The number of pieces per part; the first pieces of all parts come first, then the second ones, and so
+    on."""
     trim: tuple[int, int] = (0, 0)
-    """So many elements are dropped where a part meets the one below, and above."""
+    """The elements dropped where a part meets the one below, and the one above."""
 
     def __str__(self) -> str:
         if self.kind != "gather":
@@ -32,7 +33,7 @@ class Combine(NamedTuple):
         return f"gather {self.dimension}{block}{trim}"
 
     def __call__(self, parts: Sequence[Any], weights: Sequence[int]) -> Any:
-        """Put the results of parts together; `weights` are their shares of the dimension that is cut."""
+        """Combine the results of parts; `weights` are their shares of the dimension that is cut."""
         if self.kind == "same":
             return parts[0]
         if self.kind != "gather":
@@ -52,8 +53,8 @@ def _cut(part: Any, axis: int, below: int, above: int) -> Any:
 
 
 def candidates(parts: Sequence[Any], whole: Any, border: tuple[int, int] = (0, 0)) -> Iterator[Combine]:
-    """The rules whose shapes fit, the cheapest to run on ranks first.  At joints a part may lose its
-    `border`, and nothing else: or parts that repeat everything would do."""
+    """The rules whose shapes fit, the cheapest to run on ranks first.  At joints a part may only lose its
+    whole `border`: otherwise parts that repeat everything would pass."""
     shapes = {part.shape for part in parts}
     if shapes == {whole.shape}:
         yield Combine("same")
@@ -73,7 +74,8 @@ def candidates(parts: Sequence[Any], whole: Any, border: tuple[int, int] = (0, 0
 
 
 def _blocks(parts: Sequence[Any], whole: Any, d: int) -> Iterator[int]:
-    """Into how many pieces a part may be cut: as the rows with which both it and the whole begin tell."""
+    """The possible numbers of pieces per part, derived from the leading rows that part and whole have in
+    common."""
     extent = parts[0].shape[d]
     if len({part.shape for part in parts}) > 1:
         return
@@ -88,7 +90,7 @@ def _blocks(parts: Sequence[Any], whole: Any, d: int) -> Iterator[int]:
 
 def combining(parts: Sequence[Sequence[Any]], whole: Sequence[Any], weights: Sequence[int],
               border: tuple[int, int] = (0, 0)) -> list[list[Combine]]:
-    """For each result the rules that make it of the parts' results."""
+    """For each result, the rules that combine the parts' results to it."""
     found = []
     for k, expected in enumerate(whole):
         mine = [part[k] for part in parts]
@@ -98,12 +100,12 @@ def combining(parts: Sequence[Sequence[Any]], whole: Sequence[Any], weights: Seq
 
 
 def holds(rule: Combine, parts: Sequence[Any], whole: Any, weights: Sequence[int]) -> bool:
-    """Does a rule make the whole result of the parts' results?"""
+    """Does a rule combine the parts' results to the whole result?"""
     if rule.kind == "same" and any(running.differing(part, whole) is not None for part in parts[1:]):
         return False
     try:
         made = rule(parts, weights)
-    except ValueError:  # shapes that do not go together
+    except ValueError:  # shapes that do not fit together
         return False
     made = numpy.asarray(made)
     return running.differing(made if rule.kind == "gather" else made.astype(whole.dtype), whole) is None

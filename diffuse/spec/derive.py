@@ -1,4 +1,4 @@
-"""Descriptions of recorded operations: an index task says itself what its loops are and how they index."""
+"""Derives descriptions of recorded operations: an index task has loops and access maps itself."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from diffuse.spec.opspec import REDUCERS, Indexing, Loop, OpSpec
 
 LINEAR = {"copy": {0}, "negative": {0}, "positive": {0}, "multiply": {0, 1}, "divide": {0}, "real": {0},
           "imag": {0}, "conjugate": {0}, "sum": {0}, "add.reduce": {0}}
-"""Operations that are linear in an input while the others stay, and in which."""
+"""Operations that are linear in some inputs while the others stay constant, with the positions of these
+inputs."""
 
 
 def of_task(task: IndexTask) -> OpSpec:
     """Describe what an index task computes; its loops are called `i0`, `i1`, ... as its dimensions.
 
-    Inputs that are given by value are no operands.  A dimension along which the operation accumulates, as
-    `cumsum`, is no loop: each iteration needs the whole of it; nor is one that the
-    operation folds in another way than by a reducer, as `argmax` does.
+    Inputs passed by value are not operands.  A dimension along which the operation accumulates, as `cumsum`,
+    is not a loop, as each iteration needs the whole of it; nor is one that the operation folds other than by
+    a reducer, as `argmax` does.
     """
     whole = _whole(task)
     names = [k for k in range(len(task.shape)) if k not in whole]
@@ -35,8 +36,8 @@ def of_task(task: IndexTask) -> OpSpec:
 
 
 def _whole(task: IndexTask) -> frozenset[int]:
-    """The dimensions that a task goes through in order, in an order that is data, or to fold them otherwise
-    than by a reducer."""
+    """The dimensions that a task traverses sequentially or cyclically shifted, or folds other than by a
+    reducer."""
     turned = {k for access in task.accesses for k, _ in access.map.turned}
     _, _, attribute = task.operation.partition(":")
     scans = attribute.isdigit() and not operations.find(task.operation).elementwise
@@ -47,7 +48,7 @@ def _whole(task: IndexTask) -> frozenset[int]:
 
 
 def _map(map: AccessMap, numbers: dict[int, int]) -> AccessMap:
-    """The access map over the loops that are kept; what follows another one is needed whole."""
+    """The access map over the remaining loops; dimensions that follow other loops are needed whole."""
     free = {d for d, (_, terms) in enumerate(map.rows) if any(k not in numbers for k, _ in terms)}
     free |= {*map.free}
     rows = [(0, ()) if d in free else (offset, tuple([(numbers[k], step) for k, step in terms]))

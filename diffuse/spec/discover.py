@@ -1,9 +1,9 @@
 """Discovery: which dimensions of a function's operands can be cut, found by running it on parts.
 
-ShardCombine (papers/004, section 4.2), with rules without which it finds what is not there: every rule is
-confirmed with another number of parts and other numbers; extents are made distinct, so that equal ones are
-equal for a reason; a border that makes every part the whole is refused; folds begin with the first part,
-not with zero.  What is found is evidence, not proof.
+ShardCombine (papers/004, section 4.2), with rules that prevent false discoveries: every rule is confirmed
+with another number of parts and other numbers; extents are made distinct, so that equal ones are equal for a
+reason; a border that makes every part the whole is refused; folds begin with the first part, not with zero.
+A discovery is evidence, not proof.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from diffuse.spec.opspec import Indexing, Loop, OpSpec, Trim, row
 
 PARTS = (2, 3)
 UNIT = 6
-"""Extents that are made are multiples of the least common multiple of `PARTS`."""
+"""Chosen extents are multiples of the least common multiple of `PARTS`."""
 BORDER = 4
-"""The widest border that is looked for where the results do not tell its width."""
+"""The widest border that is tried if the results do not determine its width."""
 
 Dimension = tuple[int, int]
 """An operand and one of its dimensions."""
 
 
 class Rule(NamedTuple):
-    """Dimensions that may be cut together, and how the results of the parts make the whole."""
+    """Dimensions that can be cut together, and how the results of the parts combine to the whole."""
 
     dimensions: tuple[Dimension, ...]
     combines: tuple[Combine, ...]
-    """One for each result."""
+    """One rule for each result."""
     border: tuple[int, int] = (0, 0)
-    """The elements below and above that a part needs as well."""
+    """The elements below and above that a part also needs."""
 
     def __str__(self) -> str:
         where = ", ".join(f"%{operand}.{d}" for operand, d in self.dimensions)
@@ -47,10 +47,10 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Discovery:
-    """What was found, and by which evidence."""
+    """The discovered description, and its evidence."""
 
     spec: OpSpec
-    """The rules that are loops; one that gathers piece by piece is none."""
+    """The description with the rules that are loops; interleaved gathers are not included."""
     rules: tuple[Rule, ...]
     runs: int
     """How many times the function ran."""
@@ -59,7 +59,7 @@ class Discovery:
 
 
 class _Runner:
-    """The function, the operands that it is tried on, and what it makes of them as a whole."""
+    """The function, the operands that it is tried on, and its results for whole operands."""
 
     def __init__(self, function: Callable[..., Any], probes: Sequence[Sequence[Any]]) -> None:
         self.function, self.probes, self.runs = function, probes, 0
@@ -72,7 +72,7 @@ class _Runner:
 
     def parts(self, probe: int, dimensions: Sequence[Dimension], count: int, border: tuple[int, int]
               ) -> tuple[list[list[Any]], list[int]] | None:
-        """The results of parts, and the share of each; None if the function refuses one of them."""
+        """The results of parts, and the size of each part; None if the function refuses one of them."""
         operands = self.probes[probe]
         operand, axis = dimensions[0]
         extent = operands[operand].shape[axis]
@@ -89,7 +89,7 @@ class _Runner:
                 needed[number] = operands[number][tuple(index)]
             try:
                 found.append(self.run(needed))
-            except Exception:  # a function may refuse the parts with whatever it raises
+            except Exception:  # a function may refuse the parts with any exception
                 return None
             weights.append(high - low)
         return found, weights
@@ -115,8 +115,9 @@ def discover(function: Callable[..., Any], *operands: Any, seed: int = 0) -> Dis
     """Find the dimensions of a function's operands that can be cut.
 
     The function takes arrays and returns one or several; it runs on random ones of other extents where it
-    accepts these, and else of the given ones.  ValueError for a function that makes different results of
-    equal operands, or changes them: neither can run on parts.  What it raises on the operands is raised.
+    accepts these, and else of the given ones.  Raises ValueError for a function that returns different
+    results for equal operands, or modifies them: neither can run on parts.  Exceptions of the function on the
+    operands are passed on.
     """
     given = [numpy.asarray(each) for each in operands]
     _repeatable(function, given)
@@ -126,7 +127,7 @@ def discover(function: Callable[..., Any], *operands: Any, seed: int = 0) -> Dis
     for probes in _probes(function, given, seed):
         runner = _Runner(function, probes)
         same = all(a.shape == b.shape for a, b in zip(probes[0], given, strict=True))
-        _search(runner, found, borders=same)  # how wide a border is may depend on the other operands' extents
+        _search(runner, found, borders=same)  # borders may depend on the others' extents
         runs += runner.runs
         shapes = [each.shape for each in probes[0]] if runs == runner.runs else shapes
     linear = frozenset(k for k in range(len(given)) if _linear(function, given, k))
@@ -146,7 +147,8 @@ def _repeatable(function: Callable[..., Any], given: Sequence[Any]) -> None:
 
 
 def _probes(function: Callable[..., Any], given: Sequence[Any], seed: int) -> Iterator[list[list[Any]]]:
-    """Sets of operands to try the function on: of distinct extents first, then as given."""
+    """The sets of operands to try the function on: with distinct extents if it accepts them, else as
+    given."""
     classes = sorted({n for each in given for n in each.shape if n > 1})
     made = {n: UNIT * (2 + k) for k, n in enumerate(classes)}
     for kept in [None, *classes]:
@@ -160,8 +162,8 @@ def _probes(function: Callable[..., Any], given: Sequence[Any], seed: int) -> It
 
 def _drawn(function: Callable[..., Any], given: Sequence[Any], extents: dict[int, int], seed: int
            ) -> list[list[Any]]:
-    """Two sets of random operands, and one that begins with zeros if the function takes that: parts then
-    differ in what they make.  Nothing if it does not take these extents."""
+    """Two sets of random operands and, if the function accepts it, one that begins with zeros, so that the
+    results of parts differ.  Empty if it does not accept these extents."""
     probes = [_made(given, extents, seed + k) for k in range(2)]
     if not _accepts(function, probes):
         return []
@@ -172,7 +174,7 @@ def _drawn(function: Callable[..., Any], given: Sequence[Any], extents: dict[int
 
 
 def _made(given: Sequence[Any], extents: dict[int, int], seed: int) -> list[Any]:
-    """Random operands of the types that are given: integers between the least and the greatest given one."""
+    """Random operands of the given types; integers lie between the least and the greatest given one."""
     rng = numpy.random.default_rng(seed)
     found = []
     for each in given:
@@ -182,7 +184,7 @@ def _made(given: Sequence[Any], extents: dict[int, int], seed: int) -> list[Any]
             if each.dtype.kind == "c":
                 made = made + 1j * rng.standard_normal(shape)
             elif each.size and numpy.min(each) >= 0:
-                made = numpy.abs(made)  # the function may take no negative numbers
+                made = numpy.abs(made)  # the function may not accept negative numbers
         else:
             low, high = (int(each.min()), int(each.max())) if each.size else (0, 0)
             made = rng.integers(low, high + 1, shape)
@@ -195,13 +197,13 @@ def _accepts(function: Callable[..., Any], probes: Sequence[Sequence[Any]]) -> b
         with numpy.errstate(all="ignore"):
             for probe in probes:
                 running.outputs(function, probe)
-    except Exception:  # whatever the function raises: it does not take these extents
+    except Exception:  # any exception: it does not accept these extents
         return False
     return True
 
 
 def _search(runner: _Runner, found: list[Rule], borders: bool) -> None:
-    """Add the rules of all dimensions that no rule has yet, also of those with `borders` if asked."""
+    """Add the rules of all dimensions that have none yet; with `borders`, also rules with borders."""
     operands = runner.probes[0]
     taken = {dimension for rule in found for dimension in rule.dimensions}
     for operand, array in enumerate(operands):
@@ -229,8 +231,8 @@ def _together(operands: Sequence[Any], first: Dimension, taken: set[Dimension]
 
 
 def _bordered(runner: _Runner, dimensions: tuple[Dimension, ...]) -> Rule | None:
-    """The rule of a function that reads a border around each element: as wide as the result is shorter, or
-    else, where it pads, the narrowest that holds."""
+    """The rule of a function that reads a border around each element.  Its width is the difference of the
+    extents or, where the function pads, the smallest that holds."""
     if len(dimensions) > 1:
         return None
     extent = runner.probes[0][dimensions[0][0]].shape[dimensions[0][1]]
@@ -242,7 +244,7 @@ def _bordered(runner: _Runner, dimensions: tuple[Dimension, ...]) -> Rule | None
 
 
 def _linear(function: Callable[..., Any], given: Sequence[Any], operand: int) -> bool:
-    """Is f(x + y) = f(x) + f(y) in this operand, while the others stay?"""
+    """Is f(x + y) = f(x) + f(y) in this operand, while the others stay constant?"""
     x = given[operand]
     if x.dtype.kind not in "fc" or not x.size:
         return False
@@ -250,7 +252,7 @@ def _linear(function: Callable[..., Any], given: Sequence[Any], operand: int) ->
     try:
         one, two, both = (running.outputs(function, [*given[:operand], each, *given[operand + 1:]])
                           for each in (x, y, x + y))
-    except Exception:  # a function that takes no such numbers is not linear
+    except Exception:  # a function that does not accept such numbers is not linear
         return False
     return all(a.dtype.kind in "fc" and a.shape == b.shape == c.shape and running.differing(a + b, c) is None
                for a, b, c in zip(one, two, both, strict=True))
@@ -258,7 +260,7 @@ def _linear(function: Callable[..., Any], given: Sequence[Any], operand: int) ->
 
 def _spec(rules: Sequence[Rule], given: Sequence[Any], whole: Sequence[Any], linear: frozenset[int]
           ) -> OpSpec:
-    """The description that the rules make: a loop for each that gathers without pieces, or folds."""
+    """The description made of the rules: a loop for each that folds, or gathers without interleaving."""
     loops: list[Loop] = []
     trims: list[Trim] = []
     reads: list[dict[int, tuple[int, tuple[int, int]]]] = [{} for _ in given]

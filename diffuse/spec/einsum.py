@@ -13,8 +13,8 @@ def einsum(subscripts: str, *shapes: Point) -> OpSpec:
     """Describe `numpy.einsum(subscripts, ...)` on operands of these shapes.
 
     Loops have the letters for names; dimensions of an ellipsis are called `...0`, `...1` from the left.  An
-    Einstein sum is linear in every operand.  ValueError for subscripts that do not fit the shapes, and for
-    an extent of 1 beside a longer one, which NumPy would broadcast: such a dimension has no one loop.
+    Einstein sum is linear in every operand.  Raises ValueError for subscripts that do not fit the shapes, and
+    for an extent of 1 beside a longer one, which NumPy would broadcast: such a dimension has no single loop.
     """
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     terms = inputs.split(",")
@@ -51,7 +51,7 @@ def _labels(term: str, rank: int, subscripts: str) -> list[str]:
 
 def _result(output: str, labels: Sequence[Sequence[str]], extents: dict[str, int], subscripts: str
             ) -> list[str]:
-    """The loop of each dimension of the result, where the subscripts name them."""
+    """The loop of each dimension of the result, if the subscripts name them."""
     dots = [label for label in extents if label.startswith("...")]
     before, found, behind = output.partition("...")
     result = [*before, *(dots if found else []), *behind]
@@ -63,8 +63,8 @@ def _result(output: str, labels: Sequence[Sequence[str]], extents: dict[str, int
 
 
 def _implied(labels: Sequence[Sequence[str]]) -> list[str]:
-    """The dimensions of the result where subscripts do not name them: the ellipsis, then all letters that
-    occur once, in the order of the alphabet."""
+    """The dimensions of the result if subscripts do not name them: the ellipsis, then all letters that occur
+    once, in alphabetical order."""
     counts = Counter(label for term in labels for label in term)
     dots = sorted({label for label in counts if label.startswith("...")})
     return dots + sorted(label for label, times in counts.items() if times == 1 and label not in dots)

@@ -1,10 +1,12 @@
-"""What an operator computes, as far as its partitioning is concerned: loops, and how they index its operands.
+"""Descriptions of operators as far as partitioning is concerned: their loops, and how these index the
+operands.
 
-An `OpSpec` says the same of an element-wise operation, a matrix product and a convolution: a box of *loops*,
-some of which are reduced, and for each operand the affine map from loop indices to its elements (the maps
-of dimensions and subsets of "Partition work, not data", papers/000, and the tensor description language of
-papers/002, section 4).  To run an operator in parallel is to cut loops; what every point then reads and
-writes follows from the maps (`diffuse.spec.tiling`).  Where a description comes from is its `origin`.
+An `OpSpec` describes an element-wise operation, a matrix product and a convolution in the same terms: a box
+of *loops*, some of which are reduced, and for each operand the affine map from loop indices to its elements
+(the maps of dimensions and subsets of "Partition work, not data", papers/000, and the tensor description
+language of papers/002, section 4).  To run an operator in parallel is to cut loops; what every point then
+reads and writes follows from the maps (`diffuse.spec.tiling`).  Its `origin` tells how the description was
+made.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import NamedTuple
 from diffuse.ir import AccessMap, Point
 
 REDUCERS = ("sum", "prod", "max", "min", "any", "all", "mean")
-"""How values can be folded; "mean" weighs parts by their iterations."""
+"""The ways to fold values; "mean" weights parts by their iterations."""
 
 
 class Loop(NamedTuple):
@@ -32,21 +34,21 @@ class Loop(NamedTuple):
 class Indexing(NamedTuple):
     """How the loops index one operand.
 
-    `map` has a row for each dimension of the operand and numbers the loops as the `OpSpec` does.  Its `free`
-    dimensions are needed, or written, as a whole by every iteration: a dimension that the operator sorts
-    along, or one whose coordinate is data.
+    `map` has a row for each dimension of the operand and numbers the loops as the `OpSpec` does.  Every
+    iteration needs, or writes, its `free` dimensions as a whole: a dimension that the operator sorts along,
+    or one with data-dependent coordinates.
     """
 
     operand: int
     map: AccessMap
     reach: tuple[tuple[int, int], ...] = ()
-    """For each dimension the elements below and above those of the map that an iteration reads as well, as
-    far as there are any: the border that a function pads.  Empty: none."""
+    """For each dimension, the elements below and above those of the map that an iteration also reads, clipped
+    to the operand: the border that a function pads.  Empty: none."""
 
 
 class Trim(NamedTuple):
-    """What a function that pads makes too much of when it runs on a part: so many elements of a result, along
-    the dimension that follows the loop, at each joint with the part below or above."""
+    """The surplus of a padding function that runs on a part: the elements of a result, along the dimension
+    that follows the loop, at each joint with the part below or above."""
 
     loop: int
     below: int
@@ -57,22 +59,22 @@ class Trim(NamedTuple):
 class OpSpec:
     """The description of one operator on operands of given shapes.
 
-    ValueError for a description that is none: a loop without iterations or without use, an unknown reducer,
-    a result that follows a reduced loop or misses another one.
+    Raises ValueError for an invalid description: a loop without iterations or without use, an unknown
+    reducer, a result that follows a reduced loop or misses another one.
     """
 
     loops: tuple[Loop, ...]
     reads: tuple[Indexing, ...]
     writes: tuple[Indexing, ...]
     reducer: str | None = None
-    """How the values of reduced loops are folded; None where no loop is reduced."""
+    """The fold of the values of reduced loops; None if no loop is reduced."""
     linear: frozenset[int] = frozenset()
-    """Operands in each of which the operator is linear while the others stay: f(x + y) = f(x) + f(y).
-    Sums that are not complete may pass through it."""
+    """The operands in each of which the operator is linear while the others stay constant: f(x + y) = f(x) +
+    f(y). Partial sums may pass through it."""
     origin: str = "derived"
     """"derived" from a task, "einsum", "written" by hand, or "discovered" by running the operator."""
     trims: tuple[Trim, ...] = ()
-    """For each loop along which the operator pads its operands what is dropped where parts meet."""
+    """For each loop along which the operator pads its operands, the elements dropped where parts meet."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -88,7 +90,7 @@ class OpSpec:
         return prod(self.shape)
 
     def loop(self, name: str) -> int:
-        """The number of a loop; ValueError names the loops that there are."""
+        """The number of a loop; the ValueError for an unknown one lists the loops."""
         for number, loop in enumerate(self.loops):
             if loop.name == name:
                 return number
@@ -99,7 +101,7 @@ class OpSpec:
 
 
 def check(spec: OpSpec) -> None:
-    """Refuse a description that no operator can have."""
+    """Raise ValueError for a description that no operator can have."""
     names = [loop.name for loop in spec.loops]
     if len(names) != len(set(names)):
         raise ValueError(f"loops {', '.join(names)}: every loop needs a name of its own")
@@ -129,7 +131,8 @@ def row(offset: int = 0, *terms: tuple[int, int]) -> tuple[int, tuple[tuple[int,
 
 
 def plain(operand: int, loops: Sequence[int | None]) -> Indexing:
-    """An operand whose dimensions follow one loop each; None for a dimension that is needed whole."""
+    """The access of an operand whose dimensions follow one loop each; None for a dimension that is needed
+    whole."""
     rows = tuple(row(0) if loop is None else row(0, (loop, 1)) for loop in loops)
     return Indexing(operand, AccessMap(rows, tuple(d for d, loop in enumerate(loops) if loop is None)))
 

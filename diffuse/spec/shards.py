@@ -1,4 +1,4 @@
-"""Running a function on parts of its operands, and putting together what it makes of them."""
+"""Runs a function on parts of its operands, and combines the results."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ FOLDS: dict[str, Callable[[Any, Any], Any]] = {"sum": numpy.add, "prod": numpy.m
 
 
 def outputs(function: Callable[..., Any], operands: Sequence[Any]) -> list[Any]:
-    """What the function returns, one or several arrays, as a list of them."""
+    """The results of the function, one or several arrays, as a list."""
     found = function(*operands)
     return [numpy.asarray(each) for each in (found if isinstance(found, (tuple, list)) else (found,))]
 
 
 def fold(operator: str, parts: Sequence[Any], weights: Sequence[int]) -> Any:
-    """Fold results of parts, beginning with the first one; a mean weighs each by its iterations."""
+    """Fold the results of parts, beginning with the first; a mean weights each by its iterations."""
     if operator == "mean":
         return sum(part * weight for part, weight in zip(parts, weights, strict=True)) / sum(weights)
     return reduce(FOLDS[operator], parts)
@@ -28,7 +28,7 @@ def fold(operator: str, parts: Sequence[Any], weights: Sequence[int]) -> Any:
 
 def differing(found: Any, expected: Any) -> tuple[int, ...] | None:
     """The first index at which two arrays of one shape differ by more than the rounding of a sum in another
-    order; None if there is none.  () if shape or element type differ."""
+    order; None if they agree, () if shape or element type differ."""
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return ()
     if expected.dtype.kind in "fc":

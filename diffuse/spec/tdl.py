@@ -7,8 +7,9 @@ partitioning" (papers/002, section 4.1).  A convolution::
              Sum(lambda ci, dx: data[b, ci, x + dx] * filters[ci, co, dx]), (8, 4, 34), (4, 16, 3))
 
 The outer function takes the operands, the inner one a name for each loop of the result, and a reducer names
-the loops that it folds.  Indices are affine; `:` takes a whole dimension; `Opaque(a[b, :, :])[i, j]` is what
-some function makes of these operands, at an index.  The body is read, never computed.
+the loops that it folds.  Indices are affine; `:` takes a whole dimension; `Opaque(a[b, :, :])[i, j]` is an
+element of the result of an unknown function of these operands.  The body is traced symbolically, never
+computed.
 """
 
 from __future__ import annotations
@@ -63,30 +64,30 @@ class Element(NamedTuple):
 
     operand: int
     at: tuple[Index | None, ...]
-    """None for each dimension that is needed whole."""
+    """The indices; None for each dimension that is needed whole."""
 
 
 class Fold(NamedTuple):
-    """The loops that a value is folded over, and how."""
+    """The loops over which a value is folded, and the reducer."""
 
     operator: str
     loops: tuple[str, ...]
 
 
 class Value:
-    """Some function of elements that are read."""
+    """A symbolic value, as a function of the elements of the operands that it reads."""
 
     def __init__(self, reads: tuple[Element, ...] = (), linear: frozenset[int] = frozenset(),
                  whole: frozenset[str] = frozenset(), fold: Fold | None = None) -> None:
         self.reads = reads
         self.linear = linear
-        """The operands that it is linear in."""
+        """The operands in which it is linear."""
         self.whole = whole
-        """Loops that stay within one point: those of folds whose results are used, and of opaque results."""
+        """Loops that must not be cut: those of folds whose results are used, and of opaque results."""
         self.fold = fold
 
     def used(self) -> Value:
-        """The value as part of another expression: its fold is then complete at every point."""
+        """The value as part of another expression: its fold must be complete at every point."""
         loops = self.fold.loops if self.fold else ()
         return Value(self.reads, self.linear, self.whole | frozenset(loops))
 
@@ -119,7 +120,8 @@ class Value:
 
 
 def function(*values: Any, linear: frozenset[int] | None = None) -> Value:
-    """Some function of values that is applied to each element, as `exp`; it is not linear unless said so."""
+    """An unspecified function of values, applied to each element, such as `exp`; not linear unless declared
+    so."""
     parts = [value.used() for value in values if isinstance(value, Value)]
     return Value(tuple(read for part in parts for read in part.reads), linear or frozenset(),
                  frozenset().union(*[part.whole for part in parts]))
@@ -152,9 +154,9 @@ def _item(item: Any, operand: int) -> Index | None:
 
 
 class Opaque:
-    """What a function that nobody describes makes of operands: index it with the loops of the result.
+    """The result of an undescribed function of operands: index it with the loops of the result.
 
-    Loops that occur in that index alone are not cut: every point would repeat the whole call.
+    Loops that occur only in that index are not cut: every point would repeat the whole call.
     """
 
     def __init__(self, *operands: Value) -> None:
@@ -190,8 +192,8 @@ def describe(operator: Callable[..., Callable[..., Value]], *shapes: Point, **ex
     """Read the description of an operator on operands of these shapes.
 
     The extent of a loop is the largest one for which all indices lie in their operands; `extents` gives those
-    of loops that no index tells.  ValueError for a loop whose extent remains unknown and for an index that
-    leaves its operand; TypeError for indices that are not affine.
+    of loops that no index determines.  Raises ValueError for a loop whose extent remains unknown and for an
+    index that leaves its operand; TypeError for indices that are not affine.
     """
     operands = [Operand(number, len(shape)) for number, shape in enumerate(shapes)]
     result = operator(*operands)

@@ -1,4 +1,4 @@
-"""From a description and a grid to an index task: which part of each operand every point reads and writes.
+"""Turns a description and a grid into an index task: which part of each operand every point reads and writes.
 
 "Partition work, not data" (papers/000): a grid is laid over the loops, and the communication constraint of
 each operand, which that work finds by symbolic execution, follows in closed form from its access map
@@ -19,8 +19,8 @@ def tiled(spec: OpSpec, operands: Sequence[Store], grid: Mapping[str, int], oper
     """The index task that runs an operator over a grid: `grid` gives the number of points of each loop that
     is cut.
 
-    A result is reduced into (privilege REDUCE) where a reduced loop is cut, else written.  ValueError for a
-    loop that is not there, fewer points than one, and operands that are missing.
+    A result is reduced into (privilege REDUCE) where a reduced loop is cut, else written.  Raises ValueError
+    for an unknown loop, fewer points than one, and missing operands.
     """
     numbers = [spec.loop(name) for name in grid]
     for name, points in grid.items():
@@ -52,7 +52,7 @@ def _access(use: Indexing, operands: Sequence[Store], shape: Point, splits: tupl
 
 
 def _reaching(partition: Tiling, reach: tuple[tuple[int, int], ...], store: Store) -> Tiling:
-    """The partition whose tiles have borders: so many elements below and above, within the store."""
+    """The partition whose tiles include borders of so many elements below and above, within the store."""
     return replace(
         partition,
         offset=tuple([o - low for o, (low, _) in zip(partition.offset, reach, strict=True)]),

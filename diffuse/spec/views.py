@@ -1,5 +1,5 @@
-"""Which dimensions of a reshaped array are which of the original one: by rule, since the new shape is an
-argument of `reshape`, and a part of the array has another one."""
+"""Maps dimensions of an array to those of its reshape.  This is a rule, not a discovery, because the new
+shape is an argument of `reshape` and differs for a part of the array."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from diffuse.ir import Point
 
 
 class Carried(NamedTuple):
-    """A dimension that may be cut before and after a reshape alike."""
+    """A dimension that can be cut both before and after a reshape."""
 
     source: int
     target: int
     block: int
-    """Into so many pieces each part is to be cut, and the pieces of all parts are laid side by side: 1 where
+    """The number of pieces into which each part is cut and interleaved with those of the other parts; 1 where
     the parts follow one another."""
 
 

@@ -1,1 +1,1 @@
-"""The running path: operations come in as index tasks, fused tasks go out to the runtime."""
+"""The runtime path: operations enter as index tasks, and fused tasks are passed to the runtime."""

@@ -1,4 +1,4 @@
-"""Holds what the analysis of a group of tasks has found out."""
+"""Holds the analysis of a group of tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from diffuse.stream.outline import Outline
 class Analysis:
     """The canonical numbers, the cuts, the effects and the kernel's outline of the tasks of a group.
 
-    It is made when it is needed: most groups were recorded before, and need none.
+    It is made on demand: most groups were recorded before, and need no analysis.
     """
 
     __slots__ = ("numbering", "cuts", "effects", "outline")

@@ -1,10 +1,10 @@
 """Cache blocking: the loops of a fused task take turns on pieces of their rows that stay in a core's cache.
 
-Each point of a launch runs the loops of its kernel one after another over all of its rows.  What the first
-loop writes and the second one reads goes through memory in between, if it is more than the cache holds.  A
-launch of more points, of fewer rows each, is the same computation: what makes a group fusible over several
-points does not depend on how many rows they have, if all of its loops are cut alike.  So a softmax goes once
-through memory: the maximum of a few rows, their exponentials and sums, and the quotients.
+Each point of a launch runs the loops of its kernel one after another over all of its rows.  Data that the
+first loop writes and the second one reads goes through memory in between, if it exceeds the cache.  A launch
+of more points, of fewer rows each, is the same computation: whether a group is fusible over several points
+does not depend on their number of rows, if all of its loops are cut alike.  So a softmax goes once through
+memory: the maximum of a few rows, their exponentials and sums, and the quotients.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.compose import Composition
 
 CACHE = 1 << 19
-"""The bytes that a piece goes through: half of a common second-level cache."""
+"""The bytes that a piece accesses: half of a common second-level cache."""
 LEAST = 1 << 12
-"""Iterations of a piece, at least, so that entering the loops costs little beside them."""
+"""The least iterations of a piece, so that entering the loops costs little in comparison."""
 
 
 def pieces(composition: Composition, tasks: Sequence[IndexTask]) -> tuple[int, int] | None:
     """The number of pieces and the rows of each, for a launch of several points with one launch dimension;
-    None where the loops cannot take turns, or have no need to."""
+    None if the loops cannot take turns, or need not."""
     body = composition.body
     main = body.loops[:len(body.loops) - body.epilogue]
     domain = tasks[0].domain
@@ -46,7 +46,7 @@ def pieces(composition: Composition, tasks: Sequence[IndexTask]) -> tuple[int, i
     if rows >= tile:
         return None
     count = -(-tile // rows)
-    rows = -(-tile // count // unit) * unit  # of equal length, about
+    rows = -(-tile // count // unit) * unit  # of about equal length
     ends = [shape[axis] + (split.begin or 0) for shape, split in zip(shapes, splits, strict=True)]
     return -(-max(ends) // rows), rows
 
@@ -57,8 +57,8 @@ def _rows_of(iterations: int, shapes: Sequence[Point], axis: int) -> int:
 
 
 def _rows_apart(composition: Composition, tasks: Sequence[IndexTask], axis: int) -> bool:
-    """Do rows of what the kernel writes share no elements?  They would if a coordinate of a store followed
-    the rows and another dimension."""
+    """Are the rows of everything that the kernel writes disjoint?  They would overlap if a store coordinate
+    depended on the rows and another dimension."""
     arguments = composition.body.arguments
     written = {a.slot for a in arguments if a.privilege.writes}
     for argument, (number, position) in zip(arguments, composition.arguments, strict=True):
@@ -70,7 +70,7 @@ def _rows_apart(composition: Composition, tasks: Sequence[IndexTask], axis: int)
 
 
 def _row_bytes(composition: Composition, tasks: Sequence[IndexTask], axis: int) -> int:
-    """The bytes of all stores that one row of the loops goes through."""
+    """The bytes of all stores that one row of the loops accesses."""
     found: dict[int, int] = {}
     for argument, (number, _) in zip(composition.body.arguments, composition.arguments, strict=True):
         shape = tasks[number].shape

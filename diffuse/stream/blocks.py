@@ -1,9 +1,9 @@
-"""Blocks: grids of tiles by which ranks exchange less than by rows.
+"""Blocks: grids of tiles with which ranks exchange less data than with rows.
 
-Where tasks read their neighbours along several dimensions, what ranks exchange is the surface of their tiles.
-Of all grids that is best whose largest tile and whose surface take least time together; where the number of
-ranks has no good factors, it leaves a few of them without work.  A rank's threads share its tile along the
-last dimension that is cut.
+Where tasks read their neighbours along several dimensions, the data exchanged is the surface of the tiles.
+The best grid minimises the time for its largest tile and for its surface; if the number of ranks has no good
+factors, it leaves a few of them without work.  A rank's threads divide its tile along the last dimension that
+is cut.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from math import prod
 from diffuse.ir import Decomposition, Point, Split
 
 IDLE, TRIED = 8, 16
-"""Of so many ranks one may be left without work, for a better grid, and so many in all."""
+"""At most one rank in `IDLE`, and at most `TRIED` ranks, are left without work for a better grid."""
 MOVED = 4
-"""The time to move an element, in that of computing one."""
+"""The time to move an element, in units of the time to compute one."""
 PAGE, SMALL = 512, 1 << 20
-"""Elements of a page of memory: rows of tiles touch whole ones.  Tiles may take twice as much as they have,
-or more up to so many elements."""
+"""Elements of a page of memory, of which rows of tiles touch whole ones.  The memory that a tile touches may
+be at most twice the tile, or this many elements."""
 
 
 @lru_cache(maxsize=1 << 10)
 def blocks(shape: Point, rows: Decomposition, ranks: int, threads: int, reach: Point,
            units: tuple[tuple[int, int], ...], more: int) -> Decomposition | None:
-    """Return the grid by which tasks over a shape move least; None if they move no more by `rows`.
+    """The grid with which tasks over a shape move the fewest elements; None if that is no fewer than with
+    `rows`.
 
-    `reach` tells for each dimension over how many indices neighbours are read, -1 where it must not be cut;
-    `units` are (dimension, unit): lengths of which tiles are multiples; `more` is the number of elements that
-    move because of a grid alone.
+    `reach` is the number of indices over which neighbours are read along each dimension, -1 where it must not
+    be cut; `units` are (dimension, unit): tile lengths are multiples; `more` is the number of elements that
+    move only because of the grid.
     """
     def cost(parts: Point, tiles: Point, moved: int) -> float:
         return prod(tiles) + MOVED * moved / prod(parts)
@@ -39,7 +40,7 @@ def blocks(shape: Point, rows: Decomposition, ranks: int, threads: int, reach: P
     idle = min(ranks // IDLE, TRIED) if threads == 1 else 0
     allowed = [k >= 0 and n > 1 for k, n in zip(reach, shape, strict=True)]
     for count in range(ranks, ranks - idle - 1, -1):
-        for parts in _factors(count, allowed):
+        for parts in factors(count, allowed):
             tiles = tuple([_tile(n, k, known.get(d, 1))
                            for d, (n, k) in enumerate(zip(shape, parts, strict=True))])
             if sum([k > 1 for k in parts]) > 1 and _fits(tiles, parts, shape):
@@ -61,13 +62,13 @@ def blocks(shape: Point, rows: Decomposition, ranks: int, threads: int, reach: P
 
 
 def surface(shape: Point, tiles: Point, reach: Point) -> int:
-    """Return the elements that go from one tile of a shape to another."""
+    """The number of elements that move between the tiles of a shape."""
     return sum([(-(-n // tile) - 1) * (prod(shape) // n) * max(width, 1)
                 for n, tile, width in zip(shape, tiles, reach, strict=True)])
 
 
 def _fits(tiles: Point, parts: Point, shape: Point) -> bool:
-    """Does the memory that a tile touches hold little else?"""
+    """Is the memory that a tile touches not much larger than the tile?"""
     inner = max([d for d, k in enumerate(parts) if k > 1])
     run = prod(tiles[inner:])
     return prod(tiles[:inner]) * max(run, min(PAGE, prod(shape[inner:]))) <= max(2 * prod(tiles), SMALL)
@@ -77,14 +78,14 @@ def _tile(extent: int, parts: int, unit: int) -> int:
     return extent if parts == 1 else -(-(-(-extent // parts)) // unit) * unit
 
 
-def _factors(count: int, allowed: list[bool]) -> Iterator[Point]:
-    """Yield the ways to write a number as a product of one factor for each dimension, 1 where it must be."""
+def factors(count: int, allowed: list[bool]) -> Iterator[Point]:
+    """Yield the factorisations of a number with one factor per dimension, which is 1 where it must be."""
     if not allowed:
         if count == 1:
             yield ()
         return
     for k in _divisors(count) if allowed[0] else (1,):
-        for rest in _factors(count // k, allowed[1:]):
+        for rest in factors(count // k, allowed[1:]):
             yield k, *rest
 
 

@@ -1,13 +1,13 @@
-"""Cuts a task where the tasks before it in its group cut the stores that they share.
+"""Aligns the cuts of a task with those of the earlier tasks in its group that share its stores.
 
-An operation on all rows of an array and one on the rows within its border, cut into shares of equal length
-each, are cut at different rows of the array, and points would communicate about the rows between.  Which of
-them runs these is free, however: an elementwise task over nearly as many rows is cut where the stores are cut
-that it shares with the group, so that both fuse.
+An operation on all rows of an array and one on its interior rows, each divided evenly, are cut at different
+rows of the array, and points would communicate about the rows between the cuts.  An elementwise task over
+nearly as many rows may be cut anywhere, however: it is cut where the group cuts the stores that both use, so
+that it fuses.
 
-That spares launches, so it is done to tasks that take no longer than a few of these.  Between larger tasks a
-pass over memory counts more, and a group that goes on with whatever it may take often ends where its last
-tasks cannot share a pass with those that follow (pairs.py).
+That saves launches, so it is done to tasks that take no longer than a few launches.  Between larger tasks a
+pass over memory costs more, and a group that accepts any task often ends where its last tasks cannot share a
+pass with those that follow (pairs.py).
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ BORDER = 4
 
 
 MOST = 1 << 18
-"""The most iterations of a task that is cut so."""
+"""The most iterations of a task whose cuts are aligned."""
 
 
 class Cuts:
-    """Where the tasks of a group over several points cut the stores that they use."""
+    """The cuts of the stores that the tasks of a group over several points use."""
 
     __slots__ = ("split", "domain", "_begins", "_written", "_read")
 
     def __init__(self) -> None:
         self.split: Split | None = None
-        """That of the first task; the others have tiles of the same length, or do not count."""
+        """The split of the first task; the others have tiles of the same length, or are ignored."""
         self.domain: Point = ()
         self._begins: dict[int, int] = {}
         """The last begin of a task over so many rows."""
         self._written: dict[int, tuple[int, int]] = {}
         self._read: dict[int, tuple[int, int]] = {}
-        """By store: the dimension that is cut, and where the first tile begins."""
+        """For each store, the dimension that is cut, and the offset of the first tile."""
 
     def add(self, task: IndexTask) -> None:
-        """Note the cuts of one more task of the group."""
+        """Record the cuts of one more task of the group."""
         if len(task.domain) != 1 or task.domain[0] <= 1 or task.splits[0].axis < 0:
             return
         split = task.splits[0]
@@ -60,9 +60,9 @@ class Cuts:
                 known.setdefault(access.store.id, place)
 
     def aligned(self, template: Template, stores: Sequence[int], alone: Decomposition) -> Template | None:
-        """Return the template cut like what it shares with the group, or else like a task before it over as
-        many rows, or the first one like a task over all rows of its stores; None if it is no elementwise
-        task over nearly as many rows.  `alone` is how it would be cut by itself."""
+        """Cut the template like the stores that it shares with the group, else like an earlier task over as
+        many rows; as the first task, like one over all rows of its stores.  None if it is no elementwise task
+        over nearly as many rows.  `alone` is its decomposition by itself."""
         if not movable(template):
             return None
         if self.split is None:
@@ -96,8 +96,8 @@ def _under(template: Template, domain: Point, split: Split | None) -> Template |
 
 
 def _like_all_rows(template: Template, alone: Decomposition) -> Template | None:
-    """Return the first task of a group cut like one over all rows of the stores that it uses nearly all rows
-    of, as if it left out as many rows before it as behind it; None where there are no more rows."""
+    """Cut the first task of a group like one over all rows of its stores, as if it omitted as many rows
+    before as after its own; None if its stores have no more rows."""
     axis, tile, _ = alone.splits[0]
     points = alone.domain[0]
     if len(alone.domain) != 1 or points <= 1 or axis < 0:
@@ -118,7 +118,7 @@ def _rows(template: Template, axis: int) -> int:
 
 
 def movable(template: Template) -> bool:
-    """Is it a small elementwise task that the stream decomposes, none of whose reads goes elsewhere?"""
+    """Is it a small elementwise task without gathers or shifts, which the stream decomposes?"""
     return (template.decomposition is None and template.elements <= MOST
             and operations.known(template.operation)
             and operations.find(template.operation).elementwise
@@ -126,8 +126,8 @@ def movable(template: Template) -> bool:
 
 
 def fitting(shape: Point, axis: int, tile: int, points: int, begin: int) -> Split | None:
-    """The split of so many points by tiles of this length and from this begin on; None if a share would be
-    much longer or shorter than a tile."""
+    """The split into so many points by tiles of this length, from this begin on; None if the first or last
+    point would get many more or fewer rows than a tile."""
     first, last = tile - begin, shape[axis] - (points - 1) * tile + begin
     if not (tile <= 2 * min(first, last) and max(first, last) <= tile + BORDER):
         return None
@@ -135,7 +135,7 @@ def fitting(shape: Point, axis: int, tile: int, points: int, begin: int) -> Spli
 
 
 def alike(template: Template, beside: Decomposition | None) -> bool:
-    """May a task be cut like those beside it, as far as the number of its rows tells?"""
+    """Is the number of the task's rows close enough to be cut like the tasks beside it?"""
     if beside is None or len(beside.domain) != 1 or beside.domain[0] <= 1 or not movable(template):
         return False
     axis, tile, _ = beside.splits[0]
@@ -144,7 +144,7 @@ def alike(template: Template, beside: Decomposition | None) -> bool:
 
 
 def _place(access: Access, tile: int) -> tuple[int, int] | None:
-    """The dimension of the store that tiles of this length cut, and where the first one begins."""
+    """The dimension of the store that tiles of this length cut, and the offset of the first one."""
     partition = access.partition
     if not isinstance(partition, Tiling):
         return None

@@ -1,9 +1,10 @@
-"""Decomposition: over how many points each task of the window runs, and where they cut its iteration space.
+"""Decomposition: chooses over how many points each task of the window runs, and where they cut its iteration
+space.
 
-Chosen when the task stands behind others in the window, from what they are.  One rule, mostly a function of
-extents, so that operations over equal spaces are cut alike and can fuse: small spaces stay whole; others are
-cut along the first dimension long enough to give every processor a share.  A small task whose rows are those
-of a large task beside it (or whose columns, where that is short and wide) is cut as that one is, so that
+The choice is made when the task is in the window, and depends on the tasks before it.  One rule, mostly a
+function of extents, so that operations over equal spaces are cut alike and can fuse: small spaces stay whole;
+others are cut along the first dimension long enough to give every processor a share.  A small task with the
+rows of a large task beside it (or its columns, if that is short and wide) is cut like that task, so that
 borders fuse with the interior.
 
 Launches that are chosen here have one dimension.  A task that brings its own decomposition may have any
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
     from diffuse.stream.shapes import Shapes
 
 LONG = 16 * ROWS
-"""Tiles from which on those of all tasks are multiples of leaves, as those of reductions have to be: then a
-reduction fuses with what it reduces, and no point gets more than a sixteenth more than its share."""
+"""The tile length from which on all tasks use multiples of leaves, as reductions must: a reduction then fuses
+with the task that computes its input, and no point gets more than a sixteenth more than its share."""
 
 
 def decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int,
               gaps: bool = False, completes: bool = False, shapes: Shapes | None = None) -> Template:
     """The template with the decomposition of a task that follows others.
 
-    `beside` is how the tasks before it in the same group were cut that several points share (`followed`);
-    a point is worth `chunk` elements at least; `gaps` and `completes` are part of the decomposition; `shapes`
-    is what is known of the program's arrays, where ranks hold parts of them.
-    ValueError if the task brings a decomposition that no kernel can follow.
+    `beside` is the decomposition of earlier tasks in the group over several points (`followed`); a point gets
+    at least `chunk` elements; `gaps` and `completes` are part of the decomposition; `shapes` is what is known
+    of the program's arrays, where ranks hold parts of them. Raises ValueError if the task has a decomposition
+    that no kernel supports.
     """
     key = beside, processors, chunk, gaps, completes, None if shapes is None else shapes.version
     found = template.chosen.get(key)
@@ -73,7 +74,8 @@ def _own(template: Template, own: Decomposition) -> Decomposition:
 
 
 def refusal(template: Template, decomposition: Decomposition) -> str | None:
-    """Why no kernel can run a well-formed task of several points so, and what to do; None if one can."""
+    """The reason why no kernel can run a well-formed task under this decomposition, and what to do; None if
+    one can."""
     whole, leaves = constraints(template)
     for axis, tile, begin in decomposition.splits:
         if begin is not None:
@@ -87,13 +89,13 @@ def refusal(template: Template, decomposition: Decomposition) -> str | None:
 
 
 def unit(shape: Point, axis: int) -> int:
-    """The indices of a dimension that a leaf of the reduction tree has."""
+    """The number of indices of a dimension in one leaf of the reduction tree."""
     return SEGMENT if axis == len(shape) - 1 else ROWS
 
 
 def constraints(template: Template) -> tuple[frozenset[int], int]:
-    """The dimensions that must not be cut (a scan's), and the one whose tiles must be whole leaves of the
-    reduction tree: the innermost reduced one, or -1."""
+    """The dimensions that must not be cut (a scan's), and the one whose tiles must be multiples of leaves of
+    the reduction tree: the innermost reduced one, or -1."""
     _, _, attribute = template.operation.partition(":")
     result = template.uses[-1]
     reduced = [k for k in range(len(template.shape))
@@ -103,13 +105,14 @@ def constraints(template: Template) -> tuple[frozenset[int], int]:
 
 
 def leading(decomposition: Decomposition) -> bool:
-    """Are the first dimensions cut, in their order, as rows are?"""
+    """Does it cut the first dimensions in their order, as into rows?"""
     return all(split.axis == d for d, split in enumerate(decomposition.splits))
 
 
 def followed(decomposition: Decomposition, before: Decomposition | None) -> Decomposition | None:
-    """How the small tasks behind this one are to be cut: as it is, if it cuts rows, or if nothing `before`
-    does and it cuts one dimension.  With a begin it counts as without, and only if nothing is `before`."""
+    """The decomposition that small tasks after this one follow: this one, if it cuts rows, or if it cuts one
+    dimension and `before` is None.  One with a `begin` is followed without it, and only if `before` is
+    None."""
     if any([split.begin is not None for split in decomposition.splits]):
         plain = tuple([split._replace(begin=None) for split in decomposition.splits])
         return before or decomposition._replace(splits=plain)
@@ -120,8 +123,8 @@ def followed(decomposition: Decomposition, before: Decomposition | None) -> Deco
 
 
 def adapted(template: Template, beside: Decomposition) -> Decomposition | None:
-    """The decomposition of a small elementwise task that cuts as many rows as `beside` does; or, where that
-    cuts another dimension than rows, as long a last dimension: a row of a short, wide array."""
+    """The decomposition of a small elementwise task that cuts as many rows as `beside`; or, if that cuts
+    another dimension, a last dimension of the same length: a row of a short, wide array."""
     if not operations.find(template.operation).elementwise or len(beside.domain) > len(template.shape):
         return None
     found = beside
@@ -144,7 +147,7 @@ def by_extents(shape: Point, processors: int, chunk: int, whole: frozenset[int] 
 
     `whole` are dimensions that must not be cut (a scan's); `leaves` is the dimension whose cuts must lie
     between leaves of the reduction tree (the innermost reduced one); cuts of the last one always do.  `units`
-    are (dimension, unit): lengths of which tiles are multiples.
+    are (dimension, unit): tile lengths are multiples.
     """
     points = min(processors, prod(shape) // chunk)
     if points <= 1:

@@ -1,10 +1,10 @@
 """Operations that the program waits for one by one, launched without the stream.
 
-To record a task, to find the replay of its group and to wait for the launch takes some 25 us of Python, about
+Recording a task, finding the replay of its group and waiting for the launch takes some 25 us of Python, about
 as long as `exp` of 50,000 elements.  Where a library knows that the program waits for an operation alone, and
-the memory of its operands is at hand, it needs none of that: a `Direct` is the launch of that one task,
-laid out but for addresses and numbers.  It runs the machine code that the task would run, so that no bit
-depends on which of both is done.
+the memory of its operands is at hand, this can be skipped: a `Direct` is the launch of that one task, laid
+out except for addresses and numbers.  It runs the task's own machine code, so the results have the same bits
+either way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from diffuse.stream.replay import Replay
 Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
 CASTS: dict[str, Any] = {"float64": float, "complex128": complex}
-"""The conversions of numbers to the commonest types that tasks compute in.  Others have NumPy's."""
+"""The conversions of numbers to the most frequent types of computation.  Others use NumPy's."""
 
 
 class Direct:
@@ -49,25 +49,25 @@ class Direct:
         plan = Plan(composition, self._kernel, (task,), range(count), "", str)
         self._replay = Replay(plan, (task,), {slot: slot for slot in range(count)})
         self._kinds = [_kind(x) for x in operands]
-        """Of each array its type of elements, extents and strides; of each number None."""
+        """For each array its element type, extents and strides; for each number None."""
         self._casts = tuple([CASTS.get(name) or numpy.dtype(name).type for _, name in made.numbers])
         offsets = [use.map.offset for use in made.uses]
         *self._offsets, self._last = offsets
 
     def ready(self) -> bool:
-        """Is there machine code by now?"""
+        """Has the machine code arrived?"""
         compiler.request(self._kernel)
         return self._kernel.native is not None
 
     def __call__(self, *operands: Any) -> Array | None:
-        """Compute the result; None where a task has to be recorded: the operands have other layouts,
-        something else is pending, or a floating-point error is to be reported."""
+        """Compute the result; None if a task has to be recorded: the operands have other layouts, something
+        else is pending, or a floating-point error has to be reported."""
         addresses, numbers, offsets, casts = [], [], iter(self._offsets), iter(self._casts)
         for x, kind in zip(operands, self._kinds, strict=True):
             if kind is None:
                 try:
                     numbers.append(next(casts)(x))
-                except OverflowError:  # the computing type has no room for it
+                except OverflowError:  # the number overflows the computing type
                     return None
             elif (x.dtype, x.shape, x.strides) == kind and x.flags.aligned:
                 addresses.append(address(x) - next(offsets))
@@ -86,7 +86,7 @@ class Direct:
 
     def _run(self, launch: Launch) -> int:
         """Run the launch, and return the floating-point errors that it raised; -1 if other work is pending,
-        which it would have to wait for."""
+        for which it would have to wait."""
         engine = self._engine
         with engine._lock:
             runtime = self._runtime
@@ -108,8 +108,8 @@ def _kind(x: Any) -> tuple[Any, ...] | None:
 
 
 def direct(engine: Queue, made: Template, operands: Sequence[Any], out: Array) -> Direct | None:
-    """Lay out the launch of a template's task on operands like these; None where the runtime has to place
-    memory, or there is no machine code yet."""
+    """Lay out the launch of a template's task on operands like these; None if the runtime places memory
+    itself, or there is no machine code yet."""
     runtime = engine.runtime
     if not (runtime.addressed and runtime.host_sees and runtime.code is CodeUse.PREFERRED):
         return None

@@ -34,13 +34,13 @@ class Engine(Queue):
     """One program's stream over one runtime."""
 
     def busy(self, storage: Storage) -> bool:
-        """Was a task on this store recorded since the program last waited?  Where the host sees copies of
-        stores: since it last fetched this one.  Always where another library holds it, too."""
+        """Was a task on this store recorded since the program last waited or, if the host sees copies of
+        stores, since it last fetched this one?  Always true if another library also holds the store."""
         return storage.touched == self.epoch
 
     def look(self, storage: Storage) -> Any:
-        """The store's memory as a NumPy array of bytes, to be read only, if no pending or running task writes
-        it; None if one may.  Tasks that read it can go on meanwhile."""
+        """The store's memory as a read-only NumPy array of bytes, if no pending or running task writes it;
+        else None.  Tasks that read it can go on meanwhile."""
         if storage.written == self.epoch:
             return None
         store = storage.id
@@ -54,10 +54,10 @@ class Engine(Queue):
             if self.host_sees:
                 self.fence()
             else:
-                self.flush()  # to wait comes with fetching
+                self.flush()  # fetching waits by itself
         store = storage.id
         if store in self.stores.lost:
-            raise copy(self.stores.lost[store])  # its traceback would keep the program's frames, and stores
+            raise copy(self.stores.lost[store])  # its traceback would keep the program's stores alive
         memory = self.runtime.host(self.stores.instance(store), False)
         if not storage.shared:
             storage.touched = storage.written = -1
@@ -68,7 +68,7 @@ class Engine(Queue):
 
     def piece(self, storage: Storage, offset: int, nbytes: int) -> Any:
         """Some bytes of a store as a NumPy array, to be read now, with everything recorded on it done.  None
-        where the runtime copies whole stores only."""
+        if the runtime only copies whole stores."""
         if storage.touched == self.epoch:
             self.flush()
         store = storage.id
@@ -81,10 +81,8 @@ class Engine(Queue):
         return found
 
     def take(self, storage: Storage) -> bool:
-        """May the host write to the store's own memory now, with nothing to wait for and nobody to tell?
-
-        If so, it is noted that it does.
-        """
+        """May the host write to the store's own memory now, without waiting, and with no other holder to
+        notify?  If so, this records that it does."""
         if storage.touched == self.epoch or not self.host_sees:
             return False
         storage.version += 1
@@ -92,7 +90,7 @@ class Engine(Queue):
 
     @property
     def exchange(self) -> Exchange:
-        """How the runtime shares stores with other libraries."""
+        """The runtime's interface for sharing stores with other libraries."""
         return self.stores.exchange
 
     def settle(self, reason: str) -> None:
@@ -110,7 +108,7 @@ class Engine(Queue):
     def record(self, operation: str, signature: tuple[str, ...], shape: Point,
                inputs: tuple[Operand | Scalar, ...], outputs: tuple[Operand, ...],
                operator: str | None = None) -> Template:
-        """Add one operation to the stream; returns what it takes to add it `again`.
+        """Add one operation to the stream; returns its template, with which `again` adds it once more.
 
         Views are in the iteration space `shape`; an output that overlaps an input must be the same view.
         `operator` names a reduction, whose output views leave out the dimensions that it folds.
@@ -150,8 +148,8 @@ class Engine(Queue):
 
     def again(self, made: Template, frame: Frame, one: Storage, other: Storage | None,
               values: tuple[Any, ...], depth: int) -> Storage:
-        """Add an operation that `record` returned the template of: on the same views, of one store or two,
-        with these numbers; returns the new store of this frame that it writes.
+        """Add an operation again by the template that `record` returned: on the same views, of one store or
+        two, with these numbers; returns the new store of this frame that it writes.
 
         `depth` counts the calls of Python functions from the program's own line to this one.
         """
@@ -173,7 +171,7 @@ class Engine(Queue):
 
     def again_into(self, made: Template, inputs: Sequence[Storage], output: Storage,
                    values: tuple[Any, ...], depth: int) -> None:
-        """The same for an operation that writes a store which is there."""
+        """As `again`, for an operation that writes an existing store."""
         with self._lock:
             if self._modes is not None:
                 self._report_other_modes()
@@ -194,8 +192,8 @@ class Engine(Queue):
     def submit(self, task: IndexTask, storages: Iterable[Storage]) -> None:
         """Add an index task to the stream; `storages` are the handles of the stores that it names.
 
-        Raises TypeError or ValueError for a task that is not well formed (ir/check.py), for an operation that
-        nobody declared, and for a store whose handle is not there.
+        Raises TypeError or ValueError for a task that is not well formed (ir/check.py), for an undeclared
+        operation, and for a store whose handle is missing.
         """
         from diffuse.ir.check import check
 
@@ -205,7 +203,7 @@ class Engine(Queue):
             held = handles.get(access.store.id)
             if held is None or nbytes(access.store) > held.nbytes:
                 raise ValueError(f"store {access.store.id} of task {task.operation!r} is {_missing(held)}: "
-                                 "hand over what `create` or `attach` returned, and name its shape")
+                                 "pass the handle that `create` or `attach` returned, and name its shape")
         if not operations.known(task.operation):
             raise ValueError(f"task {task.operation!r} is of no known operation: declare it first, or record "
                              "a host function with `call`")
@@ -241,7 +239,7 @@ class Engine(Queue):
                 self._expose([storage for storage, _ in operands])
 
     def _mark(self, made: Template, operands: Sequence[Operand]) -> None:
-        """Note that a task which is recorded now uses these stores, and writes some (as `record` does)."""
+        """Record that the current task uses these stores, and writes some (as `record` does)."""
         for (storage, _), use in zip(operands, made.uses, strict=True):
             storage.touched = self.epoch
             if use.privilege is not Privilege.READ:
@@ -249,7 +247,7 @@ class Engine(Queue):
                 storage.version += 1
 
     def _expose(self, storages: Sequence[Storage]) -> None:
-        """Make exported memory current, because code outside may read or write it next."""
+        """Make exported memory current, because outside code may read or write it next."""
         exchange = self.runtime.exchange
         if exchange is not None:
             exchange.reclaim()
@@ -309,7 +307,8 @@ watch("min_chunk", lambda _: _engine.forget_decompositions())
 
 
 def recording() -> dict[str, Any]:
-    """What compiled code needs to do what `again` does: the engine, the classes of its parts, and tables."""
+    """The objects that compiled code needs to do what `again` does: the engine, the classes of its parts, and
+    tables."""
     parts: tuple[Any, ...] = (_engine.window, _engine.stores, _engine.walk, _engine.window.open,
                               _engine.window.open.trail, _engine.waits)
     return {"Engine": Engine, "Storage": Storage, "Template": Template, "engine": _engine,
@@ -318,5 +317,5 @@ def recording() -> dict[str, Any]:
 
 
 def current() -> Engine:
-    """The engine itself: its plans, its window, its runtime."""
+    """The engine of this process: its plans, its window, its runtime."""
     return _engine

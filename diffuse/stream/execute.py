@@ -1,4 +1,4 @@
-"""Forwarding: make or replay the plans of closed groups, allocate visible stores, launch kernels."""
+"""Forwarding: makes or replays the plans of closed groups, allocates visible stores, launches kernels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from diffuse.fusion.temporaries import temporaries
+from diffuse.fusion.temporaries import results, temporaries
 from diffuse.ir import IndexTask, Privilege, volume
 from diffuse.ir.view import shown
 from diffuse.kernels.body import operations
@@ -20,14 +20,14 @@ from diffuse.runtime.base import Fate, Instance, Launch, Layout
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
+from diffuse.stream.group import Group, opaque
 from diffuse.stream.layout import joined, layout
 from diffuse.stream.pairs import Pair, begins, header, pair, telling
 from diffuse.stream.parts import Parts
 from diffuse.stream.plan import Plan, described
 from diffuse.stream.replay import Replay
 from diffuse.stream.stores import Stores, nbytes
-from diffuse.stream.streaming import streams
-from diffuse.stream.window import Group, Window, opaque
+from diffuse.stream.window import Window
 
 READ = Privilege.READ
 MOST_SITES = 16
@@ -46,24 +46,26 @@ class Forwarder:
         self.plans: list[Plan] = []
         """At most `MOST_PLANS`, newest last."""
         self._ran: dict[tuple[Plan, Any], Group] = {}
-        """What ran since floating-point errors were asked for: of each plan and line, the last group."""
+        """What ran since floating-point errors were last reported: for each plan and line, the last group."""
         self._taken: list[Group] = []
-        """Groups that are neither in the window any more nor launched."""
+        """Groups that have left the window but are not launched yet."""
         self._current: tuple[Group, ...] = ()
-        """What is being launched."""
+        """The groups that are being launched."""
         self._before = 0
-        """The runtime's mark before that."""
+        """The runtime's mark before that launch."""
         self._awaited = -1
         """The number of the last group that waited for machine code."""
         self._interrupt = "KeyboardInterrupt"
-        """What came last that was no error of a task's."""
+        """The name of the last interrupt: an exception that is no error of a task."""
+        self.thorough = False
+        """Are results computed that nobody holds any more, for the sake of their floating-point errors?"""
         self._forwarding: Any = threading.RLock()
-        """Held while a group is forwarded: it is free again wherever an interrupt comes."""
+        """Held while a group is forwarded, and released wherever an interrupt comes."""
 
     def forward(self) -> None:
-        """Launch the oldest group; with its successor, where the two can run as one pass over memory.
+        """Launch the oldest group; with its successor, if the two can run as one pass over memory.
 
-        When its tasks fail, what they make is lost.  An interrupt costs nothing: see `mend`.
+        When its tasks fail, their results are lost.  An interrupt loses nothing: see `mend`.
         """
         with self._forwarding:
             try:
@@ -88,11 +90,11 @@ class Forwarder:
         return bool(self._forwarding._is_owned())
 
     def mend(self) -> None:
-        """After an interrupt at any moment: tasks that the runtime did not begin are held again, the first in
-        line, as if nobody had taken them.  Those that it cut off halfway are lost.
+        """After an interrupt at any moment: tasks that the runtime did not begin return to the front of the
+        window.  The results of those that were cut off halfway are lost.
 
-        The launches of Local are never cut off: the pool goes on, and what the program's own thread
-        interprets or calls comes to its end first (interrupts.py).
+        The launches of Local are never cut off: the pool goes on, and the program's own thread completes what
+        it interprets or calls first (interrupts.py).
         """
         current = [group for group in self._current if group in self._taken]
         if current:
@@ -110,17 +112,17 @@ class Forwarder:
         self._taken.clear()
 
     def _begins(self, groups: tuple[Group, ...]) -> None:
-        """Note that these groups are launched next."""
+        """Record that these groups are launched next."""
         self._current, self._before = groups, self.stores.runtime.mark()
 
     @property
     def unreported(self) -> bool:
-        """Did anything run whose floating-point errors nobody asked for yet?"""
+        """Has anything run whose floating-point errors have not been reported?"""
         return bool(self._ran or self._parts.called)
 
     def report_flags(self, modes: dict[str, Any] | None = None) -> None:
-        """Warn about floating-point errors of everything that ran, under these error modes or those of now;
-        after a fence."""
+        """Warn about floating-point errors of everything that ran, under these error modes or the current
+        ones; call after a fence."""
         ran, self._ran = self._ran, {}
         called = self._parts.suspects()
         flags = self.stores.runtime.flags()
@@ -140,6 +142,9 @@ class Forwarder:
         """Find or make the plan of a group for its live stores, and the replay for its views."""
         alive, users, taken = self.stores.alive, self.stores.users, self.stores.taken
         live = bytes([store in alive or users[store] > taken for store in group.slots])
+        if self.thorough:
+            kept = results(group.tasks)
+            live = bytes([bit or store in kept for store, bit in zip(group.slots, live, strict=True)])
         trail = group.trail
         plan: Plan | None = trail.node.plans.get(live)
         if plan is None:
@@ -165,8 +170,8 @@ class Forwarder:
 
     def _regardless(self, group: Group, live: bytes) -> tuple[Plan | None, bytes]:
         """Look up the plan of a group with more stores counted as live: those that it only reads and whose
-        memory no result can reuse.  When these die changes nothing, and often depends on chance.  Returns the
-        plan, if there is one, and the liveness flags."""
+        memory no result can reuse.  Their liveness does not affect the plan, and often depends on timing.
+        Returns the plan, if there is one, and the liveness flags."""
         frames, plans, slots = self.stores.storages, group.trail.node.plans, group.slots
         written = {access.store.id for task in group.tasks for access in task.accesses
                    if access.privilege is not READ}
@@ -179,9 +184,12 @@ class Forwarder:
         return plan, chosen
 
     def _plan(self, group: Group, bits: bytes, before: Plan | None = None) -> Plan:
-        """Make a plan.  `before` is one whose equal scalars differ now: the new kernel keeps those apart."""
+        """Make a plan.  `before` is a plan whose merged scalars differ now: the new kernel keeps those
+        separate."""
         trace.count("plans")
         live = {store for store, bit in zip(group.slots, bits, strict=True) if bit}
+        from diffuse.stream.streaming import streams  # not in programs of small arrays
+
         gone = temporaries(group.tasks, (), live)
         equal = alike(group.tasks, None if before is None else before.equal)
         composition = compose(group.tasks, gone, equal)
@@ -201,15 +209,16 @@ class Forwarder:
         return plan
 
     def _forget(self) -> None:
-        """Drop the least recently used quarter of the plans; not the newest one, which did not run yet."""
+        """Drop the least recently used quarter of the plans, but not the newest one, which has not run
+        yet."""
         *older, newest = self.plans
         gone = set(sorted(older, key=lambda plan: plan.used)[:len(older) // 4])
         self.plans = [plan for plan in older if plan not in gone] + [newest]
         for plan in gone:
             for places, key in plan.places:
-                if places.get(key) is plan:  # another may stand there by now
+                if places.get(key) is plan:  # another plan may have replaced it
                     del places[key]
-        self.window.memo.forget_trails()  # which have the replays of plans
+        self.window.memo.forget_trails()  # trails hold the replays of plans
         trace.count("forgotten", len(gone))
 
     def _run(self, group: Group) -> None:
@@ -222,7 +231,7 @@ class Forwarder:
         self._done((group,))
 
     def _done(self, groups: tuple[Group, ...]) -> None:
-        """Note that these groups were launched."""
+        """Record that these groups were launched."""
         if self.stores.given:
             self.stores.given.clear()
         for group in groups:
@@ -253,7 +262,7 @@ class Forwarder:
         self._launch(launch, scratch)
 
     def _distribute(self, replay: Replay, group: Group) -> None:
-        """Launch on a runtime that places memory itself, with offsets in the place of addresses."""
+        """Launch on a runtime that places memory itself, with offsets in place of addresses."""
         plan, tasks = replay.plan, group.tasks
         assert plan.kernel is not None
         found = layout(plan, tasks, self.stores.storages)
@@ -265,14 +274,14 @@ class Forwarder:
         runtime.launch(Launch(plan.kernel, values, replay.points, (), found, instances, watched=watched))
 
     def _donate(self, replay: Replay, ids: list[int]) -> None:
-        """Hand the memory of inputs that end here to outputs that begin here."""
+        """Reuse the memory of inputs that die here for outputs that are created here."""
         stores = self.stores
         for end, begin in replay.donations:
             old, fresh = ids[end], ids[begin]
             instance = stores.instances.get(old)
             if (instance is not None and instance.private and fresh not in stores.instances
                     and not stores.seen(old) and instance.nbytes == nbytes(stores.storages[fresh])):
-                # in an order that can be told at each step, and taken back
+                # in an order in which each step is detectable and reversible
                 stores.given[old] = stores.instances[fresh] = instance
                 del stores.instances[old]
                 trace.counters["donated"] += 1
@@ -322,7 +331,8 @@ class Forwarder:
     # -- two groups as one pass --------------------------------------------------------------------------
 
     def _with_partner(self, group: Group) -> bool:
-        """Launch a group and its successor as one pass, if nobody else reads what the first one writes."""
+        """Launch a group and its successor as one pass, if only the successor reads what the first one
+        writes."""
         closed, stores = self.window.closed, self.stores
         if not closed or group.opaque or stores.lost:
             return False
@@ -342,7 +352,7 @@ class Forwarder:
         following = self._take()
         second = self._planned(following)
         if not self._pipelined(replay, group, second, following):
-            # the first group was planned with what it makes as live, which still is right: it runs first
+            # the first group was planned with its results as live, which still is right: it runs first
             stores.taken = group.number
             self._run(group)
             stores.taken = following.number
@@ -352,7 +362,7 @@ class Forwarder:
         return True
 
     def _pipelined(self, first: Replay, one: Group, second: Replay, two: Group) -> bool:
-        """Launch two groups as one pass; False where their rows do not allow it."""
+        """Launch two groups as one pass; False if their rows do not allow it."""
         upper, lower, stores = first.plan, second.plan, self.stores
         if upper.kernel is None or lower.kernel is None or lower.kernel.native is None or not lower.rowwise:
             return False

@@ -1,7 +1,7 @@
-"""Gathers: which arguments of a fused task say where it reads others, for ranks to find out what they need.
+"""Gathers: finds which arguments of a fused task are indices into others, so that ranks know what they need.
 
 Rows of a sparse matrix read its elements between two positions, and those of a dense operand at the columns
-that they find there.
+found there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from diffuse.runtime.base import Gather
 
 
 def gathers(body: Body) -> tuple[Gather, ...]:
-    """The gathers of a body; none if the arguments of one of them are also read in other ways."""
+    """The gathers of a body; empty if the arguments of one of them are also read in other ways."""
     found: list[Gather] = []
     early = len(body.loops) - body.epilogue
     for number, loop in enumerate(body.loops):
@@ -29,7 +29,7 @@ def gathers(body: Body) -> tuple[Gather, ...]:
 
 
 def _loaded(loop: Loop, value: int) -> int:
-    """The argument that a value was loaded from, and cast at most; -1 if it was computed."""
+    """The argument that a value was loaded from, with at most a cast; -1 if it was computed."""
     op: Op = loop.ops[value]
     while op.kind == "cast":
         op = loop.ops[op.args[0]]

@@ -1,4 +1,4 @@
-"""Layouts: what a launch touches, for a runtime that places the memory of stores itself.
+"""Layouts: describe the accesses of a launch, for a runtime that places the memory of stores itself.
 
 A runtime whose memory is not shared cannot be given addresses.  It gets, for each argument of the kernel, the
 access (store, map, partition) and the word of the block where the address belongs; and for each reduction the
@@ -26,7 +26,7 @@ def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]
     for number, position in composition.arguments:
         store, view, *_ = tasks[number].accesses[position]
         storage = storages[store.id]
-        key += (id(view), storage.shape, storage.dtype)  # the layout keeps the view: its id stays its own
+        key += (id(view), storage.shape, storage.dtype)  # the layout keeps the view alive, and its id unique
     name = tuple(key)
     found = plan.layouts.get(name)
     if found is None:
@@ -66,7 +66,7 @@ def joined(first: Layout, second: Layout, begins: tuple[int, int], ids: Sequence
            memory: dict[tuple[object, ...], Layout]) -> Layout:
     """The layout of two fused tasks that run as one pass, whose blocks begin at these words of its block.
 
-    `ids` are the stores of the arguments of both; those in `inner` live in the pass alone.
+    `ids` are the stores of the arguments of both; those in `inner` exist only within the pass.
     """
     places: dict[int, int] = {}
     slots = tuple(places.setdefault(store, len(places)) for store in ids)
@@ -88,7 +88,7 @@ def space(body: Body, reduction: abi.Reduction) -> int:
 
 
 def planes(body: Body, number: int, task: IndexTask) -> tuple[Plane, ...]:
-    """How the points of a task share out the partials of a reduction."""
+    """How the points of a task divide the partials of a reduction."""
     reduction = abi.reductions(body)[number]
     extents, kept = task.shape, abi.kept(body, reduction)
     reduced = [d for d in range(len(extents)) if d not in kept]
@@ -101,7 +101,7 @@ def planes(body: Body, number: int, task: IndexTask) -> tuple[Plane, ...]:
     shape: list[int] = []
     tiles, run = [], 1
     for d, count in zip(order, counts, strict=True):
-        if d not in cuts:  # neighbours that are not cut are one dimension
+        if d not in cuts:  # adjacent dimensions that are not cut are merged
             run *= count
             continue
         shape += [run] * (run > 1)

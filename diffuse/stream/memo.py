@@ -1,14 +1,13 @@
-"""Memoization: the decisions of the analysis, found again by canonical form and by the templates recorded.
+"""Memoization: finds earlier decisions of the analysis by canonical form and by the templates recorded.
 
 A path from the root spells the canonical form of a window (papers/003, section 5.2).  Each edge holds the
-decision that the analysis took there: the next node when the task joined the prefix, the refusal when it did
-not.
+analysis's decision there: the next node if the task joined the prefix, the refusal if it did not.
 
-A canonical row takes a look at every access.  A *trail* tells windows apart by the identity of templates
+Computing a canonical row examines every access.  A *trail* distinguishes windows by the identity of templates
 (ir/template.py) and by which of them share stores: more finely (extents and offsets are part of it), and at a
-tenth of the cost.  Two windows on one trail have the same decompositions and the same rows, so that a trail
-leads to a node.  Replaying a window that the program recorded before is a walk there: one dictionary look-up
-a task, no decomposition, no row, no analysis.
+tenth of the cost.  Two windows on one trail have the same decompositions and the same rows, so a trail leads
+to a node.  Replaying a window that the program recorded before is a walk along a trail: one dictionary
+look-up per task, no decomposition, no row, no analysis.
 """
 
 from __future__ import annotations
@@ -22,14 +21,15 @@ from diffuse.ir.template import Template
 
 FIRST_TRAILS, FIRST_NODES = 1 << 12, 1 << 14
 MOST_NODES = 1 << 18
-"""The first limits of the edges of both trees, and the limit that each may grow to (ir/bounded.py)."""
+"""The initial limits of the edges of both trees, and the limit to which each may grow (ir/bounded.py)."""
 
 Spilled = tuple["Spilled", tuple[int, ...]] | None
-"""A persistent list of slots: that before the last task, which other nodes share, and the task's own."""
+"""A persistent list of slots: the list before the last task, which other nodes share, and the task's own
+slots."""
 
 
 class Node:
-    """A prefix in canonical form.  `plans` maps liveness (papers/003, 5.1), one byte a slot, to plans."""
+    """A prefix in canonical form.  `plans` maps liveness (papers/003, 5.1), one byte per slot, to plans."""
 
     __slots__ = ("edges", "plans", "depth", "loops", "spilled", "name")
 
@@ -47,39 +47,42 @@ class Node:
 
 
 Chain = tuple["Chain", Template] | None
-"""A list of templates that shares its beginning with others: what comes before the last one, and the last."""
+"""A persistent list of templates: the list before the last one, which other trails share, and the last
+one."""
 
 
 class Trail:
     """A prefix as it was recorded.  An edge is (template, slot of each store), slots counted by first use."""
 
     __slots__ = ("edges", "node", "replays", "templates", "domain", "beside", "spilled", "weight",
-                 "name")
+                 "sizes", "name")
 
     def __init__(self, node: Node, templates: Chain = None, domain: Point = (),
                  beside: Decomposition | None = None, spilled: int = 0, weight: int = 0) -> None:
         self.edges: dict[tuple[Any, ...], Trail | Refusal] = {}
         self.node = node
-        """The same in canonical form."""
+        """The corresponding prefix in canonical form."""
         self.replays: dict[Any, Any] = {}
-        """What each plan of the node is for these views (replay.py)."""
+        """The replay of each plan of the node for these views (replay.py)."""
         self.templates = templates
         """The templates of its tasks, decomposed."""
         self.domain = domain
-        """The launch domain of its tasks, but of those of an epilogue."""
+        """The launch domain of its tasks, except those of an epilogue."""
         self.beside = beside
-        """The decomposition that small tasks behind this one follow (decompose.py)."""
+        """The decomposition that small tasks after this one follow (decompose.py)."""
         self.spilled = spilled
         """Bytes of the slots that need memory although the prefix makes them."""
         self.weight = weight
-        """These bytes with an allowance for loops (`window.Group.room`)."""
+        """The bytes in `spilled` with an allowance for loops (`group.Group.room`)."""
+        self.sizes: tuple[int, int, int] | None = None
+        """The bytes of its tasks, as brevity.py sums them up."""
         self.name = 0
         """A hash of the operations, views and slots of its tasks."""
 
 
 class Memo:
-    """Holds the tree of prefixes and that of trails.  A tree that is full is cleared: that costs time, and
-    changes no result.
+    """The tree of prefixes and that of trails.  A full tree is cleared, which costs time but changes no
+    result.
 
     Trails, unlike prefixes, depend on extents and offsets: a program whose shapes always change makes ever
     new trails, but few nodes.
@@ -90,22 +93,34 @@ class Memo:
         self.trails_size = Size(FIRST_TRAILS, MOST_NODES)
         self.root = Node(0)
         self.start = Trail(self.root)
+        self.starts: dict[Any, Trail] = {}
+        """Where groups begin whose tasks a region of the program cuts otherwise (regions.py)."""
         self.nodes = self.trails = 0
+
+    def begin(self, name: Any) -> Trail:
+        """Where groups of a region begin, under a name that tells what the region decides there."""
+        found = self.starts.get(name)
+        if found is None:
+            found = self.starts[name] = Trail(self.root)
+            found.name = hash((0, name)) if not isinstance(name, Trail) else hash((1, name.name))
+        return found
 
     def clear(self) -> None:
         """Forget all decisions."""
         self.root = Node(0)
         self.start = Trail(self.root)
+        self.starts.clear()
         self.nodes = self.trails = 0
 
     def forget_trails(self) -> None:
-        """Forget the trails, and with them the replays of plans.  An open group may go on along its own
+        """Forget the trails, and with them the replays of plans.  An open group may continue along its own
         trail."""
         self.start.edges.clear()
+        self.starts.clear()
         self.trails = 0
 
     def joined(self, node: Node, row: tuple[Any, ...], loops: int, spilled: tuple[int, ...]) -> Node:
-        """Remember that the task of `row` joins the prefix `node`, how many loops the kernel then has, and
+        """Record that the task of `row` joins the prefix `node`, the number of the kernel's loops then, and
         which further slots then need memory."""
         child = Node(node.depth + 1, loops, spilled, node.spilled)
         child.name = hash((node.name, row))
@@ -115,14 +130,14 @@ class Memo:
         return child
 
     def refused(self, node: Node, row: tuple[Any, ...], refusal: Refusal) -> Refusal:
-        """Remember that the task of `row` stays out of the prefix `node`."""
+        """Record that the task of `row` stays out of the prefix `node`."""
         node.edges[row] = refusal
         self.nodes += 1
         self.nodes_size.count(hash((node.name, row)))
         return refusal
 
     def add_edge(self, trail: Trail, key: tuple[Any, ...], edge: Trail | Refusal) -> None:
-        """Remember the edge `key` of a trail."""
+        """Add the edge `key` to a trail."""
         trail.edges[key] = edge
         self.trails += 1
         template, *slots = key
@@ -133,7 +148,7 @@ class Memo:
             edge.name = name
 
     def trim(self) -> None:
-        """Clear what is full; called between groups, when no group refers to a node."""
+        """Clear full trees; called between groups, when no group refers to a node."""
         if self.nodes > self.nodes_size.limit and not self.nodes_size.grows():
             self.clear()
         elif self.trails > self.trails_size.limit and not self.trails_size.grows():

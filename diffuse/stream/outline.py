@@ -19,13 +19,12 @@ from diffuse.stream.stores import Stores, nbytes
 
 MOST_LOOPS = 128
 MOST_COST = 2048
-"""Limits the loops of a group's kernel, and the sum of the costs of its operations: that much compiles within
-half a second."""
+"""Limits the loops of a group's kernel, and the total cost of its operations, to what compiles within half a
+second."""
 
 
 class Outline:
-    """Tracks the fused loops of a growing group, and the stores that it makes and cannot keep in
-    registers."""
+    """The fused loops of a growing group, and the stores that it makes and cannot keep in registers."""
 
     def __init__(self, numbering: Numbering) -> None:
         self.cost = 0
@@ -33,14 +32,14 @@ class Outline:
         self._numbering = numbering
         self._fusion = LoopFusion(numbering.relations, numbering.near)
         self._homes: dict[int, int] = {}
-        """The first loop that uses each slot; -1 if the slot is not made here or known to need memory."""
+        """The first loop that uses each slot; -1 if the slot is not made here or is known to need memory."""
 
     @property
     def loops(self) -> int:
         return self._fusion.count
 
     def add(self, task: IndexTask) -> tuple[int, ...]:
-        """Add a task of which the numbering has a row; returns the slots that need memory from now on."""
+        """Add a task that the numbering has a row for; returns the slots that need memory from now on."""
         known = operations.known(task.operation)
         row = operations.find(task.operation) if known else None
         self.cost += row.cost if row is not None else 1
@@ -64,8 +63,7 @@ class Outline:
 
 
 def spilled_bytes(node: Node, before: Node, numbering: Numbering, task: IndexTask) -> int:
-    """Return the bytes of the stores that need memory in the prefix `node`, and did not before its last
-    task."""
+    """The bytes of the stores that need memory in the prefix `node`, but did not before its last task."""
     if node.spilled is before.spilled or node.spilled is None:
         return 0
     sizes = {numbering.slots[access.store.id]: nbytes(access.store) for access in task.accesses}
@@ -73,8 +71,8 @@ def spilled_bytes(node: Node, before: Node, numbering: Numbering, task: IndexTas
 
 
 def dropped_bytes(node: Node, ids: Sequence[int], stores: Stores) -> int:
-    """Return the bytes of the stores that need memory in a prefix although the program has dropped them;
-    `ids` are the stores of its slots."""
+    """The bytes of the stores that need memory in a prefix although the program has dropped them; `ids` are
+    the stores of its slots."""
     found, spilled = 0, node.spilled
     while spilled is not None:
         spilled, slots = spilled

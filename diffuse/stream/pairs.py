@@ -1,8 +1,8 @@
 """Pairs of fused tasks that run as one pass over rows, and the distance that their rows must keep.
 
-Task fusion refuses a stencil and its write-back: across points the one reads what the other overwrites.  The
-distance of that dependence is bounded, though, and known from the two access maps.  When everything the first
-task writes is read by the second alone, the pair runs as a pipeline (kernels/llvm/pipeline.py): same
+Task fusion refuses a stencil and its write-back, as points of one read what other points of the other
+overwrite.  The distance of that dependence is bounded, though, and known from the two access maps.  If only
+the second task reads what the first one writes, the pair runs as a pipeline (kernels/llvm/pipeline.py): same
 operations on the same values, so the same bits, without the store between them.
 """
 
@@ -20,33 +20,34 @@ from diffuse.kernels.llvm import pipeline
 from diffuse.stream.plan import Plan
 
 CACHE = 1 << 19
-"""Bytes of all rows in flight that a chunk aims at: half of a common second-level cache."""
+"""The bytes of all rows in flight that a chunk aims at: half of a common second-level cache."""
 CHUNKS = (4, 64)
-"""Fewest and most rows of a chunk."""
+"""The fewest and the most rows of a chunk."""
 
 ALIGNED = 64
-"""Every ring and border buffer begins at a multiple of this."""
+"""The alignment of ring and border buffers, in bytes."""
 ONE_POINT = (1,)
 
 HEADER = Struct(f"<{len(pipeline.FIELDS)}q")
 
 
 class Stage(NamedTuple):
-    """One argument of a kernel, seen by rows."""
+    """One argument of a kernel, divided into rows."""
 
     access: Access
     stored: bool
     row: int | None
-    """Store row of iteration row 0; None when the argument does not move, row by row, down dimension 0."""
+    """The store row of iteration row 0; None if iteration dimension 0 does not advance store dimension 0 row
+    by row."""
     pitch: int
     """Bytes from one iteration row to the next."""
     width: int | None
-    """Bytes of one row, when its elements are neighbours."""
+    """Bytes of one row if it is contiguous, else None."""
     view: Any
 
 
 class Geometry(NamedTuple):
-    """The rows of a pair: see `pipeline.FIELDS`."""
+    """The division of a pair into rows: see `pipeline.FIELDS`."""
 
     rows_first: int
     rows_second: int
@@ -58,9 +59,9 @@ class Geometry(NamedTuple):
     below: int
     above: int
     kinds: tuple[tuple[int, ...], tuple[int, ...]]
-    """Of each argument of the first and of the second kernel."""
+    """The kinds of the arguments of the first and of the second kernel."""
     rings: tuple[tuple[int, int, int], ...]
-    """(store id's place among the first kernel's arguments, bytes between rows, store row of its row 0)."""
+    """(index of the store among the first kernel's arguments, bytes between rows, store row of its row 0)."""
 
 
 Tasks = Mapping[int, IndexTask]
@@ -70,14 +71,14 @@ _known: dict[tuple[Any, ...], Geometry | None] = Bounded(1 << 10)
 
 
 def telling(plan: Plan) -> set[int]:
-    """Return the numbers of the tasks that determine how a plan is divided: the first one, for the launch
-    domain, and those that the kernel takes iteration spaces and arguments from.  Of a long group these are
-    few."""
+    """The numbers of the tasks that determine how a plan is divided: the first one, for the launch domain,
+    and those that provide the kernel's iteration spaces and arguments.  In a long group these are few."""
     return {0, *plan.composition.spaces, *[number for number, _ in plan.composition.arguments]}
 
 
 def pair(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | None:
-    """How the pair may run, or None.  The caller knows that nobody else sees what the first task writes."""
+    """The geometry of the pair if it can run as one pass, else None.  The caller has checked that no other
+    task uses what the first one writes."""
     ids: dict[int, int] = {}
     key: list[Any] = [first, second]
     for plan, tasks in ((first, one), (second, two)):
@@ -149,7 +150,8 @@ def _stages(plan: Plan, tasks: Tasks) -> list[Stage]:
 
 
 def _row(access: Access) -> int | None:
-    """The store row of iteration row 0, when iteration dimension 0 moves down store dimension 0 alone."""
+    """The store row of iteration row 0, if iteration dimension 0 advances only store dimension 0; else
+    None."""
     rows = access.map.rows
     if any(k == 0 for k, _ in access.map.turned):
         return None
@@ -166,9 +168,9 @@ def _width(view: Any) -> int | None:
 
 
 def _rows(plan: Plan, tasks: Tasks) -> tuple[int, int] | None:
-    """How many rows the kernel's loops have, and a point of them, when it is the same for all.
+    """The rows of the kernel's loops, and of a point, if they are the same for all loops; else None.
 
-    Then what its loops hand to each other stays in one row (ir.relation), and rows may run in any chunks.
+    Values passed between loops then stay in one row (ir.relation), and rows may run in any chunks.
     """
     found = {(tasks[t].shape[0], tasks[t].splits[0].tile) for t in plan.composition.spaces}
     return found.pop() if len(found) == 1 else None
@@ -184,7 +186,7 @@ def _keeps(plan: Plan, argument: int) -> bool:
 
 
 def _also_touched(stages: list[Stage], written: Stage) -> bool:
-    """Does the second kernel touch elements of a deferred result through another argument, or might it?"""
+    """Might the second kernel access elements of a deferred result through another argument?"""
     return any(s is not written and s.access.store.id == written.access.store.id
                and not (s.stored and relation(s.access, written.access, ONE_POINT) is Relation.APART)
                for s in stages)
@@ -198,7 +200,7 @@ def begins(first: Plan) -> tuple[int, int]:
 
 def header(shape: Geometry, first: Plan, one: Tasks, second: Plan, two: Tasks,
            blocks: tuple[bytes, bytes], memory: Callable[[int], int]) -> bytes:
-    """The driver's block.  `memory(nbytes)` is the address of memory that lives as long as the launch."""
+    """The driver's block.  `memory(nbytes)` allocates memory that lives as long as the launch."""
     a, b = _stages(first, one), _stages(second, two)
     points = two[0].domain[0]
     rows = shape.chunk + shape.reach - shape.low + 1
@@ -238,14 +240,14 @@ def header(shape: Geometry, first: Plan, one: Tasks, second: Plan, two: Tasks,
 
 
 def _address(plan: Plan) -> int:
-    """Where the machine code of a plan is."""
+    """The address of a plan's machine code."""
     assert plan.kernel is not None and plan.kernel.native is not None
     address: int = plan.kernel.native.address
     return address
 
 
 class Pair:
-    """What the runtime launches: the driver with a ready-made block."""
+    """The kernel that the runtime launches for a pair: the driver with a complete block."""
 
     __slots__ = ("native",)
 

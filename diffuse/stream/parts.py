@@ -1,94 +1,178 @@
-"""Host functions on parts of their arrays: the layouts of a call that declares where it is independent."""
+"""Runs host functions on parts of their arrays: the layouts of a call that declares where it is
+independent."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import lcm, prod
 from typing import Any
 
-from diffuse.ir import IndexTask, Split, tiling
+from diffuse.ir import IndexTask, Point, Split, tiling
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.ir.view import View, shown
 from diffuse.observe.floaterrors import KINDS, Suspects
 from diffuse.runtime.base import LaunchArgument, Layout
-from diffuse.runtime.independent import Independent
+from diffuse.runtime.independent import Ends, Independent, Peers
 from diffuse.settings import config
 from diffuse.stream.decompose import LONG
 from diffuse.stream.stores import Stores
 
 
 class Parts:
-    """Runs host functions in parts, and remembers which of them may have raised floating-point exceptions."""
+    """Runs host functions in parts, and records which of them may have raised floating-point exceptions."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
         self.called: dict[tuple[str, Any], None] = {}
-        """The names and lines of calls whose exceptions nobody asked for yet."""
+        """The names and lines of calls whose exceptions have not been reported."""
 
     def run(self, task: IndexTask) -> bool:
-        """Run a host function in parts if it may be and the runtime can; else return False."""
+        """Run a host function in parts, if it allows that and the runtime supports it; else return False."""
         function, runtime = task.scalars[0].value, self._stores.runtime
         if type(function) is not Independent or runtime.ranks == 1 or not hasattr(runtime, "call_parts"):
             return False
-        import numpy
-
         views = [shown(access) for access in task.accesses]
         instances: list[Any] = [self._stores.instance(access.store.id) for access in task.accesses]
-        largest = max(views, key=lambda view: prod(view.shape))
-        tiles = [part_length(_length(views, cut), prod(largest.shape), runtime.points, function.multiple,
-                             len(largest.shape) == 1) for cut in function.cuts]
-        layouts = [self._layout(task, views, cut, tile)
-                   for cut, tile in zip(function.cuts, tiles, strict=True)]
+        if function.together:
+            self._together(task, function, views, instances)
+            return True
+        if prod(task.domain) > 1:  # a grid of blocks that a region of the program chose
+            grids = [tuple([(function.cuts[split.axis], (split.tile,) * len(views))
+                            for split in task.splits])]
+        elif function.blocks is not None:
+            return False
+        else:
+            largest = max(views, key=lambda view: prod(view.shape))
+            tiles = [part_length(_length(views, cut), prod(largest.shape), runtime.points, function.multiple,
+                                 len(largest.shape) == 1) for cut in function.cuts]
+            grids = [((cut, (tile,) * len(views)),) for cut, tile in zip(function.cuts, tiles, strict=True)]
+        layouts = [self._layout(task, views, grid) for grid in grids]
 
         def part(number: int, first: int, points: int) -> int:
             """Run the function on some points of a layout; returns the exceptions that it raised."""
-            low, high = first * tiles[number], (first + points) * tiles[number]
-            flags = 0
+            arrays = [_shown(view, instance) for view, instance in zip(views, instances, strict=True)]
 
-            def note(kind: str, flag: int) -> None:
-                nonlocal flags
-                flags |= flag
+            def run() -> None:
+                for low, block in _blocks(grids[number], layouts[number].domain, first, points):
+                    function.part(low, [array[box] for array, box in zip(arrays, block, strict=True)])
 
-            arrays = []
-            for view, instance, axis in zip(views, instances, function.cuts[number], strict=True):
-                array = numpy.ndarray(view.shape, view.dtype, instance.array, view.offset, view.strides)
-                arrays.append(array if axis is None else array[(slice(None),) * axis + (slice(low, high),)])
-            with numpy.errstate(all="call", call=note):
-                function.part(low, arrays)
-            return flags
+            return _noted(run)
 
         runtime.call_parts(layouts, instances, part)
-        self.called[task.operation.rpartition(".")[2], task.where] = None
+        self._ran(task)
         return True
 
+    def _together(self, task: IndexTask, function: Independent, views: Sequence[View],
+                  instances: Sequence[Any]) -> None:
+        """Run a function that all ranks run at once, each on its parts of arrays of any lengths."""
+        runtime: Any = self._stores.runtime
+        cut, = function.cuts
+        lengths = [0 if axis is None else view.shape[axis] for view, axis in zip(views, cut, strict=True)]
+        largest: dict[int, View] = {}  # arrays of one length are cut alike
+        for n, view in zip(lengths, views, strict=True):
+            largest[n] = max(largest.get(n, view), view, key=lambda each: prod(each.shape))
+        tiles = tuple([part_length(n, prod(largest[n].shape), runtime.points, 1, len(largest[n].shape) == 1)
+                       if n else 1 for n in lengths])
+
+        def run(peers: Callable[[Ends], Peers], firsts: Sequence[int], rank: int) -> int:
+            """Run the function as this rank, given the first point of each rank and the end of the last."""
+            ends = tuple([tuple([min(first * tile, n) for first in firsts])
+                          for tile, n in zip(tiles, lengths, strict=True)])
+            arrays = [_part(view, instance, axis, *some[rank:rank + 2])
+                      for view, instance, axis, some in zip(views, instances, cut, ends, strict=True)]
+            return _noted(lambda: function.function(peers(ends), *arrays))
+
+        runtime.call_together(self._layout(task, views, ((cut, tiles),)), instances, run)
+        self._ran(task)
+
+    def _ran(self, task: IndexTask) -> None:
+        self.called[task.operation.rpartition(".")[2], task.where] = None
+
     def suspects(self) -> Suspects:
-        """What may have raised any exception since this was asked last."""
+        """The calls that may have raised each exception since the last query."""
         called, self.called = tuple(self.called), {}
         return dict.fromkeys(KINDS, called)
 
-    def _layout(self, task: IndexTask, views: Sequence[View], cut: tuple[int | None, ...], tile: int
-                ) -> Layout:
-        """The layout of a call that is cut so: the same object for equal views."""
+    def _layout(self, task: IndexTask, views: Sequence[View], grid: Grid) -> Layout:
+        """The layout of a call on this grid: the same object for equal views."""
         places: dict[int, int] = {}
         slots = tuple([places.setdefault(access.store.id, len(places)) for access in task.accesses])
         storages = self._stores.storages
         frames = tuple([storages[access.store.id] for access in task.accesses])
-        key = (task.operation, str(task.where), cut, tile, slots, frames, tuple(views),
+        key = (task.operation, str(task.where), grid, slots, frames, tuple(views),
                tuple([access.privilege for access in task.accesses]))
         found = _layouts.get(key)
         if found is None:
             arguments = []
-            for slot, frame, access, view, axis in zip(slots, frames, task.accesses, views, cut, strict=True):
-                splits = () if axis is None else (Split(axis, tile),)
+            for k, (slot, frame, access, view) in enumerate(zip(slots, frames, task.accesses, views,
+                                                                strict=True)):
+                axes = [cut[k] for cut, _ in grid]
+                splits = tuple([Split(-1, 0) if axis is None else Split(axis, tiles[k])
+                                for axis, (_, tiles) in zip(axes, grid, strict=True)])
                 placed = access._replace(partition=tiling(access.store, view, view.shape, splits))
                 arguments.append(LaunchArgument(0, slot, frame, placed, access.privilege))
-            domain = (-(-_length(views, cut) // tile),)
+            domain = tuple([max([1, *[-(-view.shape[axis] // tile) for view, axis, tile in
+                                      zip(views, cut, tiles, strict=True) if axis is not None]])
+                            for cut, tiles in grid])
             found = _layouts[key] = Layout(tuple(arguments), (), f"{task.operation} [{task.where}]", domain)
         return found
 
 
+Grid = tuple[tuple[tuple[int | None, ...], tuple[int, ...]], ...]
+"""For each launch dimension of a call the axis of each array that it cuts, and the length of its tiles."""
 _layouts: dict[tuple[object, ...], Layout] = Bounded()
+
+
+def _blocks(grid: Grid, domain: Point, first: int, points: int
+            ) -> Iterator[tuple[int, list[tuple[slice, ...]]]]:
+    """The blocks of so many points from the first one on, where those that follow one another along the last
+    launch dimension are one block: the first index along that, and for each array its part in the block."""
+    at = first
+    while at < first + points:
+        place: list[int] = []
+        rest = at
+        for n in reversed(domain):
+            place.insert(0, rest % n)
+            rest //= n
+        run = min(first + points - at, domain[-1] - place[-1])
+        found: list[dict[int, slice]] = [{} for _ in grid[0][0]]
+        for d, (cut, tiles) in enumerate(grid):
+            after = place[d] + (run if d == len(grid) - 1 else 1)
+            for held, axis, tile in zip(found, cut, tiles, strict=True):
+                if axis is not None:
+                    held[axis] = slice(place[d] * tile, after * tile)
+        yield place[-1] * max(grid[-1][1]), [
+            tuple([held.get(d, slice(None)) for d in range(max(held, default=-1) + 1)]) for held in found]
+        at += run
+
+
+def _shown(view: View, instance: Any) -> Any:
+    """The array that a view shows in the memory of a store."""
+    import numpy
+
+    return numpy.ndarray(view.shape, view.dtype, instance.array, view.offset, view.strides)
+
+
+def _part(view: View, instance: Any, axis: int | None, low: int, high: int) -> Any:
+    """The elements of an array between two indices along an axis, in the memory of a store."""
+    array = _shown(view, instance)
+    return array if axis is None else array[(slice(None),) * axis + (slice(low, high),)]
+
+
+def _noted(run: Callable[[], None]) -> int:
+    """Run a function; returns the floating-point exceptions that it raised."""
+    import numpy
+
+    flags = 0
+
+    def note(kind: str, flag: int) -> None:
+        nonlocal flags
+        flags |= flag
+
+    with numpy.errstate(all="call", call=note):
+        run()
+    return flags
 
 
 def _length(views: Sequence[View], cut: tuple[int | None, ...]) -> int:
@@ -97,8 +181,8 @@ def _length(views: Sequence[View], cut: tuple[int | None, ...]) -> int:
 
 
 def part_length(length: int, elements: int, processors: int, multiple: int = 1, line: bool = False) -> int:
-    """How many of `length` indices a part has: as many as fused tasks give to a point, so that arrays stay
-    where those put them.  The largest array has so many `elements`, maybe along a single axis."""
+    """The length of the parts of `length` indices: as many as fused tasks give to a point, so that data stays
+    where those tasks put it.  The largest array has `elements` elements, maybe along a single axis."""
     points = max(1, min(processors, elements // config.min_chunk))
     tile = -(-length // points)
     unit = 1 if tile < LONG else SEGMENT if line else ROWS

@@ -1,4 +1,4 @@
-"""Holds what one analysis decided, in slots rather than stores, ready to be replayed.
+"""The decisions of one analysis, in terms of slots rather than stores, ready to be replayed.
 
 A plan belongs to a canonical prefix and its liveness bits.  It names no store: a replay (replay.py) looks up
 the stores, views, extents and scalars of the tasks at hand and hands their values to the kernel.
@@ -24,15 +24,15 @@ from diffuse.service.patience import patience
 from diffuse.stream.memo import Chain
 
 WHOLE = frozenset(("reduce", "scan", "index", "nth", "scatter"))
-"""Kinds of ops that depend on which of all rows are at hand."""
+"""Kinds of ops that depend on the position of a row among all rows."""
 MOST_LAYOUTS = 256
 """The most layouts that one plan keeps."""
 
 
 TIMES = {"power": 64, "float_power": 64, "logaddexp": 80, "logaddexp2": 80, "floor_divide": 48,
          "remainder": 32, "arctan2": 32}
-"""How many additions take the time of these operations, as measured on arrays that are in cache.  Their
-costs, which go by the size of their code, are lower."""
+"""The times of these operations in additions, as measured on arrays in cache.  Their costs, which reflect the
+size of their code, are lower."""
 
 
 class Plan:
@@ -49,16 +49,17 @@ class Plan:
         self.kernel = kernel
         """None when every result is dead: nothing runs."""
         self.reason = reason
-        """Why the prefix ended here."""
+        """The reason why the prefix ended here."""
         self._text: Callable[[], str] | str = text
         self.tasks = len(tasks)
         self.operations = tuple(t.operation for t in tasks)
         self.where = tuple(str(t.where) for t in tasks)
         self.sites: dict[Any, Any] = {}
-        """Where it was recorded: the lines of its first and last tasks, of the first few places."""
+        """The places where it was recorded: the lines of its first and last tasks, for the first few
+        places."""
         self.launches = 0
         self.used = 0
-        """When it ran last, in launches of all plans."""
+        """The time of its last run, counted in launches of all plans."""
         self.places: list[tuple[dict[Any, Any], Any]] = []
         """The tables of nodes that refer to the plan, each with its key there (memo.py)."""
         self.loops = len(composition.body.loops)
@@ -72,14 +73,14 @@ class Plan:
         self.shared = _shared(composition, tasks, gone)
         """(temporary, output) pairs, each (task, access): the temporary may use the output's memory."""
         self.equal = equal
-        """Scalars that its kernel takes for one, as `compose.alike` found them."""
+        """The scalars that its kernel merges, from `compose.alike`."""
         self.layouts: dict[tuple[object, ...], Layout] = Bounded(MOST_LAYOUTS)
         """For runtimes that place memory themselves (layout.py): by the views and extents of the tasks."""
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = Bounded(MOST_LAYOUTS)
 
     @property
     def text(self) -> str:
-        """The tasks that it was made of, a line a task; put together when somebody asks, as few do."""
+        """The tasks that it was made of, one line per task; composed on demand."""
         if not isinstance(self._text, str):
             self._text = self._text()
         return self._text
@@ -92,32 +93,32 @@ class Plan:
         return f"{' '.join(self.operations)} [{span}]"
 
     def holds(self, recorded: Sequence[Recorded]) -> bool:
-        """Are those scalars still equal that its kernel takes for one?"""
+        """Are the scalars that its kernel merges still equal?"""
         for (t, k), (u, m) in self.equal.items():
             x, y = recorded[t][2][k], recorded[u][2][m]
-            if x is y or (x.__class__ is float and x == y and x):  # the common ones first: not 0.0, no NaN
+            if x is y or (x.__class__ is float and x == y and x):  # the common values first: not 0.0, no NaN
                 continue
             if bits(x, recorded[t][0].numbers[k][1]) != bits(y, recorded[u][0].numbers[m][1]):
                 return False
         return True
 
     def work(self, tasks: Sequence[IndexTask]) -> int:
-        """Operations times elements, over the extents at hand."""
+        """Operations times elements, for the current extents."""
         composition = self.composition
         return sum(len(loop.ops) * prod(tasks[composition.spaces[loop.space]].shape)
                    for loop in composition.body.loops)
 
     def cost(self, tasks: Sequence[IndexTask]) -> int:
-        """Operations, weighted by their times, times elements, over the extents at hand."""
+        """Operations weighted by their times, times elements, for the current extents."""
         composition = self.composition
         return sum(sum(TIMES.get(op.kind) or (TABLE[op.kind].cost if op.kind in TABLE else 1)
                        for op in loop.ops)
                    * prod(tasks[composition.spaces[loop.space]].shape) for loop in composition.body.loops)
 
     def await_code(self, code: CodeUse, tasks: Sequence[IndexTask]) -> None:
-        """Request the machine code of the kernel and wait for it: until it is there if the runtime needs it,
-        else as long as `patience` allows; then wait for the routines that the interpreter needs.  Interrupts
-        may end these waits, but not the interpreter in the middle of a task."""
+        """Request the machine code of the kernel and wait for it: as long as it takes if the runtime needs
+        it, else as long as `patience` allows; then wait for the routines that the interpreter needs.
+        Interrupts may end these waits, but not the interpreter in the middle of a task."""
         kernel = self.kernel
         assert kernel is not None
         compiler.request(kernel)  # again: `compile` may have been off when the plan was made
@@ -127,15 +128,16 @@ class Plan:
                 kernel.prepare()
         elif code is CodeUse.PREFERRED:
             work = self.work(tasks)
-            seconds = patience(work, kernel.operations, kernel.interpretable())
+            seconds = patience(work, kernel.operations, kernel.interpretable(), kernel.waited)
             if seconds != 0:
                 kernel.wait(seconds)
+                kernel.waited += seconds or 0.0
             if kernel.native is None:
                 kernel.missed(work)
                 kernel.prepare()
 
     def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
-        """Bytes of the partials buffer of each reduction, for the extents at hand."""
+        """Bytes of the partials buffer of each reduction, for the current extents."""
         composition = self.composition
         if not abi.reductions(composition.body):
             return ()
@@ -151,8 +153,8 @@ class Plan:
 
 
 def described(chain: Chain, recorded: Sequence[Recorded]) -> str:
-    """Return the tasks of a group as text, a line a task, given its templates and what it recorded: until
-    somebody asks, these take less memory than its index tasks."""
+    """The tasks of a group as text, one line per task, from its templates and recorded operations, which take
+    less memory than its index tasks."""
     from diffuse.ir.text import window_text
 
     templates = []
@@ -164,7 +166,7 @@ def described(chain: Chain, recorded: Sequence[Recorded]) -> str:
 
 
 def _rowwise(body: Body) -> bool:
-    """Are the kernel's loops plain, and all cut into points by rows and nothing else (pipeline.py)?"""
+    """Are the kernel's loops plain, and all cut into points by rows only (pipeline.py)?"""
     return bool(body.loops) and all(
         body.spaces[loop.space].axes == (0,) and not body.spaces[loop.space].begins
         and loop.order == tuple(range(body.spaces[loop.space].rank))
@@ -176,10 +178,10 @@ def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Conta
                ) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
     """Pairs of a dead input and an output that is written just where the input is read.
 
-    Where both go through the whole of stores of one type in the same way, and the body has one loop, writing
-    over the input spares reading the output's memory into the cache.  Machine code loads before it stores;
-    the interpreter, which runs in its place while the thread pool's code is missing, writes at once, so that
-    no op may use what was loaded after the one whose value is stored.
+    If both access whole stores of one type in the same order, and the body has one loop, overwriting the
+    input avoids reading the output's memory into the cache.  Machine code loads before it stores; the
+    interpreter, which runs in its place while the thread pool's code is missing, writes at once, so that no
+    op may use what was loaded after the one whose value is stored.
     """
     body = composition.body
     if len(body.loops) != 1 or any(op.kind == "reduce" for op in body.loops[0].ops):
@@ -205,12 +207,12 @@ def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Conta
 
 def _shared(composition: Composition, tasks: Sequence[IndexTask], gone: Container[int]
             ) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
-    """Pairs of a temporary that needs memory, of the stores `gone`, and an output that is written where the
-    temporary is read for the last time.
+    """Pairs of a temporary that needs memory, among the stores `gone`, and an output that is written where
+    the temporary is read for the last time.
 
-    Until that loop nobody touches the output: with one memory for both, each point writes half as much of it.
-    In that loop no op uses what was loaded after the one whose value is stored, which the interpreter writes
-    at once.  Each element of a temporary belongs to one point, which is the one that writes the output there.
+    Before that loop nothing accesses the output: if both share memory, each point touches half as much of it.
+    In that loop no op uses what was loaded after the op whose value is stored, which the interpreter writes
+    at once.  Each element of a temporary belongs to one point, which also writes the output there.
     """
     body = composition.body
     touches: dict[int, list[tuple[int, str, int]]] = {}
@@ -246,7 +248,7 @@ def _shared(composition: Composition, tasks: Sequence[IndexTask], gone: Containe
 
 
 def _last_used(loop: Loop, source: int, output: int) -> bool:
-    """Does no op use what a loop loads from one argument, after the op whose value it stores to another?"""
+    """Is nothing that a loop loads from one argument used after the op whose value it stores to another?"""
     loads = {i for i, op in enumerate(loop.ops) if op.kind == "load" and op.attribute == source}
     stored = [op.args[0] for op in loop.ops if op.kind == "store" and op.attribute == output]
     uses = [i for i, op in enumerate(loop.ops) if op.kind != "store" and not loads.isdisjoint(op.args)]

@@ -1,7 +1,7 @@
 """Adds tasks to the window, forwards groups when it is full, and waits for tasks.
 
-An exception may end any step: an interrupt at any moment, a failing task, no memory left.  Then the next step
-first restores consistency.
+Any step may end by an exception: an interrupt, a failing task, no memory left.  The next step then first
+restores consistency.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from diffuse.runtime.base import Runtime
 from diffuse.settings import config
 from diffuse.stream.brevity import Brevity
 from diffuse.stream.execute import Forwarder
+from diffuse.stream.group import opaque
 from diffuse.stream.plan import Plan
 from diffuse.stream.stores import Stores
 from diffuse.stream.templates import Templates
 from diffuse.stream.waits import Waits
 from diffuse.stream.walk import Walk
-from diffuse.stream.window import CHAIN, LARGEST_SIZE, Window, opaque
+from diffuse.stream.window import CHAIN, LARGEST_SIZE, Window
 from diffuse.stream.zeros import Zeros
 
 
@@ -62,7 +63,7 @@ class Queue:
         return self.forwarder.plans
 
     def _add(self, task: Recorded) -> None:
-        """Add a task to the window, and forward what the window has no room for."""
+        """Add a task to the window, and forward groups if the window is full."""
         trace.counters["recorded"] += 1
         made = task[0]
         if made.elements >= self._small:
@@ -70,6 +71,8 @@ class Queue:
                 self.walk.end(task)
         elif made.reach >= self._small:
             self.walk.add(task)
+        elif not made.chosen and made.signature:
+            self.walk.meet(task)
         if self._checks and not opaque(task[0]):
             from diffuse.ir.check import check
 
@@ -77,6 +80,8 @@ class Queue:
         if self._torn:
             self._mend()
         window = self.window
+        if window.region is not None:
+            window.region.check(task)
         try:
             held = self.zeros.held
             if ((task[0].fills or (held and not held.keys().isdisjoint(task[1])))
@@ -104,15 +109,15 @@ class Queue:
                 self.flush("the window is full")
 
     def _adapt(self) -> None:
-        """Copy the settings that are needed for each recorded task, as looking one up takes time."""
+        """Cache the settings that are needed for each recorded task, as looking them up takes time."""
         self._checks = config.check
         self._small = config.small
         self._size = None if config.window == "auto" else int(config.window)
 
     def _mend(self) -> None:
-        """Restore consistency after an exception: window, stores and zeros are counted anew.
+        """Restore consistency after an exception: recount window, stores and zeros.
 
-        Not while a group is forwarded whose host function records: that finishes first.
+        Not while a group is forwarded whose host function records, which has to finish first.
         """
         if not self.forwarder.busy:
             self.forwarder.mend()
@@ -120,6 +125,18 @@ class Queue:
             self.stores.mend([(group.number, group.slots) for group in self.window.closed])
             self.zeros.mend()
             self._torn = False
+
+    def turn_to(self, region: Any) -> Any:
+        """Let a region of the program decide how its tasks are cut from now on (regions.py), or None again;
+        returns what did before."""
+        with self._lock:
+            if self._torn:
+                self._mend()
+            try:
+                return self.window.turn_to(region)
+            except BaseException:
+                self._torn = True
+                raise
 
     def flush(self, reason: str = "the program waits") -> None:
         """Forward every task that is held."""
@@ -142,7 +159,9 @@ class Queue:
         """Forward everything and wait until it is done."""
         with self._lock:
             if not (self.stores.made or self.unreported):
-                return  # to make a runtime takes 2 ms
+                return  # making a runtime takes 2 ms
+            if self.window.region is not None:
+                self.window.region.settle()
             idle = not self.forwarder.unreported and self.host_sees
             if self.waits.calls or self.window.held <= CHAIN:
                 self.waits.note(self.window, idle)
@@ -152,12 +171,21 @@ class Queue:
             self.flush(reason)
             self.runtime.fence()
             if self.host_sees and not self.stores.lost:
-                self.epoch += 1  # else what is lost would count as at hand
+                self.epoch += 1  # else lost stores would count as at hand
             self._report()
+
+    def fence_thoroughly(self) -> None:
+        """Fence, and report also the errors of results that nobody sees any more."""
+        with self._lock:
+            self.forwarder.thorough = True
+            try:
+                self.fence()
+            finally:
+                self.forwarder.thorough = False
 
     @property
     def idle(self) -> bool:
-        """Is nothing recorded or running, and the memory of stores the host's own?"""
+        """Is nothing recorded or running, and does the host own the memory of stores?"""
         return not self.window.held and not self.forwarder.unreported and self.host_sees
 
     def _report(self) -> None:
@@ -166,7 +194,7 @@ class Queue:
 
     @property
     def unreported(self) -> bool:
-        """Is there anything whose floating-point errors were not asked for yet?"""
+        """Are there floating-point errors that have not been reported yet?"""
         return bool(self.window.held or self._torn or self.forwarder.unreported)
 
     def entered(self) -> bool:
@@ -175,12 +203,13 @@ class Queue:
         return bool(lock._is_owned())
 
     def modes_change(self) -> None:
-        """Keep NumPy's error modes for what is not reported yet, because they are about to change."""
+        """Save NumPy's error modes for the errors that are not reported yet, because they are about to
+        change."""
         if self._modes is None and self.unreported:
             self._modes = geterr()
 
     def _report_other_modes(self) -> None:
-        """Before a task is recorded, report the errors of those that were recorded under other error
+        """Before a task is recorded, report the errors of tasks that were recorded under other error
         modes."""
         if self._modes == geterr():
             self._modes = None

@@ -1,7 +1,7 @@
 """Replays: a plan applied to the views and extents of one trail, down to the values of a launch.
 
-A plan names no view and no extent, a trail (memo.py) does: of the block that a kernel reads, only addresses
-and numbers change from one turn of a loop to the next.  The rest is laid out once.
+A plan contains no views and no extents; a trail (memo.py) determines them.  Of a kernel's block, only
+addresses and numbers change from one iteration of a loop to the next; the rest is laid out once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from diffuse.stream.blocking import pieces
 from diffuse.stream.plan import Plan
 
 CACHED = 16 << 20
-"""Bytes of operands from which on they come from memory: few caches that threads share are much larger."""
+"""Bytes of operands from which on they come from memory: few shared caches are much larger."""
 
 
 def traffic(views: Sequence[View]) -> int:
-    """Return what reading and writing operands adds to the work of a launch, in operations times elements:
-    one thread moves three bytes of memory in the time of two operations."""
+    """The work of a launch due to reading and writing operands, in operations times elements: one thread
+    moves three bytes of memory in the time of two operations."""
     nbytes = sum([ITEMSIZE[view.dtype] * prod([n for n, s in zip(view.shape, view.strides, strict=True) if s])
                   for view in views])
     return 2 * nbytes // 3 if nbytes >= CACHED else 0
@@ -47,16 +47,16 @@ class Replay:
         homes = {slots[tasks[t].accesses[k].store.id]: slots[tasks[u].accesses[m].store.id]
                  for (t, k), (u, m) in plan.shared}
         self.shared = tuple([homes.get(slot, slot) for slot in self.used])
-        """The same slots, with those of outputs in the place of temporaries that use their memory."""
+        """The slots of `used`, with those of outputs replacing temporaries that use their memory."""
         self.donations = tuple([
             (slots[tasks[t].accesses[k].store.id], slots[tasks[u].accesses[m].store.id])
             for (t, k), (u, m) in plan.donations
         ])
-        """The plan's, as slots."""
+        """The plan's donations, as slots."""
         self.work = plan.cost(tasks) + traffic([shown(access) for access in arguments])
         domain = tasks[0].domain
         self._fixed: list[Any] = [*domain]
-        """The block, with offsets in the place of addresses and 0 in that of numbers."""
+        """The block, with offsets in place of addresses and 0 in place of numbers."""
         for number, space in zip(composition.spaces, composition.body.spaces, strict=True):
             task = tasks[number]
             tiles = [split.tile for split in task.splits] if task.domain == domain else [0] * len(domain)
@@ -86,8 +86,8 @@ class Replay:
 
     def values(self, recorded: Sequence[Recorded], addresses: Sequence[int], partials: Sequence[int],
                fine: bool = False) -> tuple[Any, ...]:
-        """The kernel's block for these tasks, in the order of `abi.layout`; `addresses` are of `used`.
-        `fine`: of a launch in pieces."""
+        """The kernel's block for these tasks, in the order of `abi.layout`; `addresses` are those of `used`.
+        `fine`: for a launch in pieces."""
         values = self._fine.copy() if fine else self._fixed.copy()
         for word, store in self._addresses:
             values[word] += addresses[store]

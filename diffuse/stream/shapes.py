@@ -1,13 +1,13 @@
-"""Learns what a program does with arrays of each shape, as far as that decides how ranks cut them.
+"""Learns how a program uses arrays of each shape, as far as that determines how ranks cut them.
 
-An array and its interior have different extents; cut by their own, they would be cut into other tiles, and
+An array and its interior have different extents.  Cut separately, they would have different tiles, and
 elements would go back and forth.  So a shape follows the largest one that tasks use with it and that is only
-a few rows longer.  What tasks over a shape ask of its cuts, such as tiles of whole leaves for the sums of
-columns, holds for all tasks over it.  Where they read neighbours along several dimensions, and nothing stands
-against it, arrays are cut into blocks (blocks.py).
+a few rows longer.  Constraints of tasks over a shape, such as tiles of whole leaves for the sums of columns,
+hold for all tasks over it.  If tasks read neighbours along several dimensions, and nothing prevents it,
+arrays are cut into blocks (blocks.py).
 
-To cut arrays otherwise moves all of them once.  So that is done where the program comes back to what it
-recorded before, when it is known what a turn of its loop does, and not for what it does once.  What is
+Cutting arrays differently moves all of them once.  So it is done when the program comes back to what it
+recorded before, so that an iteration of its loop is known, and not for operations that run once.  What is
 learned only grows, so that decisions change a few times at most.  All ranks learn the same, from what the
 program records.
 """
@@ -40,26 +40,26 @@ from diffuse.stream.habits import (
 
 
 class Shapes:
-    """What is known of each shape."""
+    """The habits of each shape, and the decompositions that follow from them."""
 
     __slots__ = ("version", "threads", "doubted", "_follows", "_habits", "_chosen")
 
     def __init__(self, threads: int = 0) -> None:
         self.version = 0
-        """Another number when shapes are cut otherwise than before."""
+        """A number that changes when shapes are cut differently."""
         self.threads = threads
         """The points of a rank that share a block; 0: arrays are cut into rows."""
         self.doubted: set[Point] = set()
-        """Shapes of which more is known than when it was chosen how they are cut."""
+        """Shapes whose habits have changed since it was chosen how they are cut."""
         self._follows: dict[Point, Point] = Bounded()
-        """A longer shape, for those that follow one."""
+        """For shapes that follow another one, that longer shape."""
         self._habits: dict[Point, Habits] = Bounded()
         self._chosen: dict[Point, tuple[int, int, Decomposition]] = Bounded()
-        """By shapes that follow none: the processors, the chunk, and how a task is cut that has no
+        """For shapes that follow none: the processors, the chunk, and the decomposition of a task without
         constraints of its own."""
 
     def root(self, shape: Point) -> Point:
-        """Return the shape that decides how this one is cut."""
+        """The shape that determines how this one is cut."""
         found = shape
         while (longer := self._follows.get(found)) is not None and near(shape, longer):
             found = longer
@@ -76,7 +76,7 @@ class Shapes:
         return by_extents(root, processors, chunk, *constraints(template), self._known(root).units)
 
     def learn(self, template: Template, frames: Sequence[Frame], values: Sequence[Any]) -> bool:
-        """Learn from a task on stores of these frames; returns whether shapes are now cut otherwise."""
+        """Learn from a task on stores of these frames; returns whether shapes are now cut differently."""
         before = self.version
         whole = [use for use in template.uses if nearly_all(template.shape, use)]
         # places in other arrays, such as where the rows of a sparse matrix begin, do not decide
@@ -100,14 +100,15 @@ class Shapes:
         return self.version != before
 
     def _opposes(self, root: Point, more: Habits) -> None:
-        """Learn what speaks against blocks, once something speaks for them: what a program does but once, at
-        its beginning, was before.  When shapes are cut otherwise all of a loop is looked at again."""
+        """Learn a reason against blocks, but only for shapes with a reason for them, so that operations that
+        run once at the beginning are ignored.  When shapes are cut differently the whole loop is examined
+        again."""
         if self._neighbours(root):
             self._knows(root, more)
 
     def turn(self) -> bool:
-        """Choose anew how doubted shapes are cut, as a loop comes back to its beginning; returns whether any
-        is now cut otherwise."""
+        """Choose the cuts of doubted shapes anew, when a loop comes back to its beginning; returns whether
+        any shape is now cut differently."""
         before = self.version
         for root in sorted(self.doubted):
             chosen = self._chosen.get(root)
@@ -119,7 +120,7 @@ class Shapes:
         return self.version != before
 
     def _follow(self, one: Point, longer: Point) -> None:
-        """Let a shape follow another, which is nowhere shorter."""
+        """Let a shape follow another one, which is at least as long in every dimension."""
         if one != longer and near(one, longer):
             self._follows[one] = longer
             chosen = self._chosen.pop(one, None)
@@ -128,7 +129,7 @@ class Shapes:
                 self.version += 1
 
     def _knows(self, root: Point, more: Habits) -> None:
-        """Add to what is known of a shape."""
+        """Add habits to a shape."""
         known = self._known(root)
         habits = known if more is NONE else joined(known, more)
         if habits != known:
@@ -143,7 +144,7 @@ class Shapes:
         return sum([n > 0 for n in self._known(root).reach(len(root))]) > 1
 
     def _plain(self, root: Point, processors: int, chunk: int) -> Decomposition:
-        """How a task over a shape is cut, but for what it asks itself."""
+        """The decomposition of a task over a shape without constraints of its own."""
         habits = self._known(root)
         rows = by_extents(root, processors, chunk, units=habits.units)
         if not self.threads or habits.rows or rows.splits[0].axis < 0 or not self._neighbours(root):

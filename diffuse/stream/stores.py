@@ -1,7 +1,7 @@
-"""Stores: who still sees them, and where their memory is.
+"""Stores: their liveness, and the location of their memory.
 
-Liveness is counted twice over (papers/003, section 5.1): handles that the application holds, and tasks that
-are not forwarded yet.  A store has memory from the first fused task that writes it where somebody sees it.
+Liveness has two counts (papers/003, section 5.1): handles that the application holds, and tasks that are not
+forwarded yet.  A store has memory from the first fused task that writes it and after which it is live.
 """
 
 from __future__ import annotations
@@ -25,28 +25,32 @@ from diffuse.settings import config
 class Storage:
     """The application's handle of one store, which is live as long as the handle is referenced.
 
-    Made by `Stores.new` alone: every result of an operation has one, and a constructor takes time.
+    Only `Stores.new` makes them, without a constructor, which would take time for every result of an
+    operation.
     """
 
-    __slots__ = ("id", "frame", "touched", "written", "version", "exported", "_shown", "_stores",
+    __slots__ = ("id", "frame", "touched", "written", "version", "exported", "_shown", "_crowd", "_stores",
                  "__weakref__")
 
     id: int
     frame: Frame
     touched: int
-    """The epoch of the last task that uses it.  Where it is older than the engine's, no task on it is pending
-    or running.  Of a `shared` store it is never older, as nobody tells when another library writes."""
+    """The epoch of the last task that uses it.  If it is older than the engine's, no task on the store is
+    pending or running.  For a `shared` store it is never older, as writes by other libraries are not
+    reported."""
     written: int
     """The epoch of the last task that writes it, as `touched`."""
     version: int
-    """Counts the writes that are recorded, and those that the host may do.  While the version of a store that
-    is not `exported` stays the same, so do its elements."""
+    """Counts recorded writes, and possible writes by the host.  As long as it stays the same and the store is
+    not `exported`, the elements stay the same."""
     exported: bool
-    """Does other code see the memory, or hold the store (`shared`)?  Then tasks on it run before the call
-    returns that records them."""
-    _shown: tuple[Callable[[], object], ...]
+    """Does other code see the memory, or hold the store (`shared`)?  Tasks on it then run before the call
+    that records them returns."""
+    _shown: list[Callable[[], object]]
     """Functions that tell whether code that was given the memory still holds it; set when it is
     `exported`."""
+    _crowd: int
+    """How many such functions there may be until those that say no are forgotten."""
     _stores: Stores
 
     @property
@@ -59,13 +63,13 @@ class Storage:
 
     @property
     def shared(self) -> bool:
-        """Does another library hold the store itself, to read and write it?  (`exported` says so, too.)"""
+        """Does another library hold the store itself, to read and write it?  (It is then also `exported`.)"""
         instance = self._stores.instances.get(self.id) if self.exported else None
         return instance is not None and instance.shared
 
     @property
     def scattered(self) -> bool:
-        """Is it part of a larger store, so that only its own coordinates name its elements?"""
+        """Is it part of a larger store, so that its elements can be named only by its own coordinates?"""
         instance = self._stores.instances.get(self.id) if self.exported else None
         return instance is not None and instance.scattered
 
@@ -74,20 +78,26 @@ class Storage:
         self.show_while((lambda: True) if holder is None else weakref.ref(holder))
 
     def show_while(self, held: Callable[[], object]) -> None:
-        """Mark the memory as exported until `held` first returns false.  Forgets who has let go of it, for a
-        program may show it often without an operation in between."""
-        self._shown = (*[known for known in self._holders() if known()], held)
+        """Mark the memory as exported until `held` first returns false.  Removes holders that have ended each
+        time the number of holders has doubled, as a program may export the memory often without an operation
+        in between, and hold thousands of views."""
+        holders = self._holders()
+        if len(holders) >= getattr(self, "_crowd", 8):
+            holders = [known for known in holders if known()]
+            self._crowd = 2 * len(holders) + 8
+        holders.append(held)
+        self._shown = holders
         self.exported = True
         self._stores.shown[self.id] = weakref.ref(self)
 
     def shown(self) -> bool:
         """Is the host memory still exported?"""
-        self._shown = tuple([held for held in self._holders() if held()])
+        self._shown = [held for held in self._holders() if held()]
         self.exported = bool(self._shown) or self.shared
         return bool(self._shown)
 
-    def _holders(self) -> tuple[Callable[[], object], ...]:
-        return getattr(self, "_shown", ())
+    def _holders(self) -> list[Callable[[], object]]:
+        return getattr(self, "_shown", [])
 
     def __del__(self) -> None:
         try:
@@ -106,13 +116,13 @@ TOGETHER = 1 << 20
 MOST_TOGETHER = 64 << 20
 """The bytes of a shared allocation from which on no further store is added."""
 LINE, STAGGER = 64, 320
-"""Bytes of a cache line, and between two stores in an allocation, so that they do not map to the same cache
-sets."""
+"""Bytes of a cache line, and the gap between stores in an allocation, so that they do not map to the same
+cache sets."""
 
 Operand = tuple[Storage, View]
 
 _making = RLock()
-"""The lock under which the runtime is made, so that two threads do not make one each."""
+"""Held while the runtime is made, so that two threads do not each make one."""
 
 
 def nbytes(store: Store | Frame) -> int:
@@ -139,11 +149,11 @@ class Stores:
         self.lost: dict[int, Exception] = {}
         """Stores whose contents could not be computed."""
         self.running: set[int] = set()
-        """Stores of what is being forwarded: Python may drop a handle at any moment, not these."""
+        """Stores of the groups being forwarded, which stay even if Python drops their handles meanwhile."""
         self.given: dict[int, Instance] = {}
-        """Memory of stores that ended, now another store's: what still reads them finds it here."""
+        """Memory of dead stores that now belongs to another store, for tasks that still read them."""
         self.shown: dict[int, weakref.ref[Storage]] = {}
-        """The handles of stores that were exported once."""
+        """The handles of stores that have been exported."""
         self._next = 0
         self._runtime: Runtime | None = None
 
@@ -157,12 +167,12 @@ class Stores:
 
     @property
     def made(self) -> bool:
-        """Was the runtime made?  Until then nothing ran on it."""
+        """Was the runtime made?  Until then nothing has run on it."""
         return self._runtime is not None
 
     @property
     def host_sees(self) -> bool:
-        """`Runtime.host_sees`, without making a runtime if its name tells."""
+        """`Runtime.host_sees`, without making a runtime if its name determines the answer."""
         runtime = self._runtime
         return config.runtime in SEEN or self.runtime.host_sees if runtime is None else runtime.host_sees
 
@@ -172,7 +182,7 @@ class Stores:
         if self._runtime is not None and changed:
             old, new = self._runtime, make(config.runtime)
             collects = gc.isenabled()
-            gc.disable()  # it may end stores, and they leave `instances`
+            gc.disable()  # it may free stores, which then leave `instances`
             try:
                 moved = {store: new.attach(old.host(instance, True), Store(store, *self.storages[store]))
                          for store, instance in self.instances.items()}
@@ -180,7 +190,7 @@ class Stores:
                 if collects:
                     gc.enable()
             before = self.instances
-            self.instances, self._runtime = moved, new  # at once: an interrupt finds all moved or none
+            self.instances, self._runtime = moved, new  # at once: after an interrupt all are moved or none
             for instance in before.values():
                 old.release(instance)
         return changed
@@ -204,13 +214,13 @@ class Stores:
         return made
 
     def attach(self, array: Any) -> Storage:
-        """A store over the memory of a C-contiguous NumPy array, which it keeps alive."""
+        """Make a store over the memory of a C-contiguous NumPy array, which it keeps alive."""
         storage = self.create(array.shape, array.dtype.name)
         self.instances[storage.id] = self.runtime.attach(array, storage.store)
         return storage
 
     def adopt(self, exchange: Exchange, theirs: Any, shape: Point, dtype: str) -> Storage:
-        """A store over one that another library holds."""
+        """Make a store over a store that another library holds."""
         storage = self.create(shape, dtype)
         self.instances[storage.id] = exchange.adopt(theirs, dtype)
         return storage
@@ -224,8 +234,8 @@ class Stores:
         return found
 
     def own(self, storage: Storage) -> None:
-        """Let the host write to the memory that it fetched of a store.  If that is a copy, it has the store's
-        elements from now on, until a task writes the store."""
+        """Let the host write to the memory that it fetched of a store.  If that is a copy, it is the valid
+        data until a task writes the store."""
         if not self.runtime.host_sees and not storage.shared:
             self.runtime.host(self.instance(storage.id), True)
 
@@ -235,7 +245,7 @@ class Stores:
             self.exchange.write_back(self.instance(storage.id))
 
     def aliased(self, one: Storage, other: Storage) -> bool:
-        """May two stores that other libraries hold have elements in common?"""
+        """May two stores that other libraries hold overlap?"""
         return self.exchange.overlap(self.instance(one.id), self.instance(other.id))
 
     def instance(self, store: int) -> Instance:
@@ -250,11 +260,11 @@ class Stores:
         return self.instance(store).address
 
     def places(self, ids: Sequence[int], scratch: list[Instance]) -> tuple[list[int], list[Instance]]:
-        """Return the addresses of the stores of a launch, and the instances of those that have one for
-        themselves.
+        """The addresses of the stores of a launch, and the instances of those with an allocation of their
+        own.
 
-        Small stores that nobody sees before or after the launch share one allocation, which joins `scratch`:
-        one for each would take as long as recording the operation.
+        Small stores that are not used before or after the launch share one allocation, which is added to
+        `scratch`: allocating each would take as long as recording the operation.
         """
         addresses: list[int] = []
         used: list[Instance] = []
@@ -280,7 +290,7 @@ class Stores:
         return addresses, used
 
     def watched(self, ids: Iterable[int]) -> tuple[Instance, ...]:
-        """The instances of those of these stores whose memory code outside sees."""
+        """The instances, among these stores, whose memory outside code sees."""
         found = []
         for store in self.shown.keys() & ids:
             handle = self.shown[store]()
@@ -298,12 +308,12 @@ class Stores:
         return store in self.alive or self.awaited(store)
 
     def awaited(self, store: int) -> bool:
-        """Does a group use the store that is not forwarded yet?"""
+        """Does a group that is not forwarded yet use the store?"""
         return self.users.get(store, 0) > self.taken
 
     @property
     def pending(self) -> set[int]:
-        """The stores that groups use which are not forwarded yet."""
+        """The stores used by groups that are not forwarded yet."""
         return {store for store, number in self.users.items() if number > self.taken}
 
     def fresh(self, store: int) -> bool:
@@ -312,9 +322,9 @@ class Stores:
                 and store not in self.running and store not in self.lost)
 
     def mend(self, groups: Sequence[tuple[int, Iterable[int]]]) -> None:
-        """Restore consistency after an exception at any moment: the groups of these numbers, which use these
-        stores, are pending, and nothing is running.  Python may drop handles meanwhile, so a store that is
-        needed counts as pending throughout."""
+        """Restore consistency after an exception: the groups with these numbers, which use these stores, are
+        pending, and nothing is running.  Python may drop handles meanwhile, so a store that is needed counts
+        as pending throughout."""
         for number, used in groups:
             self.users.update(dict.fromkeys(used, number))
         self.taken = groups[0][0] - 1 if groups else max(self.users.values(), default=self.taken)
@@ -328,7 +338,7 @@ class Stores:
                 self.release(store)
 
     def forwarded(self) -> None:
-        """After a launch: release the stores of its groups that nobody sees any more."""
+        """After a launch: release the stores of its groups that are no longer referenced."""
         done, self.running = self.running, set()
         self.given.clear()
         users, taken = self.users, self.taken
@@ -353,15 +363,15 @@ class Stores:
     def release(self, store: int, ending: Callable[[], bool] = is_finalizing) -> None:
         # the frame goes last: as long as it is there, an interrupt leaves the rest to `mend`
         instance = self.instances.pop(store, None)
-        if instance is not None and not ending():  # then the process gives it back
+        if instance is not None and not ending():  # then the process returns it at exit
             self.runtime.release(instance)
         self.lost.pop(store, None)
         self.users.pop(store, None)
         self.storages.pop(store, None)
 
     def lose(self, tasks: list[IndexTask], error: Exception | str) -> None:
-        """Mark what these tasks write as lost, because of an error or of an interrupt of this name; reading a
-        lost store raises it."""
+        """Mark what these tasks write as lost, because of an error or of an interrupt with this name; reading
+        a lost store raises it."""
         span = f"the operations recorded at {tasks[0].where} to {tasks[-1].where}"
         if isinstance(error, MemoryError):
             error.add_note(f"needed by {span}")
@@ -373,8 +383,8 @@ class Stores:
                     self.lost[access.store.id] = copy(error)  # without the frames that hold the store
 
     def follow_losses(self, tasks: list[IndexTask]) -> bool:
-        """Propagate losses to dependent stores; stores that are written anew recover.  Is any task left to
-        run?"""
+        """Propagate losses to dependent stores; stores that are written anew recover.  Returns whether any
+        task is left to run."""
         lost, some = self.lost, False
         for task in tasks:
             errors = [lost[access.store.id] for access in task.accesses

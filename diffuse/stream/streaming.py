@@ -1,8 +1,8 @@
-"""Decides which fused tasks store their result past the caches.
+"""Decides which fused tasks store their result with non-temporal stores, which bypass the caches.
 
-A processor reads a line of memory before it writes to it, unless the store says that nobody needs it soon.
-Where a task goes through more memory than the caches hold, its result has left them before it is read again,
-and such stores spare a quarter to a third of what it moves.
+A processor reads a cache line before it writes to it, unless the store is non-temporal. If a task accesses
+more memory than the caches hold, its result has left them before it is read again, and such stores save a
+quarter to a third of the memory traffic.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from diffuse.kernels.body.compose import Composition
 from diffuse.runtime.machine import cache_bytes
 
 ROW = 512
-"""The least extent of the innermost loop: each row begins with the steps up to an aligned address."""
+"""The least extent of the innermost loop, as each row begins with partial steps up to an aligned address."""
 WIDE = 4
-"""The least bytes of an element: stores of less do not fill a line at once."""
+"""The least bytes of an element: smaller elements do not fill a cache line at once."""
 
 
 def least() -> int:
-    """Return the bytes that a task reads and writes, at least, so that its result leaves the caches."""
+    """The least bytes that a task has to read and write so that its result leaves the caches."""
     return cache_bytes(3) * 3 // 2
 
 
 def streams(composition: Composition, tasks: Sequence[IndexTask], alive: Container[int]) -> bool:
     """Does the first result of a group leave the caches before it is read?
 
-    What the program does not hold is read soon: the next group may run together with this one, row by row.
+    Stores that the program does not hold are read soon: the next group may run together with this one, row by
+    row.
     """
     body = composition.body
     if len(body.loops) != 1 or body.epilogue or not body.loops[0].order:

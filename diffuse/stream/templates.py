@@ -22,19 +22,19 @@ class Templates:
 
     def __init__(self) -> None:
         self.known: dict[tuple[Any, ...], Template] = Bounded()
-        """The templates, keyed by all that they depend on, views by their tokens."""
+        """The templates, keyed by everything that they depend on, views by their tokens."""
         self._verified: set[tuple[str, tuple[str, ...]]] = set()
-        """Operations and element types whose bodies were found to be well formed."""
+        """Operations and element types whose bodies were verified to be well formed."""
         self._places: dict[Any, Any] = Bounded()
-        """The program's lines that tasks were submitted with: one object for equal ones."""
+        """The places in the program with which tasks were submitted: one object for equal ones."""
         self._overlaps: dict[tuple[int, int], str] = Bounded()
-        """What `overlap` found for two views of one store, by their tokens."""
+        """The relations of two views of one store, by their tokens."""
 
     def make(self, key: tuple[Any, ...], operation: str, signature: tuple[str, ...], shape: Point,
              inputs: Sequence[Operand | Scalar], outputs: Sequence[Operand], operator: str | None = None
              ) -> Template:
-        """Make the template of an operation on views and scalars, and keep it under `key`.  `operator` names
-        a reduction."""
+        """Make the template of an operation on views and scalars, and cache it under `key`.  `operator` is
+        that of a reduction."""
         reads = [Use.of(operand[1], READ) for operand in inputs if not isinstance(operand, Scalar)]
         privilege = WRITE if operator is None else REDUCE
         uses = (*reads, *[Use.of(view, privilege, operator) for _, view in outputs])
@@ -48,20 +48,20 @@ class Templates:
         return found
 
     def of_task(self, task: IndexTask) -> Recorded:
-        """An index task in terms of a template."""
+        """Split an index task into its template and its recorded values."""
         made = template(task)
         key = (*made.key, "submitted")
         own = recorded(task, self.known.get(key) or made)
         self._verify(own)
         self.known[key] = own[0]
-        with suppress(TypeError):  # a place may be anything that can be printed
+        with suppress(TypeError):  # a place may be any printable object
             return (*own[:3], self._places.setdefault(own[3], own[3]))
         return own
 
     def _verify(self, task: Recorded) -> None:
         """Raise TypeError unless the operation writes a well-formed body for these element types.
 
-        Asked once, of operations that are written in others: a single op has the types that NumPy gives it.
+        Checked once, for operations that are written in terms of others: a single op has NumPy's types.
         """
         made = task[0]
         name = made.operation, made.signature
@@ -70,7 +70,7 @@ class Templates:
             self._verified.add(name)
 
     def overlap(self, a: Operand, b: Operand) -> str:
-        """Do two operands share elements: "same" view, "apart", or "overlap"?"""
+        """The relation of two operands: "same" view, "apart", or "overlap"."""
         (one, view), (other, theirs) = a, b
         if one.id != other.id:
             return "apart"

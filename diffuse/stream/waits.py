@@ -1,7 +1,7 @@
-"""Counts how often the program waits for a single operation, a single call of a library, or a short chain.
+"""Counts how often the program waits for a single operation, a single library call, or a short chain.
 
-A library computes at once what the program waits for alone (numpy/ops/single.py), by the counts that are kept
-here: `Template.alone`, and `alone` of the lines of the program that it names.  The operations of a chain
+A library computes at once what the program waits for alone (numpy/ops/single.py), according to the counts
+kept here: `Template.alone`, and `alone` of the lines of the program that it names.  The operations of a chain
 count as waited for alone, too, if NumPy takes less time for the whole chain than recording and waiting take,
 and if nothing in it has to be recorded.
 """
@@ -21,31 +21,31 @@ from diffuse.stream.window import CHAIN, Window
 LIGHT = 600_000
 """The most bytes that each task of a short chain may read and write."""
 BRIEF = 5_000_000
-"""The most bytes, for each group, that all tasks may read and write where one has more than `LIGHT`: NumPy
-takes less time for these than launching a group and waiting for it."""
+"""The most bytes per group that all tasks may read and write if one has more than `LIGHT`: NumPy takes less
+time for these than launching a group and waiting for it."""
 MOST = 64
-"""The most calls that are noted between two waits."""
+"""The most calls that are recorded between two waits."""
 
 
 class Waits:
-    """Notes the first calls of libraries since the program last waited."""
+    """Records the first library calls since the program last waited."""
 
     __slots__ = ("calls",)
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, int, int]] = []
-        """For each call its place, the number of tasks that it recorded, and how many were recorded in all by
+        """For each call its place, the number of tasks that it recorded, and the number recorded in all by
         then."""
 
     def called(self, place: Any, tasks: int, begun: int) -> None:
-        """Note that a call at this place recorded so many tasks; calls from number `begun` on were part of
+        """Record a call at this place that recorded so many tasks; calls from number `begun` on were part of
         it."""
         del self.calls[begun:]
         if len(self.calls) < MOST:
             self.calls.append((place, tasks, trace.counters["recorded"]))
 
     def note(self, window: Window, idle: bool) -> None:
-        """Note that the program waits for the tasks of a window, and if `idle`, for nothing else."""
+        """Note that the program waits for the tasks of a window and, if `idle`, for nothing else."""
         calls, self.calls = self.calls, []
         now = window.held, trace.counters["recorded"]
         for place, *seen in calls:
@@ -56,7 +56,7 @@ class Waits:
             chain = [made for made, *_ in tasks]
             if idle and (len(chain) == 1 or light(chain, len(groups))):
                 times = min([made.alone for made in chain]) + 1
-                for made in chain:  # all alike: to record what uses the result of one takes a task for that
+                for made in chain:  # all alike: otherwise what uses one's result would be recorded as a task
                     made.alone = times
             elif len(chain) > 1:
                 for made in begun(tasks):
@@ -64,8 +64,8 @@ class Waits:
 
 
 def begun(tasks: list[Recorded]) -> list[Template]:
-    """Return the operations of a chain that use no result of it: the others would not have been done at once
-    in any case, and may be waited for alone at other lines of the program."""
+    """The operations of a chain that use none of its results: the others would not have been done at once in
+    any case, and may be waited for alone at other lines of the program."""
     found: list[Template] = []
     written: set[int] = set()
     for made, stores, *_ in tasks:
@@ -77,14 +77,14 @@ def begun(tasks: list[Recorded]) -> list[Template]:
 
 
 def light(chain: list[Template], groups: int) -> bool:
-    """Would NumPy compute all tasks of a short chain sooner than waiting for its groups takes?"""
+    """Would NumPy compute all tasks of a short chain in less time than waiting for its groups takes?"""
     sizes = [size(made) for made in chain]
     return max(sizes) <= LIGHT or sum(sizes) <= BRIEF * groups
 
 
 def size(made: Template) -> int:
-    """Return the bytes that a task reads and writes if NumPy may compute it without a slow routine; else very
-    many. Reductions at hand are computed at once in any case."""
+    """The bytes that a task reads and writes if NumPy may compute it without a slow routine; else a very
+    large number.  Reductions at hand are computed at once in any case."""
     found = _sizes.get(made)
     if found is None:
         name, types = made.operation, made.signature[:-1]

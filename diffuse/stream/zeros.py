@@ -1,8 +1,8 @@
-"""Lazy fills with zero: memory fresh from the system holds zeros already, so that no task has to write them.
+"""Lazy fills with zeros: fresh memory from the system holds zeros already, so that no task has to write them.
 
-A fill of a whole new store with zeros waits here.  The first task on the store brings it into the window,
-where it fuses with what follows and vanishes with temporaries.  If none comes before the program waits, the
-store gets memory that the system clears page by page, when somebody touches it.
+A fill of a whole new store with zeros is deferred here.  The first task on the store adds it to the window,
+where it fuses with what follows and vanishes with temporaries.  If there is none before the program waits,
+the store gets memory that the system clears page by page when it is touched.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from diffuse.stream.stores import Stores, nbytes
 from diffuse.stream.window import Window
 
 MOST = 256
-"""Fills that wait, at most, for stores of which some are gone."""
+"""The most deferred fills, including those of stores that are gone."""
 SPARSE, LARGE = 16, 64 << 20
-"""A task over less than one in so many elements of a store of so many bytes does not have it filled."""
+"""A task on less than 1 / SPARSE of a store of at least LARGE bytes does not trigger its fill."""
 
 
 class Zeros:
@@ -36,7 +36,7 @@ class Zeros:
         return sum([nbytes(stores.storages[store]) for store in self.held if store in stores.alive])
 
     def hold(self, recorded: Recorded) -> bool:
-        """Defer the task if it is such a fill; else add the fills of the stores that it uses before it."""
+        """Defer the task if it is such a fill; else first add the fills of the stores that it uses."""
         held, (template, stores, values, _) = self.held, recorded
         for store in stores:
             fill = held.get(store)
@@ -56,7 +56,7 @@ class Zeros:
         return True
 
     def release(self) -> None:
-        """Settle all deferred fills, with zeroed memory where there is some, else by a task."""
+        """Settle all deferred fills, with zeroed memory if the runtime has any, else by a task."""
         for store, fill in list(self.held.items()):
             if store in self._stores.alive and not self._cleared(store):
                 self._window.add(fill)
@@ -69,7 +69,7 @@ class Zeros:
                 del self.held[store]
 
     def _cleared(self, store: int) -> bool:
-        """Give the store zeroed memory; False where there is none."""
+        """Give the store zeroed memory; returns False if there is none."""
         stores = self._stores
         frame = stores.storages[store]
         instance = stores.runtime.zeroed(nbytes(frame), Store(store, *frame))

@@ -54,7 +54,7 @@ _SCALAR = {"bool": "q", "uint8": "Q", "uint16": "Q", "uint32": "Q", "uint64": "Q
 
 
 class Reduction(NamedTuple):
-    """One `reduce` op of a body.  Its tree is a function of extents and reduced dimensions, nothing else.
+    """One `reduce` op of a body.  Its tree depends only on extents and on which dimensions are reduced.
 
     The leaves of an output element, in row-major order of the reduced dimensions, are combined by
     p[i] = op(p[i], p[i + s]) for s = 1, 2, 4, ... and i a multiple of 2 s.
@@ -64,11 +64,11 @@ class Reduction(NamedTuple):
     argument: int
     operator: str
     dtype: str
-    """The accumulator's."""
+    """The element type of the accumulator."""
 
 
 class Words(NamedTuple):
-    """Where in the block, in words, each thing begins."""
+    """The word offsets of the parts of a block."""
 
     spaces: tuple[int, ...]
     arguments: tuple[int, ...]
@@ -90,12 +90,12 @@ def words(body: Body) -> Words:
 
 
 def _size(space: Space) -> int:
-    """The words of a space."""
+    """The number of words of a space."""
     return len(space.axes) * (1 + space.begins) + space.rank
 
 
 def layout(body: Body) -> struct.Struct:
-    """Packs the values of a launch, in the order above, into its block."""
+    """The binary layout of a block: packs the values of a launch in the order of the module's table."""
     form = [f"<{body.launch_rank}q"]
     form += [f"{_size(s)}q" for s in body.spaces]
     form += [f"Q{body.spaces[a.space].rank}q" for a in body.arguments]
@@ -105,7 +105,8 @@ def layout(body: Body) -> struct.Struct:
 
 
 def reductions(body: Body) -> tuple[Reduction, ...]:
-    """In the order of their ops, which is the order of their partials in the block."""
+    """The reductions of a body in the order of their ops, which is the order of their partials in the
+    block."""
     return tuple(
         Reduction(number, op.attribute[1], op.attribute[0], op.dtype)
         for number, loop in enumerate(body.loops) for op in loop.ops if op.kind == "reduce"
@@ -113,11 +114,11 @@ def reductions(body: Body) -> tuple[Reduction, ...]:
 
 
 def order_of(body: Body, loop: Loop) -> tuple[int, ...]:
-    """Dimensions from the outermost loop to the innermost.
+    """The dimensions of a loop from the outermost to the innermost.
 
-    A loop's iterations are independent, so one with reductions may take the order of their tree: the last
-    dimension innermost, and outermost what a column reduction keeps, so that its leaves are finished one
-    after another.
+    A loop with reductions takes the order of their tree, as its iterations are independent: the last
+    dimension is innermost, and the kept dimensions of a column reduction are outermost, so that its leaves
+    are completed one after another.
     """
     rank = body.spaces[loop.space].rank
     folds = [op.attribute[1] for op in loop.ops if op.kind == "reduce"]
@@ -129,24 +130,24 @@ def order_of(body: Body, loop: Loop) -> tuple[int, ...]:
 
 
 def first_reduction(body: Body, loop: int) -> int:
-    """The number of the first reduction in this loop or behind it."""
+    """The number of the first reduction in this loop or a later one."""
     return sum(r.loop < loop for r in reductions(body))
 
 
 def finishes(body: Body) -> bool:
-    """Is there something to do when all points are done?"""
+    """Must `finish` run when all points are done?"""
     return bool(body.epilogue or len(reductions(body)) > len(body.whole))
 
 
 def kept(body: Body, reduction: Reduction) -> tuple[int, ...]:
-    """The iteration dimensions that the reduction's result follows."""
+    """The iteration dimensions that are dimensions of the reduction's result."""
     classes = body.arguments[reduction.argument].classes
     return tuple(d for d, letter in enumerate(classes) if letter != "0")
 
 
 def leaf_runs(body: Body, number: int) -> bool:
-    """May each point fold subtrees of a reduction?  Its leaves have to be a run.  They are where a launch
-    domain of one dimension cuts the outermost reduced dimension."""
+    """Can each point fold subtrees of a reduction?  Its leaves have to be contiguous, as they are where a
+    launch domain of one dimension cuts the outermost reduced dimension."""
     reduction = reductions(body)[number]
     space = body.spaces[body.loops[reduction.loop].space]
     reduced = [d for d in range(space.rank) if d not in kept(body, reduction)]
@@ -159,7 +160,7 @@ def by_rows(rank: int, kept: Sequence[int]) -> bool:
 
 
 def leaves(extents: Sequence[int], kept: Sequence[int]) -> int:
-    """Leaves of one output element."""
+    """The number of leaves of one output element."""
     reduced = [d for d in range(len(extents)) if d not in kept]
     if not reduced:
         return 1
@@ -169,7 +170,7 @@ def leaves(extents: Sequence[int], kept: Sequence[int]) -> int:
 
 
 def partial_bytes(body: Body, reduction: Reduction, extents: Sequence[int]) -> int:
-    """Size of a reduction's partials, for these extents of its loop's space."""
+    """Bytes of a reduction's partials, for these extents of its loop's space."""
     dims = kept(body, reduction)
     count = prod(extents[d] for d in dims) * leaves(extents, dims)
     if reduction.operator not in INDEXED:
@@ -178,19 +179,20 @@ def partial_bytes(body: Body, reduction: Reduction, extents: Sequence[int]) -> i
 
 
 def index_plane(value_bytes: int) -> int:
-    """Where the plane of indices begins, after so many bytes of values."""
+    """The offset of the plane of indices, after so many bytes of values."""
     return (value_bytes + 7) & ~7
 
 
 PIECES = 64
-"""Small points that a divided launch has at most, about."""
+"""The approximate maximum of small points in a divided launch."""
 PIECE = 1_000_000
-"""Operations times elements that a small point is worth: interpreting them takes about a millisecond, what a
-point costs beside them some 50 us."""
+"""Operations times elements of a small point: interpreting them takes about a millisecond, and a point's
+overhead is some 50 us."""
 
 
 class Division(NamedTuple):
-    """A launch in smaller points: its values, their number, and what is left from one of them on."""
+    """A launch divided into smaller points: its values, their number, and the values of the rest from a given
+    point on."""
 
     values: tuple[Any, ...]
     points: int
@@ -198,11 +200,11 @@ class Division(NamedTuple):
 
 
 def divide(body: Body, values: tuple[Any, ...]) -> Division | None:
-    """Cut the points of a launch into smaller ones, or None.
+    """Divide the points of a launch into smaller ones; None if its body does not allow it.
 
-    That needs a body of one loop that neither folds nor counts: then iterations are independent, and those
-    from some index on, of the dimension that the first launch dimension cuts, are a launch of their own, with
-    later addresses and a smaller extent.  Small points are cut along that dimension alone.
+    The body must have one loop that neither folds nor counts.  Its iterations are then independent, and those
+    from some index on, along the dimension that the first launch dimension cuts, form a launch of their own
+    with later addresses and a smaller extent.  Small points are cut along that dimension only.
     """
     if len(body.loops) != 1 or len(body.spaces) != 1 or not body.spaces[0].rank or body.spaces[0].begins:
         return None
@@ -231,8 +233,22 @@ def divide(body: Body, values: tuple[Any, ...]) -> Division | None:
     return Division(small, points, rest)
 
 
+def whole(body: Body, values: tuple[Any, ...]) -> Division | None:
+    """A launch as one point, which spares what each point costs beside its elements; None for one that folds,
+    as its points' partial results are combined behind them."""
+    if not body.spaces or body.epilogue or reductions(body):
+        return None
+    many = body.launch_rank
+    found = [*[1] * many, *values[many:]]
+    for space, word in zip(body.spaces, words(body).spaces, strict=True):
+        for place, axis in enumerate(space.axes):
+            if axis >= 0:
+                found[word + place] = found[word + many + axis]
+    return Division(tuple(found), 1, lambda _: values)
+
+
 def run(native: Native, body: Body, values: Sequence[int | float], points: int) -> None:
-    """All points of a launch, one after another, and the finish: for tests and for routines."""
+    """Run all points of a launch one after another, then `finish`: for tests and for routines."""
     block = ctypes.create_string_buffer(layout(body).pack(*values))
     kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(native.address)
     for point in range(points):

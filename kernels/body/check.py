@@ -1,7 +1,7 @@
-"""What a well-formed body is, as a table of named rules; each names the breaches that it finds, as sentences.
+"""Checks that a body is well formed, by a table of named rules; each rule yields its violations as sentences.
 
-An operation whose body does not type-check, and a pass that makes of a body what is none, are found here and
-not in the machine code.  `DIFFUSE_CHECK` asks after composition and after each pass.
+An operation with a badly typed body, and a pass that breaks a body, are found here and not in the machine
+code.  The setting `DIFFUSE_CHECK` applies the checks after composition and after each pass.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Rule = Callable[[Body], Iterator[str]]
 def check(body: Body, stage: str, numbered: bool = False) -> None:
     """Raise TypeError, naming the rule, the loop and the op, unless a body is well formed.
 
-    `stage` says what made it.  A body that is `numbered` went through all passes, and more holds of it.
+    `stage` names the pass that made it.  A `numbered` body has been through all passes and must satisfy more
+    rules.
     """
     for name, rule in {**RULES, **(NUMBERED if numbered else {})}.items():
         for sentence in rule(body):
@@ -64,7 +65,7 @@ def _types(body: Body) -> Iterator[str]:
 
 
 def _value(loop: Loop, i: int, a: int) -> str:
-    """The element type of the value `a`, which op `i` uses."""
+    """The element type of value `a` as used by op `i`; TypeError if it is not available there."""
     if not 0 <= a < i:
         raise TypeError(f"it uses v{a}: expected a value that was computed before it")
     if loop.ops[a].kind in EFFECTS:
@@ -73,7 +74,7 @@ def _value(loop: Loop, i: int, a: int) -> str:
 
 
 def _result(body: Body, loop: Loop, op: Op, inputs: tuple[str, ...]) -> str:
-    """The element type of an op's result, for inputs of these; TypeError where something of it is wrong."""
+    """The element type of an op's result for inputs of these types; TypeError if the op is badly typed."""
     if op.kind in STRUCTURAL and len(inputs) != STRUCTURAL[op.kind] != -1:
         raise TypeError(f"it has {len(inputs)} inputs: expected {STRUCTURAL[op.kind]}")
     match op.kind, op.attribute:
@@ -134,7 +135,7 @@ def _result(body: Body, loop: Loop, op: Op, inputs: tuple[str, ...]) -> str:
             return _argument(body, loop, number).dtype
         case kind, None if kind not in STRUCTURAL:
             return operations.result(kind, inputs)
-    raise TypeError(f"its attribute is {op.attribute!r}: expected what expr.py says, within this body")
+    raise TypeError(f"its attribute is {op.attribute!r}: expected one as in expr.py, within this body")
 
 
 def _argument(body: Body, loop: Loop, number: int) -> Argument:
@@ -163,7 +164,7 @@ def _epilogue(body: Body) -> Iterator[str]:
     for number, loop in enumerate(body.loops[max(0, first):], first):
         cut = max(body.spaces[loop.space].axes) >= 0
         if cut or any(op.kind in ("reduce", "scan", "spmv", "scatter") for op in loop.ops):
-            yield f"loop {number} is at the end: expected single elements, and nothing that goes over several"
+            yield f"loop {number} is at the end: expected single elements, and no op over several"
 
 
 def _whole(body: Body) -> Iterator[str]:
@@ -191,7 +192,7 @@ def _last(body: Body) -> Iterator[str]:
     for number, loop in enumerate(body.loops):
         order = [places.get(op.kind, 0) for op in loop.ops]
         if order != sorted(order) or not order[-1:] or not order[-1]:
-            yield f"loop {number} does not end with its stores and then its reductions: expected it to"
+            yield f"loop {number} does not end with its stores, followed by its reductions"
         stored = [op.attribute for op in loop.ops if op.kind == "store"]
         if len(set(stored)) != len(stored):
             yield f"loop {number} stores to the arguments {stored}: expected each once"
@@ -210,7 +211,7 @@ def _first_use(body: Body) -> Iterator[str]:
 RULES: dict[str, Rule] = {
     "spaces": _spaces, "types": _types, "privileges": _privileges, "epilogue": _epilogue,
     "whole rows": _whole, "parts": _parts}
-"""Rules for every body, in the order they are asked; a later one relies on those before it."""
+"""The rules for every body, in the order of their application; each relies on those before it."""
 
 NUMBERED: dict[str, Rule] = {"stores last": _last, "numbers by first use": _first_use}
-"""Rules for a body to be compiled."""
+"""The additional rules for a body to be compiled."""

@@ -1,7 +1,7 @@
 """Compose the tasks of a prefix into one kernel body: a loop for each task, then the passes (passes.py).
 
-The body depends on the canonical form of the tasks and on which scalars are said to be equal, and on nothing
-else: isomorphic tasks over other stores, extents and scalar values have an equal body.
+The body depends only on the canonical form of the tasks and on which scalars are declared equal: isomorphic
+tasks over other stores, extents and scalar values have an equal body.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from diffuse.kernels.body.expr import EFFECTS, Argument, Body, Builder, Loop, Op
 from diffuse.settings import config
 
 Source = tuple[int, int]
-"""A scalar of a window: (task, scalar)."""
+"""A scalar of a window: (task number, index of its scalar)."""
 
 _op = tuple.__new__
-# Ops are made by their base's constructor: half the cost of calling the class.
+# Calling the base's constructor halves the cost of making ops.
 
 
 class Composition(NamedTuple):
-    """A body, and where each of its parts comes from in the window."""
+    """A body, and the origin of each of its parts in the window."""
 
     body: Body
     arguments: tuple[tuple[int, int], ...]
-    """Per argument of the body: (task, access)."""
+    """For each argument of the body: (task, access)."""
     scalars: tuple[Source, ...]
-    """Per scalar of the body: where its value comes from."""
+    """For each scalar of the body, the scalar of the window that has its value."""
     spaces: tuple[int, ...]
-    """Per space of the body: a task that iterates over it."""
+    """For each space of the body, a task that iterates over it."""
     vanished: frozenset[int]
-    """Slots that live in registers only and need no memory."""
+    """Slots that exist only in registers and need no memory."""
 
 
 class _Names:
-    """The numbers of slots, views, spaces, arguments and scalars, by their first use in the tasks."""
+    """Numbers slots, views, spaces, arguments and scalars by their first use in the tasks."""
 
     def __init__(self, tasks: Sequence[IndexTask]) -> None:
         self.tasks = tasks
         self.slots: dict[int, int] = {}
         self.views: list[dict[tuple[object, ...], int]] = []
         self.spans: list[Spans] = []
-        """Per slot: the first access of each view."""
+        """For each slot, the first access of each view."""
         self.spaces: dict[tuple[Point, tuple[Split, ...]], int] = {}
         self.owners: list[int] = []
-        """Per space: the first task that iterates over it."""
+        """For each space, the first task that iterates over it."""
         self.numbers: dict[tuple[Store, int, int], int] = {}
         """Arguments by store, layout and space."""
         self.arguments: list[Argument] = []
         self.sources: list[tuple[int, int]] = []
-        """Per argument: (task, access)."""
+        """For each argument: (task, access)."""
         self.scalars: dict[Source, int] = {}
         self._relations: dict[tuple[int, int, int], Relation] = {}
         self._layouts: dict[tuple[int, int], int] = {}
@@ -64,7 +64,7 @@ class _Names:
         self._letters: dict[tuple[int, Point, int], str] = {}
 
     def space(self, number: int) -> int:
-        """The iteration space of a task."""
+        """The number of a task's iteration space."""
         task = self.tasks[number]
         found = self.spaces.setdefault((task.shape, task.splits), len(self.spaces))
         if found == len(self.owners):
@@ -72,7 +72,7 @@ class _Names:
         return found
 
     def argument(self, number: int, position: int, space: int) -> int:
-        """The argument for one access of one task."""
+        """The number of the argument for one access of one task."""
         access = self.tasks[number].accesses[position]
         privilege = Privilege.READ if access.privilege is Privilege.READ else Privilege.WRITE
         layout = self._layout(access)
@@ -88,7 +88,7 @@ class _Names:
         return found
 
     def _layout(self, access: Access) -> int:
-        """The number of an access's map and partition.  They are few, and take long to hash."""
+        """The number of an access's map and partition, cached by identity: they are few, and slow to hash."""
         named = id(access.map), id(access.partition)
         found = self._layouts.get(named)
         if found is None:
@@ -97,7 +97,7 @@ class _Names:
         return found
 
     def _view(self, access: Access, layout: int) -> tuple[int, int]:
-        """The numbers of an access's slot, and of its view of that."""
+        """The number of an access's slot, and the number of its view among those of the slot."""
         slot = self.slots.setdefault(access.store.id, len(self.slots))
         if slot == len(self.views):
             self.views.append({})
@@ -108,7 +108,7 @@ class _Names:
         return slot, view
 
     def _classes(self, access: Access, number: int, layout: int, space: int) -> str:
-        """How an access moves along the dimensions of its task."""
+        """The stride class of an access along each dimension of its task."""
         key = layout, access.store.shape, space
         found = self._letters.get(key)
         if found is None:
@@ -118,7 +118,7 @@ class _Names:
         return found
 
     def relation(self, slot: int, a: int, b: int) -> Relation:
-        """How two views of a slot meet."""
+        """The relation between the elements of two views of a slot."""
         key = (slot, min(a, b), max(a, b))
         if key not in self._relations:
             first, second = self.spans[slot].accesses[key[1]], self.spans[slot].accesses[key[2]]
@@ -126,7 +126,7 @@ class _Names:
         return self._relations[key]
 
     def near(self, slot: int, view: int) -> Sequence[int]:
-        """The views of a slot that may have elements in common with this one."""
+        """The views of a slot that may overlap this one."""
         return self.spans[slot].near(self.spans[slot].accesses[view])
 
 
@@ -134,9 +134,9 @@ def alike(tasks: Sequence[IndexTask], before: Mapping[Source, Source] | None = N
           ) -> dict[Source, Source]:
     """Map each duplicate scalar, of equal element type and bits, to its first occurrence.
 
-    A kernel that takes equal scalars for one shares what is computed with them, and has fewer values to hold.
-    But values are data and may differ the next time: `before` says what was equal until now, and only such
-    scalars are compared, so that a program of ever new values soon has a kernel for all of them.
+    A kernel with merged scalars shares the computations that use them and needs fewer registers.  But values
+    may differ the next time.  Only scalars that were equal so far (`before`) are compared, so that a program
+    with ever-changing values soon reaches a kernel that fits all of them.
     """
     firsts: dict[object, Source] = {}
     found: dict[Source, Source] = {}
@@ -152,14 +152,14 @@ def alike(tasks: Sequence[IndexTask], before: Mapping[Source, Source] | None = N
 
 def bits(value: Any, dtype: str) -> object:
     """A hashable value that scalars of one element type share if and only if their bits are equal."""
-    if dtype[0] == "f":  # of whose zeros and NaNs there are several
+    if dtype[0] == "f":  # floats have several zeros and NaNs, which differ in their bits
         return struct.pack("d", value)
     return struct.pack("dd", value.real, value.imag) if dtype[0] == "c" else value
 
 
 def compose(tasks: Sequence[IndexTask], temporaries: Collection[int],
             equal: Mapping[Source, Source] = MappingProxyType({})) -> Composition:
-    """Compose tasks, of which the stores `temporaries` are seen by nobody afterwards.
+    """Compose tasks into one body; the stores `temporaries` are not used afterwards.
 
     Scalars that are `equal` (see `alike`) become one scalar of the body.
     """
@@ -175,7 +175,7 @@ def compose(tasks: Sequence[IndexTask], temporaries: Collection[int],
 
 
 def _checked(body: Body, stage: str, numbered: bool = False) -> Body:
-    """Type-check what a stage made of a body, if the setting `check` is on."""
+    """Type-check the body that a stage made, if the setting `check` is on."""
     if config.check:
         from diffuse.kernels.body.check import check
 
@@ -184,7 +184,7 @@ def _checked(body: Body, stage: str, numbered: bool = False) -> Body:
 
 
 def _space(task: IndexTask, domain: Point) -> Space:
-    """The iteration space of a task of a launch; one point, and the epilogue, cut nothing."""
+    """The space of a task in the body; a launch of one point, and the epilogue, cut no dimension."""
     several = volume(domain) > 1 and task.domain == domain
     axes = tuple([split.axis for split in task.splits]) if several else (-1,) * len(domain)
     begins = several and any([split.begin is not None for split in task.splits])
@@ -208,11 +208,11 @@ def verify(task: IndexTask) -> None:
             raise ValueError("it leaves an output as it is: expected a store() or a reduce() to each")
     except (TypeError, ValueError, LookupError) as error:
         raise TypeError(f"operation {task.operation!r} on {', '.join(task.signature)}: its body is not well "
-                        f"formed ({error}): mend what was declared for it") from error
+                        f"formed ({error}): correct its declaration") from error
 
 
 def _written(names: _Names, equal: Mapping[Source, Source]) -> Body:
-    """A loop for each task, before any pass."""
+    """A body with one loop for each task, before any pass."""
     tasks = names.tasks
     loops = tuple([_loop(names, number, equal) for number in range(len(tasks))])
     domain = tasks[0].domain
@@ -248,7 +248,7 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
     arguments: dict[int, int] = {}
     scalars: dict[int, int] = {}
     spaces: dict[int, int] = {}
-    # what the points do to a slot, and what the epilogue does, are two privileges
+    # a slot's privileges in the points and in the epilogue are separate
     late = {loop.space for loop in body.loops[len(body.loops) - body.epilogue:]}
     written: set[tuple[int, bool]] = set()
     read: set[tuple[int, bool]] = set()
@@ -298,7 +298,8 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
 
 
 def _whole(body: Body, names: _Names) -> tuple[int, ...]:
-    """The reductions that each point of several completes: what they reduce to is written, not reduced."""
+    """The reductions that each of several points completes by itself: their results are written, not
+    reduced."""
     if volume(names.tasks[0].domain) <= 1:
         return ()
     folds = [op for loop in body.loops for op in loop.ops if op.kind == "reduce"]
@@ -308,8 +309,8 @@ def _whole(body: Body, names: _Names) -> tuple[int, ...]:
 
 
 def _parts(body: Body, names: _Names) -> tuple[int, ...]:
-    """The reductions whose subtrees each point folds: where a runtime places stores itself, what is left of
-    them may have to travel to another machine; elsewhere the smaller kernel compiles sooner."""
+    """The reductions whose subtrees each point folds.  Where a runtime places stores itself, fewer partial
+    results then travel to another machine; elsewhere the smaller kernel compiles sooner."""
     decomposition = names.tasks[0].decomposition
     if decomposition is None or not decomposition.gaps:
         return ()

@@ -50,17 +50,17 @@ from diffuse.ir import Privilege
 STRUCTURAL = {"load": 0, "scalar": 0, "const": 0, "index": 0, "cast": 1, "store": 1, "reduce": 1, "scan": 1,
               "spmv": 2, "turn": -1, "pick": 1, "nth": 2,
               "scatter": 2}
-"""The kinds of ops that are not in the table of operations, with the number of their inputs; -1: as many as
-the attribute says."""
+"""Kinds of ops outside the table of operations, with their number of inputs; -1: the attribute determines
+it."""
 
 
 EFFECTS = frozenset(("store", "reduce", "scatter"))
-"""The kinds of ops that write, and have no value."""
+"""Kinds of ops that write memory and have no value."""
 
 
 class Literal(float):
-    """A number that belongs to a kernel's structure: equal to another one if they have the same bits, so that
-    0.0 and -0.0 are two, and NaN is one."""
+    """A constant in a kernel's structure.  Literals are equal if their bits are: 0.0 and -0.0 differ, and NaN
+    equals itself."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, float) and pack("<d", self) == pack("<d", other)
@@ -80,7 +80,7 @@ class Op(NamedTuple):
 
     @property
     def arguments(self) -> tuple[int, ...]:
-        """The arguments that it names."""
+        """The arguments that the op names."""
         match self.kind:
             case "load" | "store" | "pick":
                 return (self.attribute,)
@@ -96,11 +96,12 @@ class Op(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """One way a fused task touches one slot.  Base address and strides arrive at launch."""
+    """One way in which a fused task accesses one slot.  Base address and strides are passed at launch."""
 
     slot: int
     view: int
-    """Which of the slot's distinct views; equal (slot, view, space) means equal elements."""
+    """The number of the view among the slot's distinct views; equal (slot, view, space) means equal
+    elements."""
     dtype: str
     space: int
     classes: str
@@ -111,16 +112,16 @@ class Argument(NamedTuple):
 
 
 class Space(NamedTuple):
-    """An iteration space.  Its extents, and one tile for each launch dimension, arrive at launch."""
+    """An iteration space.  Its extents, and one tile for each launch dimension, are passed at launch."""
 
     rank: int
     axes: tuple[int, ...]
-    """For each dimension of the launch domain the iteration dimension that it cuts; -1: none."""
+    """For each dimension of the launch domain, the iteration dimension that it cuts; -1: none."""
     flat: int = 0
-    """Where the last dimension is so short that loops had better run over the last two as one: the vectors
-    that a row takes (loops.flat)."""
+    """Where the last dimension is so short that the last two are better iterated as one: the number of
+    vectors per row (loops.flat); else 0."""
     begins: bool = False
-    """Has the split of each launch dimension a `begin`?  It arrives at launch, too."""
+    """Does the split of each launch dimension have a `begin`, passed at launch?"""
 
 
 class Loop(NamedTuple):
@@ -137,24 +138,24 @@ class Body:
     scalars: tuple[str, ...]
     """Element types of the parameters given by value."""
     loops: tuple[Loop, ...]
-    """Run one after another by each point."""
+    """The loops, which each point runs one after another."""
     epilogue: int = 0
-    """How many of the last loops, over single elements, run once instead: when all points are done and their
-    reductions are combined."""
+    """The number of loops at the end, over single elements, that run once after all points, when their
+    reductions have been combined."""
     whole: tuple[int, ...] = ()
-    """The reductions, by their numbers among those of the body, whose results each point of several completes
-    when their loop is done: it has all elements of the rows that it folds."""
+    """The numbers of the reductions whose results each of several points completes at the end of their loop,
+    because it has all elements of the rows that it folds."""
 
     parts: tuple[int, ...] = ()
-    """The reductions, by the same numbers, of whose tree each point of several folds the subtrees that are
-    its own (`abi.leaf_runs`), so that little is left to be combined when all points are done."""
+    """The numbers of the reductions of which each of several points folds the subtrees with only its own
+    leaves (`abi.leaf_runs`), so that little remains to combine after all points."""
 
     streams: bool = False
-    """Is the first result stored past the caches?  It is not read again before others have displaced it."""
+    """Does the first result use non-temporal stores?  It would leave the cache before it is read again."""
 
     @property
     def launch_rank(self) -> int:
-        """Dimensions of the launch domain."""
+        """The number of dimensions of the launch domain."""
         return len(self.spaces[0].axes) if self.spaces else 1
 
     def __str__(self) -> str:
@@ -163,18 +164,18 @@ class Body:
 
 @dataclass
 class Builder:
-    """What a generator writes its fragment with; values are integers.
+    """Writes the body fragment of one operation for its generator; values are integers.
 
     `inputs[k]` and `outputs[k]` name the operation's inputs and outputs by position, wherever they live.
     """
 
     inputs: tuple[Op, ...]
-    """For each input the op that produces it: a load or a scalar, in the element type it has in memory."""
+    """For each input the op that produces it: a load or a scalar, in its element type in memory."""
     outputs: tuple[Any, ...]
-    """For each output an `Output`."""
+    """For each output, an `Output`."""
     signature: tuple[str, ...]
     attribute: str = ""
-    """What follows the colon in the operation's name ("1" in "cumsum:1")."""
+    """The part of the operation's name after the colon ("1" in "cumsum:1")."""
     ops: list[Op] = field(default_factory=list)
 
     def emit(self, kind: str, dtype: str, *args: int, attribute: Any = None) -> int:
@@ -198,7 +199,7 @@ class Builder:
         return self.emit("index", "int64", attribute=dimension)
 
     def argument(self, position: int) -> Any:
-        """The argument that the input at `position` is read from, for an op that picks elements by itself."""
+        """The argument of the input at `position`, for an op that reads elements of its own choice."""
         op = self.inputs[position]
         if op.kind != "load":
             raise ValueError(f"input {position} is given by value: only a store has elements to pick")
@@ -219,7 +220,7 @@ class Output(NamedTuple):
     dtype: str
     argument: int
     rank: int = 0
-    """Of the iteration space."""
+    """The number of dimensions of the iteration space."""
 
 
 def _lines(body: Body) -> list[str]:

@@ -1,4 +1,4 @@
-"""The table of operations: what everybody needs to know about one stands in its row, and only there.
+"""The table of operations: every fact about an operation is in its row.
 
 An *operation* is what a library records and a task is called: "add", "cumsum", "special.gamma".  An *op* is
 a word of the kernel language, of which bodies are made (expr.py).  A row without a `body` is both: the
@@ -32,43 +32,44 @@ Generator = Callable[[Builder], None]
 ALL, REAL, INTEGER, NONE = "biufc", "biuf", "biu", ""
 """Element types by their first letters: b(ool) i(nt) u(int) f(loat) c(omplex)."""
 FUSED = REAL + "z"
-"""The real ones, and complex128 where NumPy's products of these are fused multiply-adds, as the kernels' are
-(`products_fused`).  Those of complex64 NumPy rounds in another way where they run backwards in memory."""
+"""The real types, and complex128 if NumPy computes its products with fused multiply-adds as the kernels do
+(`products_fused`).  NumPy rounds products of complex64 differently when it traverses memory backwards."""
 
 RANGE = OVERFLOW | UNDERFLOW
 
 
 class Operation(NamedTuple):
-    """One row."""
+    """A row of the table: one operation."""
 
     name: str
     arity: int = 1
-    """How many inputs it has."""
+    """The number of inputs."""
     result: str = "first"
-    """The element type of the op's result: that of the "first" or "last" input, that of the "real" part of
-    the first, or always this one."""
+    """The element type of the op's result: "first" or "last" for that input's type, "real" for the real
+    part's of the first, or a fixed type."""
     inputs: str = "alike"
-    """Which element types the op takes together, a key of `INPUTS`."""
+    """The rule for the element types that the op accepts together, a key of `INPUTS`."""
     exact: str = ALL
-    """Letters of the element types for which NumPy's bits are the specification.  For the others, such as
-    floats of transcendental functions, the compiled routine is (see `routines`)."""
+    """Letters of the element types for which NumPy's bits are the specification.  For other types, such as
+    floats of transcendental functions, the compiled routine is the specification (see `routines`)."""
     errors: int = 0
     """The floating-point errors that it can raise on floats and complex numbers."""
     integer_errors: int = 0
-    """And on integers."""
+    """The floating-point errors that it can raise on integers."""
     cost: int = 1
-    """Additions that it takes as long as, about."""
+    """Its approximate cost, in additions."""
     rounded: bool = True
-    """Is the lowered result to be rounded to float16?  Not where it is one whenever the inputs are."""
+    """Must the lowered result be rounded to float16?  Not if it is a float16 whenever the inputs are."""
     body: Generator | None = None
-    """What writes the operation in other ops; None if it is an op of the kernel language itself."""
+    """The function that writes the operation in terms of other ops; None for an op of the kernel language
+    itself."""
     elementwise: bool = True
-    """Does it go through every element once, in any order?"""
+    """Does it process every element once, in any order?"""
     word: str = ""
-    """What NumPy calls it in its warnings, if not by its name."""
+    """Its name in NumPy's warnings, if that differs."""
 
     def write(self, b: Builder) -> None:
-        """Write the operation's fragment."""
+        """Write the operation's fragment of a body."""
         if len(b.inputs) != self.arity:
             raise TypeError(f"{self.name!r} takes {self.arity} inputs, not {len(b.inputs)}")
         if self.body is not None:
@@ -84,7 +85,7 @@ INPUTS: dict[str, Callable[[tuple[str, ...]], bool]] = {
     "bool, then alike": lambda types: types[0] == "bool" and len(set(types[1:])) == 1,
     "a float, then int32 or int64": lambda types: types[0][0] == "f" and types[1] in ("int32", "int64"),
 }
-"""Rules for the element types of an op's inputs."""
+"""The rules for the element types of an op's inputs."""
 
 TABLE: dict[str, Operation] = {}
 """Every operation by its name."""
@@ -99,12 +100,13 @@ def declare(operation: Operation) -> None:
 
 
 def known(operation: str) -> bool:
-    """Has it a row?  Then its tasks can be fused."""
+    """Does the operation have a row, so that its tasks can be fused?"""
     return operation in TABLE or operation.partition(":")[0] in TABLE
 
 
 def find(operation: str) -> Operation:
-    """The row of a task's operation; `cumsum:1` is found under `cumsum`, its attribute is after the colon."""
+    """The row of a task's operation; for `cumsum:1` that is `cumsum`, and the part after the colon is its
+    attribute."""
     found = TABLE.get(operation) or TABLE.get(operation.partition(":")[0])
     if found is None:
         raise KeyError(f"operation {operation!r} has no row: declare(Operation({operation!r}, ...))")
@@ -121,7 +123,7 @@ def op(name: str) -> Operation:
 
 
 def result(name: str, inputs: tuple[str, ...]) -> str:
-    """The element type that an op gives for inputs of these; TypeError where it does not take them."""
+    """The element type of an op's result for inputs of these types; TypeError if it does not accept them."""
     row = op(name)
     if len(inputs) != row.arity:
         raise TypeError(f"{name!r} takes {row.arity} inputs, not {len(inputs)}")
@@ -145,8 +147,8 @@ def exact(name: str, types: tuple[str, ...]) -> bool:
 
 @cache
 def products_fused() -> bool:
-    """Does NumPy compute products of complex128 by fused multiply-adds on this processor, in whole vectors
-    and in what is left over?"""
+    """Does NumPy compute products of complex128 by fused multiply-adds on this processor, both in whole
+    vectors and in the remainder?"""
     import numpy
 
     a = 1 + 2.0**-30  # a * a - 1 keeps its last bit, 2**-60, only if a * a is not rounded
@@ -161,12 +163,13 @@ def products_fused() -> bool:
 
 SLOW = {"floor_divide": 20.0, "remainder": 9.0, "fmod": 12.0, "nextafter": 7.0, "sqrt": 1.1, "power0.5": 1.1,
         "logical_and": 0.8, "logical_or": 0.8, "logical_xor": 0.8, "logical_not": 0.6}
-"""Operations on floats that NumPy computes one element at a time, and the nanoseconds that each takes."""
+"""Operations on floats that NumPy computes one element at a time, with the nanoseconds per element."""
 HALF = dict.fromkeys("""add subtract multiply divide square maximum minimum fmax fmin sqrt equal not_equal
     less less_equal greater greater_equal""".split(), 5.0)
 """The same for float16, whose elements NumPy converts one by one."""
 WAIT = 60_000
-"""Nanoseconds from recording a task to the end of waiting for it, on a machine that has other work, too."""
+"""Nanoseconds from recording a task to the end of waiting for it, on a machine that is also doing other
+work."""
 
 
 def lengthy(name: str, types: tuple[str, ...], elements: int) -> bool:
@@ -178,7 +181,7 @@ def lengthy(name: str, types: tuple[str, ...], elements: int) -> bool:
 
 
 def errors(operation: str, signature: tuple[str, ...]) -> tuple[str, int]:
-    """NumPy's word for a task's operation, and the floating-point errors that it can raise."""
+    """The name in NumPy's warnings of a task's operation, and the floating-point errors that it can raise."""
     row = TABLE.get(operation.partition(":")[0])
     if row is None or operation == "copy" and len(set(signature)) == 1:  # no cast
         return operation, 0
@@ -191,23 +194,23 @@ def errors(operation: str, signature: tuple[str, ...]) -> tuple[str, int]:
 FOLDS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "any": "logical_or",
          "all": "logical_and", "nanmin": "fmin", "nanmax": "fmax", "parity": "logical_xor",
          "bitand": "bitwise_and", "bitor": "bitwise_or", "bitxor": "bitwise_xor"}
-"""The op that each operator of `reduce` and of `scan` folds with."""
+"""The op that each operator of `reduce` and `scan` folds with."""
 
 TRUTH = frozenset({"any", "all", "parity"})
-"""Operators that fold whether an element is true."""
+"""Operators that fold the truth of elements."""
 
 EXTREMES = frozenset({"min", "max", "nanmin", "nanmax"})
-"""Operators that give one of the elements."""
+"""Operators whose result is one of the elements."""
 
 SCANS = {name: f"cum{name}" for name in FOLDS}
-"""The operation that gives all running values of each operator."""
+"""The operation that computes all running values of each operator."""
 
 INDEXED = frozenset({"argmin", "argmax"})
 """Operators of `reduce` that fold pairs of a value and its index."""
 
 
 def identity(operator: str, dtype: str) -> object:
-    """What a reduction starts from: to fold it with x gives x, to the bit.
+    """The initial value of a reduction: folding it with x gives x, to the bit.
 
     A float sum starts from -0.0, so that a sum of negative zeros stays one.  (A complex product of 1 and an
     infinity is NaN: that identity is one of finite numbers only.)
@@ -253,24 +256,24 @@ def _arange(b: Builder) -> None:
 
 
 def _rows(b: Builder) -> None:
-    """Of a sparse matrix, given by first and last positions, values and columns, times a dense operand; or
-    with values alone their sums between those positions: of none, zero."""
+    """Multiply a sparse matrix, given by first and last positions, values and columns, by a dense operand;
+    or, given values alone, sum those between the positions.  An empty sum is zero."""
     bounds = b.input(0), b.input(1)
     operands = tuple([b.argument(k) for k in range(2, len(b.inputs))])
     b.store(b.emit("spmv", b.signature[-1], *bounds, attribute=operands))
 
 
 def _roll(b: Builder) -> None:
-    """The input, cyclically shifted along the dimensions that the operation's name ends with: `roll:1`."""
+    """The input, cyclically shifted along the dimensions at the end of the operation's name: `roll:1`."""
     along = tuple([int(d) for d in b.attribute.split(",")])
     shifts = [b.input(k + 1) for k in range(len(along))]
     b.store(b.emit("turn", b.inputs[0].dtype, *shifts, attribute=(b.argument(0), along)))
 
 
 def _gather(b: Builder) -> None:
-    """Elements of the input at coordinates that are data.  For each of these there are an index, which counts
-    from the end if it is negative, the extent of the dimension, and the elements from one index to the next.
-    The name ends with a letter for each: 1 where neighbours lie side by side, else s."""
+    """Elements of the input at data-dependent coordinates.  For each indexed dimension there are an index
+    (negative ones count from the end), the dimension's extent, and its stride in elements.  The name ends
+    with a letter for each: 1 for stride 1, else s."""
     distance = -1
     for k, letter in enumerate(b.attribute):
         index, extent, pitch = range(1 + 3 * k, 4 + 3 * k)
@@ -285,13 +288,14 @@ def _gather(b: Builder) -> None:
 
 
 def _nth(b: Builder) -> None:
-    """Positions of the true elements of a mask, of which the second input counts those before each block."""
+    """Positions of the true elements of a mask; the second input counts the true elements before each
+    block."""
     b.store(b.emit("nth", "int64", b.input(2), b.input(3), attribute=(b.argument(0), b.argument(1))))
 
 
 def _scatter(operator: str) -> Generator:
-    """Writes to the first input, which is the output too, at indices (the second input) along the dimension
-    that the operation's name ends with; the third one has the values, as many as the fourth says."""
+    """Write to the first input, which is also the output, at indices (the second input) along the dimension
+    at the end of the operation's name.  The third input has the values; the fourth is their number."""
     def body(b: Builder) -> None:
         arguments = b.outputs[0].argument, b.argument(1), b.argument(2)
         b.emit("scatter", b.outputs[0].dtype, b.input(3), b.input(4),
@@ -312,7 +316,8 @@ def _fold(operator: str) -> Generator:
 
 
 def _as(name: str) -> Generator:
-    """What another op of two inputs computes, for an operation that NumPy's warnings name otherwise."""
+    """A body that applies another op of two inputs, for an operation with a name of its own in NumPy's
+    warnings."""
     def body(b: Builder) -> None:
         b.store(b.emit(name, b.signature[-1], b.input(0), b.input(1)))
     return body
@@ -326,21 +331,21 @@ def _scan(operator: str) -> Generator:
 
 
 SCATTERED = ("add", "subtract", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor")
-"""Operators by which `ufunc.at` folds values into an array."""
+"""Operators with which `ufunc.at` folds values into an array."""
 GATHERED = 4
 """The most dimensions of an array that a task indexes by data."""
 
 COUNTED = 1 << 15
-"""Elements of a mask whose true ones are counted together, for the operation `nth`."""
+"""The block size for counting the true elements of a mask, in elements, for the operation `nth`."""
 
-# The rows.  Operations that have every fact in common share one.
+# The rows.  Operations that agree in every fact share one.
 
 EXPONENTS = {f"power{n}": float(n) for n in (-4, -3, -2, -1.5, -1, -0.5, 0.5, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8)}
-"""Powers to small constant exponents, operations of one input, such as `power3` or `power-0.5`.  The value of
-a scalar is data and belongs to no kernel: whoever records `x ** 3` decides that it is one of these."""
+"""Powers to small constant exponents, as operations of one input such as `power3` or `power-0.5`.  A scalar's
+value is data and not part of a kernel, so the exponent is recognised when `x ** 3` is recorded."""
 
 _AS_NUMPY = {"power-1", "power0.5", "power2"}
-"""The others NumPy leaves to `pow`."""
+"""Powers that NumPy computes by a special case; it leaves the others to `pow`."""
 
 _ROWS = [
     # names, arity, and what differs from the defaults

@@ -1,12 +1,12 @@
 """Compiler passes over kernel bodies, each a function from body to body.
 
-They run on what composition makes, a loop for each task, in the order of `PASSES`; each may rely on those
-before it.
+They run on the composed body, which has one loop for each task, in the order of `PASSES`; each may rely on
+those before it.
 
 Task fusion asked whether *points* communicate; loop fusion asks whether *elements* do.  Two loops may become
-one if each pair of conflicting accesses is to the same element at the same iteration, or never meets.  The
-passes after it look at one loop at a time, in which no two arguments share elements any more.  Together they
-turn a temporary into a name that loses its subscript.
+one if each pair of conflicting accesses is to the same element at the same iteration, or never to the same
+element.  The passes after it look at one loop at a time, in which no two arguments share elements any more.
+Together they turn a temporary into a name that loses its subscript.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from diffuse.kernels.body.expr import EFFECTS, Argument, Body, Loop, Op
 
 Ops = Sequence[Op]
 Touched = dict[int, set[tuple[int, str]]]
-"""By slot: the views that are touched, each with "load", "look", "store" or "reduce"."""
+"""For each slot, the views that are accessed, each with "load", "look", "store" or "reduce"."""
 
 LOOKING = frozenset(("spmv", "turn", "pick", "nth"))
-"""Kinds of ops that read elements of their own choice from memory, even where the view is that of a store:
-they "look"."""
+"""Kinds of ops that read elements other than that of the current iteration: they "look"."""
 
 READS = frozenset(("load", "look"))
 
@@ -32,32 +31,32 @@ TOUCHING = LOOKING | {"load", "store", "reduce", "scatter"}
 """Kinds of ops that name arguments."""
 
 MOVING = frozenset(("load", "store", "turn", "pick"))
-"""Kinds of ops that go along an argument."""
+"""Kinds of ops that advance along an argument with the iteration."""
 
 FEW = 4
-"""The most views of a slot that are compared one by one, without an index."""
+"""The most views of a slot that are compared pairwise, without an index."""
 
 _op = tuple.__new__
-# Ops are made by their base's constructor: half the cost of calling the class.
+# Calling the base's constructor halves the cost of making ops.
 
 
 class Facts(NamedTuple):
-    """What is known about the slots of a body from its tasks."""
+    """Facts about the slots of a body, derived from its tasks."""
 
     relation: Callable[[int, int, int], Relation]
-    """How the elements of two views of a slot meet: (slot, view, view)."""
+    """The relation between the elements of two views of a slot: (slot, view, view)."""
     near: Callable[[int, int], Iterable[int]]
-    """The views of a slot that may have elements in common with one: (slot, view)."""
+    """The views of a slot that may overlap a given one: (slot, view)."""
     temporaries: frozenset[int]
-    """Slots that nobody sees after the body."""
+    """Slots that are not used after the body."""
 
 
 class LoopFusion:
     """Decides which loops fuse: each joins the last earlier loop that it may join, without moving past one
     that it depends on.
 
-    The result of a reduction exists when its loop has ended, and so does what a store has written to memory:
-    no access to the former is at the same iteration, and no look at the latter.
+    A reduction's result is complete only when its loop has ended, so no access to it is at the same
+    iteration. Likewise an op that looks must not read what its own loop stores.
     """
 
     def __init__(self, relation: Callable[[int, int, int], Relation],
@@ -113,7 +112,8 @@ class LoopFusion:
 
 
 def fuse_loops(body: Body, facts: Facts) -> Body:
-    """Move each loop into the last loop before it that it may join, but past none that it depends on."""
+    """Move each loop into the last earlier loop that it may join, without moving past one that it depends
+    on."""
     fusion = LoopFusion(facts.relation, facts.near)
     fused: list[tuple[Loop, list[Op]]] = []
     for loop in body.loops:
@@ -132,7 +132,7 @@ def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
     found: Touched = {}
     for op in ops:
         kind = op[0]
-        if kind == "load" or kind == "store":  # nearly all that touch any
+        if kind == "load" or kind == "store":  # the most frequent kinds
             argument = arguments[op[3]]
             found.setdefault(argument[0], set()).add((argument[1], kind))
             continue
@@ -257,7 +257,7 @@ PASSES: dict[str, Callable[[Body, Facts], Body]] = {
     "dead code": drop_dead_code,
     "loop order": order_loops,
 }
-"""In the order in which they run."""
+"""The passes, in the order in which they run."""
 
 
 def _each(body: Body, step: Callable[[Ops], Iterable[Op]]) -> Body:
@@ -265,14 +265,14 @@ def _each(body: Body, step: Callable[[Ops], Iterable[Op]]) -> Body:
 
 
 def _with(body: Body, loops: Iterable[Loop]) -> Body:
-    """The body with these of its loops that are not empty; and those over its spaces are the epilogue."""
+    """The body with the nonempty ones of these loops; those over spaces of the epilogue form its epilogue."""
     late = {loop.space for loop in body.loops[len(body.loops) - body.epilogue:]}
     kept = tuple([loop for loop in loops if loop.ops])
     return Body(body.spaces, body.arguments, body.scalars, kept, sum([loop.space in late for loop in kept]))
 
 
 def _picked(ops: Ops, numbers: Sequence[int]) -> tuple[Op, ...]:
-    """Some of the ops, in this order, with their values numbered anew."""
+    """A selection of ops, in this order, with their values renumbered."""
     names = {old: new for new, old in enumerate(numbers) if new != old}
     if not names:
         return tuple([ops[number] for number in numbers])
@@ -280,7 +280,7 @@ def _picked(ops: Ops, numbers: Sequence[int]) -> tuple[Op, ...]:
 
 
 def _renamed(op: Op, names: Mapping[int, int]) -> Op:
-    """The op with other values in the place of its arguments."""
+    """The op with the values that it uses renamed."""
     kind, dtype, args, attribute = op
     if args and not names.keys().isdisjoint(args):
         return _op(Op, (kind, dtype, tuple([names.get(a, a) for a in args]), attribute))

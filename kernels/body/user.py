@@ -1,9 +1,8 @@
 """Functions that the program defines itself, as operations of the kernel language.
 
 A `UserFunction` is a scalar program in static single assignment form: basic blocks of LLVM's instructions,
-without memory, calls of other code, exceptions or anything that depends on a machine.  Each is an op of its
-own in the table of operations.  Its name ends with a digest of its content, so that kernels with equal ops
-are equal.
+without memory, calls of other code, exceptions or anything that depends on a machine.  Each is an op in the
+table of operations.  Its name ends with a digest of its content, so that kernels with equal ops are equal.
 
     UserFunction ::= word, parameters, result, blocks
     Block        ::= phis, instructions, exit
@@ -31,14 +30,14 @@ ERRORS = DIVIDE | RANGE | INVALID
 class Phi(NamedTuple):
     dtype: str
     incoming: tuple[tuple[int, Operand], ...]
-    """For each predecessor, by its number, the value that comes from there."""
+    """For each predecessor block, by its number, the value that it passes."""
 
 
 class Instruction(NamedTuple):
     kind: str
     """LLVM's name of the instruction; `intrinsic`; or `apply`, an operation of the kernel language."""
     dtype: str
-    """Of the result."""
+    """The element type of the result."""
     operands: tuple[Operand, ...]
     source: str
     """Element type of the operands (of a `select`: of the last two)."""
@@ -48,9 +47,9 @@ class Instruction(NamedTuple):
 
 class Exit(NamedTuple):
     targets: tuple[int, ...]
-    """Where the block leads: nowhere, to one block, or to one of two."""
+    """The successors of the block: none, one, or two."""
     condition: Operand = ""
-    """Of two targets: whether it is the first."""
+    """With two targets: whether the first is taken."""
     values: tuple[Operand, ...] = ()
     """The results, if there is no target."""
 
@@ -66,14 +65,14 @@ class UserFunction:
     """A scalar function with one result, which may be complex."""
 
     word: str
-    """The program's name for it."""
+    """The function's name in the program."""
     parameters: tuple[str, ...]
     result: str
     blocks: tuple[Block, ...]
 
     @cached_property
     def name(self) -> str:
-        """The name of the operation: equal names, equal content."""
+        """The name of the operation; equal names mean equal content."""
         import re
         from hashlib import sha256
 
@@ -83,7 +82,7 @@ class UserFunction:
 
 
 FUNCTIONS: dict[str, UserFunction] = {}
-"""Every function that was declared, by the name of its operation."""
+"""Every declared function, by the name of its operation."""
 
 
 def declare(function: UserFunction) -> None:

@@ -1,6 +1,6 @@
 """Compiled routines that order, search and count (kernels/llvm/sorting), for the array library to call.
 
-A routine is called with the words that its own page lists; the call gives up Python's lock, so that several
+A routine is called with the words that its docstring lists; the call releases Python's lock, so that several
 threads can run it on parts of the same memory.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,25 +24,33 @@ Routine = Callable[..., Words]
 
 _loaded: dict[tuple[str, str], Routine | None] = {}
 """The routines by name and element type; None for those that cannot be compiled here."""
+_waited: dict[tuple[tuple[str, str], ...], float] = {}
+"""Seconds for which calls have waited for these routines in vain."""
 
 
-def routines(wanted: Sequence[tuple[str, str]], seconds: float) -> list[Routine] | None:
-    """The routines of these names and element types, if they are there within so many seconds; else None.
+def routines(wanted: tuple[tuple[str, str], ...], seconds: float) -> list[Routine] | None:
+    """The routines with these names and element types, if they arrive within so many seconds; else None.
+    The seconds for which earlier calls waited for the same routines are subtracted.
 
-    A routine takes the words, integers and arrays (for their addresses), and returns them as it left them.
+    A routine takes words, integers and arrays (for their addresses), and returns them with its modifications.
     """
     if config.compile == "off":
         return None
-    for key in wanted:  # the server shall have all of them
+    for key in wanted:  # request all of them from the server
         _routine(key, 0.0)
-    end = time.monotonic() + seconds
+    before = _waited.get(wanted, 0.0)
+    left = max(0.0, seconds - before)
+    end = time.monotonic() + left
     found = [_routine(key, max(0.0, end - time.monotonic())) for key in wanted]
     there = [one for one in found if one is not None]
-    return there if len(there) == len(found) else None
+    if len(there) == len(found):
+        return there
+    _waited[wanted] = before + left
+    return None
 
 
 def _routine(key: tuple[str, str], seconds: float) -> Routine | None:
-    """A routine, if it is there within so many seconds."""
+    """A routine, if it arrives within so many seconds."""
     if key not in _loaded:
         name, dtype = key
         try:
@@ -50,7 +58,7 @@ def _routine(key: tuple[str, str], seconds: float) -> Routine | None:
             found = code.within(waits, jit.digest(f"routine {name} {dtype}"), ("k",), code.ROUTINE,
                                 lambda: key)
         except (Unavailable, RuntimeError, ValueError, NotImplementedError):
-            _loaded[key] = None  # where there is no compiler, a warning has said so
+            _loaded[key] = None  # a warning was given where there is no compiler
         else:
             if found is None:
                 return None

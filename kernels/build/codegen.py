@@ -1,7 +1,7 @@
 """Compiles kernel bodies and LLVM IR to object code with LLVM, in the calling thread.
 
 The compile server runs this (server.py), and so do tests of the emitter; the program itself does not.
-llvmlite's package is imported for assembly text alone, and where its version is not known (llvm_c.py).
+llvmlite's package is imported only for assembly text, or if its version is unknown (llvm_c.py).
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from diffuse.kernels.llvm import nest as emitter
 from diffuse.kernels.targets.host import host
 
 SPEED = 2
-"""LLVM's level for instruction selection and scheduling.  No other passes run, but for bodies with scans."""
+"""LLVM's optimisation level for instruction selection and scheduling.  Other passes run only on bodies with
+scans."""
 
 
 def target_name() -> str:
-    """The processor compiled for, in a few words."""
+    """The processor that code is compiled for, in a few words."""
     machine = host()
     features = machine.features.split(",")
     vectors = "AVX-512" if "+avx512vl" in features else "AVX2" if "+avx2" in features else "no AVX2"
@@ -51,7 +52,7 @@ def machine() -> Any:
 
 @cache
 def _machine(triple: str, cpu: str, features: str, speed: int) -> llvm_c.Machine | None:
-    """A target machine of LLVM's own; None if only the package can be used."""
+    """A target machine through LLVM's C functions; None if only the package can be used."""
     found = llvm_c.library()
     return None if found is None else llvm_c.Machine(found, triple, cpu, features, speed)
 
@@ -101,7 +102,7 @@ def grid_code(body: Body, target: str) -> bytes:
     if machine_name != "simt":
         return ptx.compile(emit.for_gpu(body, nvptx.Nvptx(machine_name, bool(tiles))), machine_name).encode()
     here = host()
-    plain = _machine(here.triple, here.cpu, here.features, 0)  # to be compiled takes longer than to run
+    plain = _machine(here.triple, here.cpu, here.features, 0)  # compiling it takes longer than running it
     source = emit.for_host(body, simt.simt(bool(tiles)))
     if plain is not None:
         return plain.object_code(source)
@@ -126,7 +127,7 @@ def common_code(source: str) -> bytes:
 
 
 def assembly(body: Body) -> str:
-    """The machine code of a body, as assembly text."""
+    """The assembly text of a body's machine code."""
     compiler = machine()
     return str(compiler.emit_assembly(_module(text(body), compiler)))
 

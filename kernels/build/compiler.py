@@ -24,14 +24,14 @@ from diffuse.service import code
 from diffuse.service.client import Unavailable
 
 MOST = 4096
-"""Kernels that are kept for the next plan with the same body.  A plan keeps its own."""
+"""The most kernels kept for later plans with the same body.  A plan keeps its own."""
 
 FLAGS = {kind.words: flag for flag, kind in KINDS.items()}
 """Floating-point errors by NumPy's names."""
 
 
 def _for_device(body: Body, target: str) -> jit.Compilation:
-    """The compilation of a body for another target than the processor."""
+    """The compilation of a body for a target other than the processor."""
     from diffuse.kernels.build import grids  # few programs run on a device
 
     return grids.Compilation(body, target)
@@ -40,7 +40,7 @@ def _for_device(body: Body, target: str) -> jit.Compilation:
 class Kernel:
     """The code of one body."""
 
-    __slots__ = ("body", "native", "layout", "failed", "compilation", "operations", "_prepared",
+    __slots__ = ("body", "native", "layout", "failed", "compilation", "operations", "waited", "_prepared",
                  "__weakref__")
 
     def __init__(self, body: Body, target: str = "host") -> None:
@@ -51,8 +51,10 @@ class Kernel:
         self.failed = False
         self.compilation = jit.Compilation(body) if target == "host" else _for_device(body, target)
         self.operations = sum(len(loop.ops) for loop in body.loops)
+        self.waited = 0.0
+        """Seconds for which tasks waited in vain for the machine code (patience.py)."""
         self._prepared = False
-        """Has `prepare` made ready all that the interpreter needs?"""
+        """Has `prepare` provided everything that the interpreter needs?"""
 
     @property
     def address_words(self) -> tuple[int, ...]:
@@ -82,18 +84,21 @@ class Kernel:
         return self.layout.pack(*values)
 
     def point(self, values: tuple[Any, ...], p: int) -> None:
-        """Run a point interpreted; floating-point errors go to NumPy's error callback of the moment."""
+        """Interpret a point; floating-point errors go to NumPy's current error callback."""
         from diffuse.kernels.meaning import interpret
 
         interpret.point(self.body, values, p, _collector())
 
     def divide(self, values: tuple[Any, ...]) -> Division | None:
-        """Smaller points, while machine code is on its way; None where only whole points make sense."""
-        return abi.divide(self.body, values) if self.compilation.asked and not self.failed else None
+        """Divide a launch into smaller points while machine code is on its way, else into one; None if its
+        points cannot be divided."""
+        found = abi.divide(self.body, values) if self.compilation.asked and not self.failed else None
+        return found or abi.whole(self.body, values)
 
     def arrived(self) -> bool:
-        """Is there machine code by now?"""
-        self.advance(0.0)
+        """Has the machine code arrived, if it was requested?"""
+        if self.compilation.asked:
+            self.advance(0.0)
         return self.native is not None
 
     def finish(self, values: tuple[Any, ...]) -> None:
@@ -105,7 +110,7 @@ class Kernel:
         """Load machine code from the cache, or request it; once requested, load it if it arrives within so
         many seconds (None: wait without limit).
 
-        A failure leaves the interpreter in charge, with one warning.
+        After a failure the kernel stays interpreted, with one warning.
         """
         if self.native is not None or self.failed:
             return
@@ -114,7 +119,7 @@ class Kernel:
                 self.native = self.compilation.compile()
             if self.native is None and (seconds != 0 or self.compilation.asked):
                 self.native = self.compilation.look(seconds)
-        except Unavailable:  # a warning has said so
+        except Unavailable:  # a warning was given before
             self.failed = True
         except Exception as error:
             import traceback
@@ -125,19 +130,18 @@ class Kernel:
                          "it runs interpreted, with the same results")
 
     def missed(self, work: int) -> None:
-        """Note that this much work (operations times elements) is interpreted because machine code is
-        missing."""
+        """Note that this much work (operations times elements) is interpreted for lack of machine code."""
         if self.compilation.asked:
             code.missed(self.compilation.key, work)
 
     def wait(self, seconds: float | None) -> None:
-        """Wait for machine code that was requested, at most so many seconds."""
+        """Wait at most so many seconds for machine code that was requested."""
         if self.compilation.asked:
             self.advance(seconds)
 
 
 def _collector() -> Any:
-    """NumPy's error callback of the moment, for errors by their names; None where nobody listens."""
+    """NumPy's current error callback, for errors by their names; None if there is none."""
     import numpy
 
     note: Any = numpy.geterrcall()
@@ -145,18 +149,18 @@ def _collector() -> Any:
 
 
 class Compiler:
-    """Kernels by body."""
+    """All kernels, by body."""
 
     def __init__(self) -> None:
         self.kernels: dict[tuple[Body, str], Kernel] = {}
-        """At most `MOST`, the least recently asked for first."""
+        """At most `MOST` kernels, the least recently requested first."""
         self._all: weakref.WeakSet[Kernel] = weakref.WeakSet()
-        """These, and those that plans still use."""
+        """These kernels, and those that plans still use."""
         self._lock = threading.Lock()
 
     def kernel(self, body: Body, target: str = "host") -> Kernel:
-        """The kernel of a body for a target: "host", or one of `grids.compilation`.  Compilation starts here,
-        as the setting `compile` says."""
+        """The kernel of a body for a target: "host", or one of `grids.compilation`.  Starts its compilation
+        if the setting `compile` says so."""
         with self._lock:
             found = self.kernels.pop((body, target), None)
             if found is None:
@@ -175,12 +179,12 @@ class Compiler:
             kernel.advance(None if how == "wait" else 0.0)
 
     def wait(self) -> None:
-        """Until every compilation that was started has ended."""
+        """Wait until every compilation that was started has ended."""
         for kernel in list(self._all):
             kernel.wait(None)
 
     def forget(self) -> None:
-        """Drop every kernel that this process keeps (the disk keeps its own)."""
+        """Drop every kernel that this process keeps, but not those on disk."""
         self.wait()
         with self._lock:
             self.kernels.clear()

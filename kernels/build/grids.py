@@ -15,18 +15,18 @@ from diffuse.observe import trace
 from diffuse.service import code, loader
 
 MOST = 64
-"""Extents of launches whose steps are remembered."""
+"""The most extents of launches whose steps are cached."""
 
 
 class Steps(list[tuple[str, int, int]]):
-    """Launches of kernels, one after another: the kernel's name, its groups, and its argument."""
+    """A sequence of kernel launches: for each the kernel's name, its groups, and its argument."""
 
     plan: Any = None
-    """What the runtime made of them."""
+    """The runtime's prepared form of the steps."""
 
 
 class Text:
-    """Code for a device, which its runtime loads."""
+    """Code in the form that the device's runtime loads."""
 
     def __init__(self, image: bytes, names: Sequence[str]) -> None:
         self.image = image
@@ -38,10 +38,10 @@ class GridCode:
 
     def __init__(self, body: Body, found: loader.Loaded) -> None:
         self.code: Any = found
-        """What was loaded: functions of this process by their names, or a `Text`."""
+        """The loaded code: functions of this process by name, or a `Text`."""
         self.names = schedule.names(body)
         self.functions: Any = None
-        """What the runtime made of it."""
+        """The runtime's handles of the kernels."""
         self._body, self._kernels = body, schedule.kernels(body)
         begins = abi.words(body)
         self.written = tuple(begins.arguments[k] for k, argument in enumerate(body.arguments)
@@ -54,7 +54,7 @@ class GridCode:
         self._parts: dict[tuple[Any, ...], tuple[Steps, Steps]] = {}
 
     def steps(self, values: tuple[Any, ...]) -> Steps:
-        """The launches of kernels that these values of the block need."""
+        """The kernel launches for these values of the block."""
         key = values[:self._end]  # with domains and tiles, which are equal where extents are
         found = self._steps.get(key)
         if found is None:
@@ -67,8 +67,8 @@ class GridCode:
         return found
 
     def parts(self, values: tuple[Any, ...]) -> tuple[Steps, Steps]:
-        """For a target with tiles: what each point of a launch runs, and what runs once after all of them.
-        A single point runs all of it.
+        """For a target with tiles: the steps of each point of a launch, and the steps that run once after all
+        points.  A single point runs all of it.
 
         Tiles at the end may be smaller than the others: their kernels have more groups than they need.
         """
@@ -100,8 +100,8 @@ class GridCode:
 
 
 class Compilation(jit.Compilation):
-    """The compilation of the grid kernels of one body for a target, or of a kernel for the processor if the
-    target cannot run them."""
+    """The compilation of a body's grid kernels for a target; falls back to a kernel for the processor if the
+    target cannot run the body."""
 
     __slots__ = ("refusal", "_host", "_target")
 
@@ -111,7 +111,7 @@ class Compilation(jit.Compilation):
         super().__init__(body, loader.load if target.startswith("simt") else Text)
         self._target = target
         self.refusal = ""
-        """Why the target cannot run the body."""
+        """The reason why the target cannot run the body."""
         self._host: jit.Compilation | None = None
 
     def digest(self) -> str:
@@ -152,7 +152,7 @@ class Compilation(jit.Compilation):
         return (None if self._host.asked else self._host.compile()) or self._host.look(seconds)
 
     def _refuse(self, reason: str) -> None:
-        """Compile for the processor from now on."""
+        """Fall back to compiling for the processor."""
         self.refusal = reason
         self._host = jit.Compilation(self._body)
         operations = sum(len(loop.ops) for loop in self._body.loops)

@@ -18,16 +18,16 @@ from diffuse.kernels.body.expr import Body
 from diffuse.service import code, fingerprint, loader
 
 EMITTERS = ("body", "llvm", "grid", "targets", "build")
-"""The folders of `kernels` whose sources decide a kernel's machine code."""
+"""The folders of `kernels` whose sources determine a kernel's machine code."""
 
 
 class Native(NamedTuple):
-    """A compiled body, for as long as `keep` lives."""
+    """A compiled body, valid as long as `keep` lives."""
 
     address: int
-    """Of `void k(ptr block, i64 point)`."""
+    """The address of `void k(ptr block, i64 point)`."""
     finish: int
-    """Of `void k_finish(ptr block)`; 0 if the body has no reductions."""
+    """The address of `void k_finish(ptr block)`; 0 if the body has no reductions."""
     keep: loader.Loaded
 
 
@@ -40,7 +40,7 @@ class Compilation:
 
     def __init__(self, body: Body, loads: code.Loader = loader.load) -> None:
         self.loads = loads
-        """What makes functions of the machine code."""
+        """Loads object code as functions."""
         self._body = body
         self._key = ""
         self.asked = False
@@ -48,7 +48,7 @@ class Compilation:
 
     @property
     def key(self) -> str:
-        """The key of the body in the cache, computed once: that takes a while for large bodies."""
+        """The key of the body in the cache, computed once, as that is slow for large bodies."""
         if not self._key:
             self._key = self.digest()
         return self._key
@@ -65,7 +65,7 @@ class Compilation:
         return request(self._body)
 
     def made(self, found: loader.Loaded) -> Any:
-        """What runs the machine code."""
+        """Wrap loaded code as the object that runs it."""
         return _native(found)
 
     def compile(self) -> Any:
@@ -77,7 +77,7 @@ class Compilation:
         return self.made(found) if found else None
 
     def look(self, seconds: float | None = 0.0) -> Any:
-        """Load what was requested, if it arrives within so many seconds (None: wait without limit)."""
+        """Load requested code if it arrives within so many seconds (None: wait without limit)."""
         found = code.arrived(self.key, self.names(), seconds, self.loads)
         if found is None and not code.asked(self.key):
             return self.compile()  # another caller took the reply, or this is a forked child
@@ -91,7 +91,7 @@ def compile(body: Body) -> Native:
 
 
 def awaited(way: Compilation) -> Any:
-    """What a compilation makes, once it is there."""
+    """Wait for a compilation, and return its result."""
     found = way.compile()
     while found is None:
         found = way.look(None)
@@ -99,7 +99,7 @@ def awaited(way: Compilation) -> Any:
 
 
 def cached(body: Body) -> bool:
-    """Is there an entry for this body in the cache?  Then `compile` takes a fraction of a millisecond."""
+    """Is the body in the cache?  Then `compile` takes a fraction of a millisecond."""
     return code.cached(key_of(body))
 
 
@@ -117,12 +117,12 @@ def request(body: Body) -> tuple[Any, ...]:
 
 
 def key_of(body: Body) -> str:
-    """Compute the digest of everything that the machine code of a body depends on."""
+    """The digest of everything that the machine code of a body depends on."""
     return digest(repr(body))
 
 
 def digest(what: str) -> str:
-    """Compute the digest of something that is compiled, and of all else that its machine code depends on."""
+    """The digest of something to be compiled, and of everything else that its machine code depends on."""
     from hashlib import sha256
 
     return sha256(f"{what}\n{_circumstances()}".encode()).hexdigest()
@@ -140,8 +140,8 @@ def _circumstances() -> str:
 
 
 def _sources(folder: str, name: str) -> Iterator[tuple[str, int, int]]:
-    """The source files in a folder, by size and time of change, as Python keeps bytecode: to read them takes
-    1 ms, which every program with kernels would wait for."""
+    """The source files of a folder by size and modification time, as Python validates bytecode.  Reading them
+    would cost every program with kernels 1 ms."""
     with os.scandir(folder) as files:
         for file in files:
             if file.name.endswith(".py"):

@@ -1,8 +1,8 @@
 """Calls LLVM through the C functions of llvmlite's library, without llvmlite's package.
 
-The first kernels of a program wait for the server to start, and to import the package takes 25 ms, as long as
-all else that the server imports.  The functions below have had these signatures since the oldest version of
-llvmlite that Diffuse takes; for versions that are not in `VERSIONS`, callers use the package.
+A program's first kernels wait for the server to start, and importing the package takes 25 ms, as long as
+everything else that the server imports.  The functions below have had these signatures since the oldest
+version of llvmlite that Diffuse takes; for versions that are not in `VERSIONS`, callers use the package.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from diffuse.service import fingerprint
 
 VERSIONS = ("0.48.", "0.49.", "0.50.")
-"""Versions of llvmlite whose library is known to have these functions."""
+"""Versions of llvmlite whose library is known to have the functions below."""
 
 POINTER, TEXT, NUMBER = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
 OUT = ctypes.POINTER(ctypes.c_char_p)
-"""The type of an argument where a function puts a string."""
+"""The type of an output parameter for a string."""
 
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "InitializeNativeTarget": (None,),
@@ -49,14 +49,14 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "DisposeMemoryBuffer": (None, POINTER),
     "DisposeString": (None, POINTER),
 }
-"""The result and parameters of each function that is used, by its name without LLVMPY_."""
+"""The result and parameter types of each function used, by its name without LLVMPY_."""
 
 
 class Library:
     """The functions of `SIGNATURES`, with LLVM ready to compile for this processor."""
 
     def __init__(self, path: str) -> None:
-        library = ctypes.PyDLL(path)  # nothing else runs in the server that could use Python's lock meanwhile
+        library = ctypes.PyDLL(path)  # keep Python's lock: nothing else in the server could use it meanwhile
         self._functions = {}
         for name, (result, *parameters) in SIGNATURES.items():
             function = library[f"LLVMPY_{name}"]
@@ -85,7 +85,7 @@ class Library:
         return found
 
     def _taken(self, out: ctypes.c_char_p) -> bytes:
-        """Copy a string of the library's, and free it."""
+        """Copy a string that the library allocated, and free it."""
         found = out.value or b""
         if out:
             self.call("DisposeString", out)
@@ -94,8 +94,7 @@ class Library:
 
 @cache
 def library() -> Library | None:
-    """Load the library of the installed llvmlite; None if its version is not known, or its functions are not
-    what they were."""
+    """Load the library of the installed llvmlite; None if its version is unknown or its functions differ."""
     folder = fingerprint.llvmlite()
     if folder is None:
         return None

@@ -1,4 +1,4 @@
-"""From a scalar Python function to a `UserFunction`, through Numba's compiler.
+"""Translates a scalar Python function to a `UserFunction`, through Numba's compiler.
 
 Numba infers types and writes LLVM IR; its machine code is not used.  Everything that the function calls is
 inlined.  No pass may execute conditionally what was conditional before: a guarded division raises no flag.
@@ -26,11 +26,12 @@ __all__ = ["Refused", "translate"]
 ENTRY = "diffuse.user"
 
 _kept: list[Any] = []
-"""What Numba compiled: its objects may not end in another thread."""
+"""Numba's compilation results, whose objects must not be freed in another thread."""
 
 
 def translate(function: FunctionType, dtypes: Sequence[str]) -> tuple[UserFunction, Routine]:
-    """The function as an operation on these element types, and its routine; or `Refused`."""
+    """Translate a function to an operation on these element types; returns it and its routine, or raises
+    `Refused`."""
     found = worker.call(_translate, function, tuple(dtypes))
     declare(found)
     try:
@@ -52,7 +53,7 @@ def _translate(function: FunctionType, dtypes: tuple[str, ...]) -> UserFunction:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of an error of Numba's that says something of the function."""
+    """The first line of a Numba error that concerns the user's function."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].startswith("Failed in"):
         lines = lines[1:]
@@ -60,7 +61,8 @@ def _reason(error: Exception) -> str:
 
 
 def _compile(function: FunctionType, dtypes: tuple[str, ...]) -> tuple[str, str, str]:
-    """Numba's name for the compiled function, the element type of its result, and the LLVM module."""
+    """Compile with Numba; returns the name of the compiled function, the element type of its result, and the
+    LLVM module."""
     from numba import types
     from numba.core import compiler, config
     from numba.core.compiler_lock import global_compiler_lock
@@ -71,7 +73,7 @@ def _compile(function: FunctionType, dtypes: tuple[str, ...]) -> tuple[str, str,
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.nrt = True
     flags.error_model = "numpy"
     with global_compiler_lock:
-        cpu_target.target_context.codegen()  # takes the level of optimisation for the process's code
+        cpu_target.target_context.codegen()  # reads the optimisation level, once for the process
         level = config.OPT
         config.OPT = type(level)(0)
         try:
@@ -89,10 +91,10 @@ def _compile(function: FunctionType, dtypes: tuple[str, ...]) -> tuple[str, str,
 
 
 def _wrapper(native: str, dtypes: tuple[str, ...], result: str) -> str:
-    """A function in whose text values are what `UserFunction` says, as LLVM IR.
+    """An LLVM function that wraps Numba's and has the parameters and result of a `UserFunction`.
 
-    A function of Numba's takes the addresses of its result and of an exception, and returns 0 if there is
-    none; it has a bool as a byte.
+    Numba's function takes the addresses of its result and of an exception, returns 0 if there is no
+    exception, and represents a bool as a byte.
     """
     parameters, lines, given = [], [], ["ptr %result", "ptr %exception"]
     for k, dtype in enumerate(dtypes):
@@ -122,14 +124,14 @@ def _wrapper(native: str, dtypes: tuple[str, ...], result: str) -> str:
 
 
 def _inlined(text: str) -> str:
-    """The definition of `ENTRY` with all that it calls inlined."""
+    """The definition of `ENTRY` with everything that it calls inlined."""
     import llvmlite.binding as llvm
 
     from diffuse.kernels.build import codegen
 
     machine = codegen.machine()
     text = re.sub(r"^attributes (#\d+) = \{[^}]*\}", r"attributes \1 = { alwaysinline }", text, flags=re.M)
-    text = re.sub(r"\bn[su]w ", "", text)  # integers wrap around, where Numba promises that none does
+    text = re.sub(r"\bn[su]w ", "", text)  # integers wrap around, while Numba promises LLVM that they do not
     module = llvm.parse_assembly(_powers(text))
     for function in module.functions:
         if not function.is_declaration and function.name != ENTRY:
@@ -154,7 +156,8 @@ def _inlined(text: str) -> str:
 
 
 def _powers(text: str) -> str:
-    """Numba's own functions divide as the caller does: 0.0 to a negative power is no exception."""
+    """Numba's own functions, with the caller's rule for division: 0.0 to a negative power raises no
+    exception."""
     def patched(found: re.Match[str]) -> str:
         return re.sub(r"fcmp oeq (double|float) (\S+), 0.0+e\+00", r"fcmp false \1 \2, 0.0", found[0])
 

@@ -8,7 +8,7 @@ from typing import Any
 from diffuse.kernels.targets.nvptx import FEATURES, TRIPLE
 
 SPEED = 3
-"""LLVM's level of optimisation: on a GPU what stays in local memory is slow, and phases have to be joined."""
+"""LLVM's optimisation level: local memory is slow on a GPU, and phases have to be joined."""
 
 
 @cache
@@ -22,13 +22,14 @@ def _machine(architecture: str) -> Any:
 
 
 def compile(source: str, architecture: str) -> str:
-    """The PTX of a module (kernels/grid/emit.py), for GPUs of an architecture, such as "sm_90", and later."""
+    """Compile a module (kernels/grid/emit.py) to PTX, for GPUs of an architecture, such as "sm_90", and
+    later."""
     import llvmlite.binding as llvm
 
     machine = _machine(architecture)
     module = llvm.parse_assembly(source)
     module.triple, module.data_layout = TRIPLE, str(machine.target_data)
-    # made anew each time: LLVM ends the process when they run over a second module
+    # made anew each time: LLVM aborts the process if they run on a second module
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=SPEED))
     builder.getModulePassManager().run(module, builder)
     return str(machine.emit_assembly(module))

@@ -27,7 +27,7 @@ from diffuse.service.client import Unavailable
 
 
 def body(name: str, dtypes: Sequence[str], result: str) -> Body:
-    """Load, operation, store over contiguous arrays of rank 1."""
+    """The body of a routine: load, operation, store over contiguous arrays of rank 1."""
     count = len(dtypes)
     arguments = [Argument(k, 0, d, 0, "1", Privilege.READ) for k, d in enumerate(dtypes)]
     arguments.append(Argument(count, 0, result, 0, "1", Privilege.WRITE))
@@ -64,7 +64,8 @@ class Routine(Compiled):
         self.kernel(self.pack(*words), 0)
 
     def _gather(self, inputs: tuple[Array, ...], out: Array) -> None:
-        """The same with contiguous copies of what is not contiguous or to be broadcast."""
+        """Call the kernel on contiguous copies of the operands that are not contiguous or need
+        broadcasting."""
         if not out.flags.c_contiguous:
             target = np.empty(out.shape, out.dtype)
             self._gather(inputs, target)
@@ -76,7 +77,7 @@ class Routine(Compiled):
 
 
 class Interpreted:
-    """An operation that NumPy lacks, run by the interpreter where it cannot be compiled."""
+    """An operation that NumPy lacks, run by the interpreter if it cannot be compiled."""
 
     def __init__(self, source: Body) -> None:
         # by name, as the interpreter imports this module
@@ -104,7 +105,7 @@ def routine(name: str, dtypes: tuple[str, ...], result: str) -> Any:
 
 
 def ready(name: str, dtypes: tuple[str, ...], result: str) -> bool:
-    """Does `routine` return at once, from memory or from the disk?  A compilation takes some 30 ms."""
+    """Does `routine` return at once, from memory or from disk?  A compilation takes some 30 ms."""
     return (name, dtypes, result) in _built or jit.cached(body(name, dtypes, result))
 
 
@@ -112,7 +113,7 @@ def _build(name: str, dtypes: tuple[str, ...], result: str) -> Any:
     try:
         return Routine(name, dtypes, result)
     except Exception as error:
-        if not isinstance(error, Unavailable):  # a warning has said so
+        if not isinstance(error, Unavailable):  # a warning was given before
             notices.give(f"{name} on {', '.join(dtypes)} is computed by NumPy and may differ in the last "
                          f"place from compiled code: {type(error).__name__}: {error}")
         if operations.find(name).body is None:
@@ -123,7 +124,7 @@ def _build(name: str, dtypes: tuple[str, ...], result: str) -> Any:
 
 
 class Flags:
-    """The floating point status of this thread, for the kinds of error that NumPy reports."""
+    """The floating-point status of this thread, for the kinds of error that NumPy reports."""
 
     def __init__(self) -> None:
         self.library = ctypes.CDLL("libm.so.6")  # glibc's name for it; `find_library` runs programs

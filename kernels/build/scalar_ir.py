@@ -1,8 +1,8 @@
-"""From the LLVM text of one function to the blocks of a `UserFunction`, or a refusal that says why not.
+"""Parses the LLVM text of one function to the blocks of a `UserFunction`, or refuses it with a reason.
 
-What may stand there is a closed list: arithmetic, comparisons, conversions, choices, jumps, and calls of
-intrinsics and of C's mathematical functions.  The latter become operations of the kernel language, whose
-results do not depend on the C library of a machine.  The function hands its result to `RESULT`, and calls
+The accepted instructions are a closed list: arithmetic, comparisons, conversions, selections, branches, and
+calls of intrinsics and of C's mathematical functions.  The latter become operations of the kernel language,
+whose results do not depend on a machine's C library.  The function passes its result to `RESULT`, and calls
 `RAISES` where the program's function would raise an exception.
 """
 
@@ -22,13 +22,13 @@ DTYPES = {"i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "in
 INTRINSICS = {name: f"llvm.{name}" for name in (
     "sqrt fabs floor ceil trunc rint nearbyint roundeven round copysign minnum maxnum minimum maximum fma "
     "smin smax umin umax abs ctpop").split()} | {"fmin": "llvm.minnum", "fmax": "llvm.maxnum"}
-"""Intrinsics, and functions of C, whose results are exact."""
+"""Intrinsics, and C functions, with exact results."""
 
 OPERATIONS = {name: name for name in (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh cbrt hypot fmod erf").split()} | {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh",
     "acosh": "arccosh", "atanh": "arctanh", "pow": "power"}
-"""Intrinsics, and functions of C, as operations of the kernel language."""
+"""Intrinsics, and C functions, that become operations of the kernel language."""
 
 IGNORED = ("llvm.lifetime.", "llvm.assume", "llvm.experimental.noalias", "llvm.dbg.")
 
@@ -49,22 +49,23 @@ _BRANCH = re.compile(rf"br (?:i1 ({_OPERAND}), )?label ({_NAME})(?:, label ({_NA
 
 
 class Refused(Exception):
-    """Why a function cannot become an operation of the kernel language, as the end of a sentence."""
+    """The reason why a function cannot become an operation of the kernel language, as the end of a
+    sentence."""
 
 
 class _Line(NamedTuple):
     name: str
-    """Of the result; empty if there is none."""
+    """The name of the result; empty if there is none."""
     text: str
 
 
 def blocks(text: str, parameters: int) -> tuple[Block, ...]:
-    """The blocks of the function whose definition is `text`, those that cannot be reached left out."""
+    """Parse the function whose definition is `text` to its blocks, without unreachable ones."""
     return _Reader(text, parameters).read()
 
 
 class _Reader:
-    """One function being read."""
+    """The state of parsing one function."""
 
     def __init__(self, text: str, parameters: int) -> None:
         head, *lines = text.splitlines()
@@ -97,7 +98,7 @@ class _Reader:
         return tuple([self._block(name) for name in order])
 
     def _targets(self, name: str) -> list[str]:
-        """Where a block leads; conditions that are literals are decided."""
+        """The successors of a block; conditions that are literals are resolved."""
         found = _BRANCH.match(self.lines[name][-1].text)
         if found is None:
             return []
@@ -106,7 +107,7 @@ class _Reader:
         return [target for target in (found[2], found[3]) if target]
 
     def _order(self) -> list[str]:
-        """The blocks that can be reached, each behind those that lead there, but for loops."""
+        """The reachable blocks, each after its predecessors except for the back edges of loops."""
         seen, finished = {self.entry}, []
         path: list[tuple[str, Iterator[str]]] = [(self.entry, iter(self._targets(self.entry)))]
         while path:
@@ -202,7 +203,7 @@ class _Reader:
         raise Refused(f"it calls {symbol}, which Diffuse has no vector code for")
 
     def _void(self, text: str) -> None:
-        """Refuse what has an effect."""
+        """Refuse an instruction with an effect."""
         if f"@{RAISES}(" in text:
             raise Refused("it may raise an exception")
         if "@NRT_" in text:

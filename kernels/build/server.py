@@ -1,11 +1,11 @@
 """The compile server: a process that compiles kernels for one program, writes them to the cache, and replies.
 
-It imports the emitter and LLVM, but neither NumPy nor the rest of Diffuse.  It serves the request first that
-has the largest weight for the time that it takes to compile, and equal ones in order of arrival.  It tells
-the program which request it begins, so that the program knows which one crashed LLVM.
+It imports the emitter and LLVM, but neither NumPy nor the rest of Diffuse.  It serves the request with the
+largest weight per compilation time first, and equal ones in order of arrival.  It tells the program which
+request it begins, so that the program knows which one crashed LLVM.
 
-When the program has exited, the requests that it sent are still served for a few seconds: its next run finds
-them in the cache.  The server exits as well after a while without requests.
+After the program has exited, its requests are still served for a few seconds, so that its next run finds them
+in the cache.  The server also exits after a while without requests.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Server:
             image = compiled(kind, content)
         except Exception as error:
             return Answer(error=(type(error).__name__, str(error)))
-        kept = cache.put(key, image, make=False)  # a folder that was removed stays removed
+        kept = cache.put(key, image, make=False)  # do not create a folder again that was removed
         return Answer(image, True, None, "" if kept or not cache.trouble else f"{folder}: {cache.trouble}")
 
 
@@ -143,7 +143,7 @@ def main() -> None:
     _close_others()
     server = Server(socket.socket(fileno=0))
     server.say(channel.READY, os.getpid())
-    try:  # what is slow, before the first request
+    try:  # do what is slow before the first request
         import hashlib  # noqa: F401 (for the cache)
 
         from diffuse.kernels.build import codegen
@@ -158,7 +158,7 @@ def main() -> None:
 
 
 def _close_others() -> None:
-    """Close the descriptors that were inherited from the program."""
+    """Close the file descriptors that were inherited from the program."""
     try:
         last = max(map(int, os.listdir("/proc/self/fd")))
     except OSError:  # /proc is not mounted

@@ -1,9 +1,9 @@
-"""Computes reductions of arrays at hand at once by compiled code, with the bits of `meaning.reduce`.
+"""Reduces small arrays at once by compiled code, with the bits of `meaning.reduce`.
 
 Recording, planning and launching a reduction takes longer than adding up some 100,000 elements that are in
-the cache of the processor.  Where a reduction is to be computed at once, its body (load and reduce) is
-compiled for arrays of one rank and element type, and called by the program's thread; while the compile server
-works on it, NumPy's functions compute the same tree.
+cache.  Where a reduction is to be computed at once, its body (load and reduce) is compiled for arrays of one
+rank and element type, and called by the program's thread; until the compile server has delivered it, NumPy's
+functions compute the same tree.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from diffuse.kernels.meaning.reduce import Array, Fold, combine, rows, stepping
 from diffuse.memory import address
 
 TYPES = {"sum": "fdFD", "prod": "fd", "dot": "fd", "spread": "fd"}
-"""Reductions that are computed by a tree here, with the characters of their element types.  Integers are not
-among them: their result does not depend on the order.  "dot" is the sum of the products of two arrays,
-"spread" that of the squares of their differences."""
+"""Reductions computed by a tree here, with the characters of their element types.  Integers are not included,
+as their result does not depend on the order.  "dot" is the sum of the products of two arrays, "spread" that
+of the squares of their differences."""
 
 FEW = 32
-"""Elements up to which Python's own arithmetic is done as soon (`interpreted`)."""
+"""The most elements for which Python's own arithmetic is as fast (`interpreted`)."""
 
 CALL = ctypes.PYFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)
-"""A call keeps Python's lock, so that all calls can share the memory of partials."""
+"""Calls keep Python's lock, so that all of them can share the memory of partials."""
 SHAPES = 1 << 12
-"""The most shapes and strides whose calls are kept."""
+"""The most shapes and strides for which calls are cached."""
 
 Key = tuple[str, str, tuple[int, ...], tuple[str, ...]]
 
 
 def body(operator: str, dtype: str, axes: Sequence[int], classes: tuple[str, ...]) -> Body:
-    """Load arrays, whose strides are of these classes (`expr.Argument`), and reduce them over `axes` to a
+    """A body that loads arrays with these stride classes (`expr.Argument`), and reduces them over `axes` to a
     contiguous array over the other dimensions."""
     rank, count = len(classes[0]), len(classes)
     kept = [d for d in range(rank) if d not in axes]
@@ -62,8 +62,8 @@ def body(operator: str, dtype: str, axes: Sequence[int], classes: tuple[str, ...
 
 
 def classes_of(array: Array) -> str:
-    """One letter for each dimension of an array: whether neighbours along the last one are neighbours in
-    memory (1) or one element (0)."""
+    """The stride class of each dimension of an array; the last one may be contiguous (1) or a broadcast
+    element (0)."""
     last = array.strides[-1]
     return "s" * (array.ndim - 1) + ("1" if last == array.itemsize else "s" if last else "0")
 
@@ -106,17 +106,17 @@ class LaidOut(NamedTuple):
     """The shape of the result."""
     dtype: Any
     odd: int
-    """Bits that are not set in the address of an aligned array."""
+    """The low bits that are clear in the address of an aligned array."""
     words: list[int]
     places: tuple[int, ...]
-    """The positions among the argument words at which the addresses of the arrays stand."""
+    """The positions of the arrays' addresses among the argument words."""
     target: int
-    """The position at which the address of the result stands."""
+    """The position of the result's address."""
     kernel: Any
 
 
 _memory: list[Array] = [np.empty(1 << 12, np.uint8)]
-"""For partials; each twice as large as was needed when the one before was too small."""
+"""Memory for partials, replaced by one twice as large as needed when it is too small."""
 
 
 def _partials(nbytes: int) -> int:
@@ -156,7 +156,7 @@ _dtype = cache(np.dtype)
 
 
 def fold(operator: str, axes: tuple[int, ...], *arrays: Array) -> Array | None:
-    """Reduce `axes` of arrays of one shape and element type by compiled code; None where there is none."""
+    """Reduce `axes` of arrays of one shape and element type by compiled code; None if there is none."""
     first = arrays[0]
     key = (operator, axes, first.dtype.char, first.shape, *[array.strides for array in arrays])
     known = _laid_out.get(key)
@@ -178,7 +178,7 @@ def fold(operator: str, axes: tuple[int, ...], *arrays: Array) -> Array | None:
 
 
 def laid_out(operator: str, *arrays: Array) -> tuple[int, bytes, int, int, int, Any] | None:
-    """Lay out the reduction of whole vectors for the extension (numpy/small/folds.c); None where there is no
+    """Lay out the reduction of whole vectors for the C extension (numpy/small/folds.c); None if there is no
     compiled code.
 
     Returns the address of the code, its block of arguments, the positions of the arrays' addresses and of the
@@ -189,19 +189,19 @@ def laid_out(operator: str, *arrays: Array) -> tuple[int, bytes, int, int, int, 
     first = arrays[0]
     strides = [array.strides for array in arrays]
     known = _laid_out.get((operator, (0,), first.dtype.char, first.shape, *strides))
-    if known is None:  # copies were reduced
+    if known is None:  # unaligned arrays: copies were reduced
         return None
     address = known.kernel.native.address
     return address, known.pack(*known.words), known.places[0], known.places[-1], known.target, known.kernel
 
 
 def fold_copies(operator: str, axes: tuple[int, ...], arrays: Sequence[Array]) -> Array | None:
-    """Reduce copies of the arrays, which are aligned; as `fold`."""
+    """Reduce aligned copies of the arrays; otherwise as `fold`."""
     return fold(operator, axes, *[array.copy() for array in arrays])
 
 
 def _fold(operator: str, axes: tuple[int, ...], arrays: Sequence[Array]) -> SmallFold | None:
-    """Return the compiled reduction of such arrays, if it has arrived; requests it the first time."""
+    """The compiled reduction of such arrays, if it has arrived; the first call requests it."""
     first = arrays[0]
     if first.dtype.char not in TYPES.get(operator, "") or not first.size:
         return None
@@ -213,9 +213,10 @@ def _fold(operator: str, axes: tuple[int, ...], arrays: Sequence[Array]) -> Smal
 
 
 def interpreted(operator: str, array: Array, axes: Sequence[int], dtype: str) -> Array:
-    """A reduction over `axes` of a small array by NumPy's functions, with the bits of `meaning.reduce`.
+    """Reduce `axes` of a small array by NumPy's functions, with the bits of `meaning.reduce`.
 
-    Where the order of the steps cannot be seen in the result (integers, truth, extremes), NumPy's is taken.
+    Where the order of the steps does not affect the result (integers, truth, extremes), NumPy's order is
+    used.
     """
     if array.dtype != dtype:
         array = array.astype(dtype)
@@ -241,7 +242,8 @@ def interpreted(operator: str, array: Array, axes: Sequence[int], dtype: str) ->
 
 
 def _few(operator: str, values: list[float]) -> float:
-    """One leaf of at most 32 floats: an element per accumulator, and those without one change nothing."""
+    """Fold one leaf of at most 32 floats: at most one element per accumulator, and empty accumulators change
+    nothing."""
     half, n = 16, len(values)
     while half:
         if operator == "sum":

@@ -1,1 +1,1 @@
-"""Kernels for GPUs: what a body's loops become on a grid of threads, and the same kernels run on the host."""
+"""Kernels for GPUs: maps a body's loops to a grid of threads, and runs the same kernels on the host."""

@@ -1,4 +1,4 @@
-"""The phase of loops without reductions: a thread for each iteration, or for some neighbours."""
+"""The phase of loops without reductions: each thread computes one iteration, or several neighbouring ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from diffuse.kernels.llvm.code import Code, counted, guarded, with_lanes
 
 
 def elements(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
-    """A thread for each iteration, or for some neighbours along the innermost dimension."""
+    """Write the phase: a thread for each iteration, or for some neighbours along the innermost dimension."""
     threads, lanes = Threads(code, block, body, kernel), schedule.lanes(body, kernel)
     order = threads.order
     with threads.within():
@@ -30,10 +30,10 @@ def elements(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
 
 
 def _neighbours(threads: Threads, found: list[str], pieces: str, lanes: int) -> None:
-    """The iterations of one thread, of which the innermost extent has so many pieces.
+    """The iterations of one thread, where the innermost extent has so many pieces.
 
-    Where all rows are aligned a thread takes a piece, all at once if it is whole.  Else threads that stand
-    beside each other take iterations that do.
+    If all rows are aligned, a thread takes a piece, and a complete piece at once.  Otherwise neighbouring
+    threads take neighbouring iterations.
     """
     code, order, inner = threads.code, threads.order, threads.order[-1]
     outer = {d: threads.at(d, number) for d, number in zip(order[:-1], found, strict=False)}

@@ -1,4 +1,4 @@
-"""From a body to the LLVM modules of its grid kernels: for a GPU, and for the host that plays one."""
+"""Emits the LLVM modules of a body's grid kernels: for a GPU, and for the host that simulates one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from diffuse.kernels.targets.nvptx import TRIPLE
 Phase = Callable[[Code, Block, Body, Kernel], None]
 
 PARAMETERS = "ptr %block, ptr %shared, i64 %group, i64 %thread, i64 %argument, i64 %step"
-"""Of a phase; `step` counts its repetitions."""
+"""The parameters of a phase; `step` counts its repetitions."""
 
 
 def phases(kernel: Kernel) -> list[tuple[Phase, int]]:
-    """What writes the phases of a kernel, in their order, and how many times each is run."""
+    """The functions that write the phases of a kernel, in order, each with its number of repetitions."""
     form = "columns" if kernel.form.startswith("columns") else kernel.form
     if form == "rows":
         return [(_folding, 1), (_halving, WARP.bit_length() - 2), (_leaf, 1)]
@@ -53,11 +53,11 @@ _ALONE: dict[str, Phase] = {
     "trees": lambda code, block, body, kernel: leaves.tree(code, block, kernel),
     "results": leaves.results,
 }
-"""Forms of one phase."""
+"""The kernel forms that have one phase."""
 
 
 def shared_bytes(body: Body, kernel: Kernel) -> int:
-    """The memory that a group of a kernel shares."""
+    """Bytes of memory that a group of a kernel shares."""
     if kernel.form != "rows":
         return 0
     first, ops = abi.first_reduction(body, kernel.loop), body.loops[kernel.loop].ops
@@ -68,10 +68,10 @@ def shared_bytes(body: Body, kernel: Kernel) -> int:
 
 
 def written(body: Body, target: Target) -> tuple[Module, dict[str, list[entries.Phase]]]:
-    """The module with all phases, and each kernel's."""
+    """Write all phases to a module; returns it and each kernel's phases."""
     module, found = Module(target), dict[str, list[entries.Phase]]()
     for kernel in schedule.kernels(body):
-        if kernel.name in found:  # chunks of another stride
+        if kernel.name in found:  # chunks with another stride
             continue
         found[kernel.name] = []
         for number, (write, times) in enumerate(phases(kernel)):

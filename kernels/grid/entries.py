@@ -1,4 +1,4 @@
-"""The functions that are launched: they call a kernel's phases, and all threads wait between two of them."""
+"""The entry points of kernels: they call a kernel's phases, with a barrier between two of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ declare void @llvm.nvvm.barrier0()
 attributes #0 = {{ "nvvm.maxntid"="{THREADS}" }}
 !900 = distinct !{{!900, !901}}
 !901 = !{{!"llvm.loop.unroll.disable"}}"""
-"""What the functions for a GPU need."""
+"""The template of a GPU entry point, with its declarations."""
 
 _GPU = """define ptx_kernel void @NAME(ptr byval([WORDS x i64]) align 8 %block, i64 %argument) nounwind #0 {
 entry:
@@ -33,7 +33,7 @@ class Phase(NamedTuple):
 
     name: str
     times: int
-    """How many times it is run."""
+    """The number of repetitions."""
 
 
 class _Text:
@@ -71,7 +71,7 @@ class _Text:
 
 
 def gpu(name: str, phases: Sequence[Phase], size: int, words: int) -> str:
-    """A kernel for a GPU, whose groups share so many bytes, with a block of so many words."""
+    """The entry point of a GPU kernel, whose groups share `size` bytes, with a block of `words` words."""
     shared, lines = "null", []
     if size:
         shared = f"addrspacecast (ptr addrspace(3) @{name}_shared to ptr)"
@@ -84,10 +84,10 @@ def gpu(name: str, phases: Sequence[Phase], size: int, words: int) -> str:
 
 
 def gpu_together(members: Sequence[tuple[Sequence[Phase], int]], chunk: int, words: int) -> str:
-    """The kernel of one group that runs one after another those members, given by their phases and arguments,
-    whose bits are set in its own argument.
+    """The entry point of a kernel that runs the members whose bits are set in its argument, in one group, one
+    after another.  Members are given by their phases and arguments.
 
-    Neighbours with equal phases are one loop; their arguments are powers of `chunk`.
+    Adjacent members with equal phases become one loop; their arguments are successive powers of `chunk`.
     """
     text, k = _Text(), 0
     while k < len(members):
@@ -119,7 +119,7 @@ def gpu_together(members: Sequence[tuple[Sequence[Phase], int]], chunk: int, wor
 
 
 def host_together(members: Sequence[tuple[str, int]]) -> str:
-    """The same for the host, of members given by their names and arguments."""
+    """The same entry point for the host; members are given by their names and arguments."""
     lines = [f"define void @{TOGETHER}(ptr %block, i64 %groups, i64 %argument, i64 %order) nounwind {{"]
     for k, (name, argument) in enumerate(members):
         lines += [f"  %bit{k} = and i64 %argument, {1 << k}",
@@ -149,7 +149,7 @@ phaseLAST:
 done:
   ret void
 }"""
-"""Orders: 0 forwards, 1 backwards, 2 threads mixed, by a factor that is coprime to their number."""
+"""The orders of threads: 0 forwards, 1 backwards, 2 mixed, by a factor that is coprime to their number."""
 
 _PHASE = """phaseK:
   br label %headK
@@ -169,7 +169,7 @@ insideK:
 
 
 def host(name: str, phases: Sequence[Phase], size: int) -> str:
-    """A kernel that the host runs, whose groups share so many bytes."""
+    """The entry point of a kernel that the host runs, whose groups share so many bytes."""
     runs = [(phase.name, step) for phase in phases for step in range(phase.times)]
     written = [_PHASE.replace("NEXT", str(k + 1)).replace("LAST", str(THREADS - 1)).replace("STEP", str(step))
                .replace("THREADS", str(THREADS)).replace("NAME", phase).replace("K", str(k))

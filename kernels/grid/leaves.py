@@ -14,12 +14,12 @@ from diffuse.kernels.llvm.ops.rules import cast
 from diffuse.kernels.llvm.reduce import Partials, load_state, store_state
 
 LEVELS = CHUNK.bit_length() - 1
-"""Of the tree, which a group goes through."""
+"""The number of levels of the tree that one group combines."""
 
 
 def level(code: Code, block: Block, kernel: Kernel) -> None:
-    """One level of the tree over the leaves of one chunk: leaf i is folded with the one 2 ** step strides
-    behind it, for each i that is a multiple of twice that."""
+    """Write one level of the tree over the leaves of a chunk: leaf i is folded with the leaf 2 ** step
+    strides after it, for each i that is a multiple of twice that distance."""
     p = Partials(block, kernel.reduction)
     chunk = code.let(f"mul i64 %argument, {CHUNK}")
     up = code.let(f"add i64 {p.leaves}, {code.let(f'sub i64 {chunk}, 1')}")
@@ -37,7 +37,7 @@ def level(code: Code, block: Block, kernel: Kernel) -> None:
 
 
 def tree(code: Code, block: Block, kernel: Kernel) -> None:
-    """All levels for one output, by one thread."""
+    """Write all levels of the tree for one output, by one thread."""
     p = Partials(block, kernel.reduction)
     output = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS}')}, %thread")
     with guarded(code, code.let(f"icmp ult i64 {output}, {p.outputs}")):
@@ -45,7 +45,7 @@ def tree(code: Code, block: Block, kernel: Kernel) -> None:
 
 
 def results(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
-    """Leaf 0 of each output to the argument."""
+    """Store leaf 0 of each output to the argument."""
     p = Partials(block, kernel.reduction)
     output = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS}')}, %thread")
     with guarded(code, code.let(f"icmp ult i64 {output}, {p.outputs}")):

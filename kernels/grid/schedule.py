@@ -1,4 +1,4 @@
-"""Which grid kernels a body becomes, in which order they run, and on how many groups of threads.
+"""The schedule of grid kernels: which kernels a body becomes, their order, and the numbers of thread groups.
 
 A GPU runs a kernel on a grid of *groups* of `THREADS` threads each (CUDA calls a group a block).  The threads
 of a group share some memory and can wait for each other; groups cannot.  So a kernel ends where all threads
@@ -40,28 +40,28 @@ from diffuse.kernels.body.operations import TABLE
 
 THREADS = 256
 WARP = abi.ACCUMULATORS
-"""Threads that run in step."""
+"""The number of threads that run in lockstep."""
 CHUNK = 2 * THREADS
-"""Leaves that a group combines."""
+"""The number of leaves that a group combines."""
 STRIDES = (1, CHUNK, CHUNK * CHUNK)
-"""Leaves that remain after each pass over the leaves lie so far apart."""
+"""The distances between the leaves that remain before each pass over them."""
 BYTES = 16
-"""Of an access at its widest."""
+"""The widest memory access, in bytes."""
 PLAIN = ("load", "store", "const", "scalar", "index", "cast")
-"""Ops beside those of arithmetic in loops of which a thread computes several iterations."""
+"""Non-arithmetic ops that are allowed in loops of which a thread computes several iterations."""
 WIDEST, OPS = 4, 64
-"""Iterations that a thread computes at once, at most, and the ops of loops of which it computes several."""
+"""The most iterations that a thread computes at once, and the most ops of a loop for which it does so."""
 MANY = 8192
-"""From so many outputs on, each output's leaves are combined by one thread."""
+"""The number of outputs from which on one thread combines all leaves of an output."""
 
 
 TOGETHER = "together"
 MEMBERS = 62
-"""Kernels that can be run together, at most: bits of an argument."""
+"""The most kernels that can be run together, one per bit of an argument."""
 
 
 class Refused(Exception):
-    """A body that no grid kernels are written for; the text says why."""
+    """There are no grid kernels for a body; the text says why."""
 
 
 class Kernel(NamedTuple):
@@ -71,13 +71,13 @@ class Kernel(NamedTuple):
     form: str
     loop: int
     folds: tuple[int, ...] = ()
-    """The ops of the loop that reduce here."""
+    """The `reduce` ops of the loop that this kernel computes."""
     stores: bool = False
     """Does it run the loop's stores?"""
     reduction: int = -1
-    """Of which reduction it combines leaves."""
+    """The number of the reduction whose leaves it combines; -1: none."""
     stride: int = 1
-    """How far apart these are."""
+    """The distance between these leaves."""
 
 
 class Launch(NamedTuple):
@@ -86,7 +86,8 @@ class Launch(NamedTuple):
     kernel: Kernel
     groups: int
     argument: int
-    """The shift of elements and columns (see `shift`), the stride of chunks, or what runs together."""
+    """The shift of elements and columns (see `shift`), the stride of chunks, or the set of members that run
+    together."""
 
 
 def kernels(body: Body) -> tuple[Kernel, ...]:
@@ -105,10 +106,10 @@ def kernels(body: Body) -> tuple[Kernel, ...]:
 
 
 def _of_loop(body: Body, number: int) -> list[Kernel]:
-    """The kernels of one loop; the last one stores, so that the others read what was there before."""
+    """The kernels of one loop; the last one stores, so that the others read the previous contents."""
     loop = body.loops[number]
     if any(op.kind in ("nth", "scatter") for op in loop.ops):
-        raise Refused(f"loop {number} goes through a mask or through indices one after another")
+        raise Refused(f"loop {number} processes a mask or indices one after another")
     forms: dict[str, list[int]] = {}
     whole: list[int] = []
     for i, op in enumerate(loop.ops):
@@ -130,7 +131,7 @@ def _of_loop(body: Body, number: int) -> list[Kernel]:
 
 
 def form_of(body: Body, loop: Loop, argument: int) -> str:
-    """The form of a reduction into this argument; "columns2" where dimension 2 is the last one reduced."""
+    """The form of a reduction into this argument; "columns2" if dimension 2 is the last one reduced."""
     reduced = [d for d, letter in enumerate(body.arguments[argument].classes) if letter == "0"]
     if not reduced:
         return "elements"
@@ -158,17 +159,17 @@ def needed(loop: Loop, kernel: Kernel) -> list[int]:
 
 
 def shift(extent: int) -> int:
-    """How a group of threads is spread over two dimensions: 2 ** shift threads along the innermost one, which
-    has this extent, the others along the next."""
+    """The layout of a thread group over two dimensions: 2 ** shift threads along the innermost one, which has
+    this extent, and the others along the next."""
     return min(THREADS.bit_length() - 1, max(extent - 1, 0).bit_length())
 
 
 def lanes(body: Body, kernel: Kernel) -> int:
-    """How many neighbouring iterations a thread computes at once.
+    """The number of neighbouring iterations that a thread computes at once.
 
-    Its arguments that lie side by side are then read and written 16 bytes at a time, if they are aligned.
-    Loops of many operations or with transcendental functions, which wait for arithmetic rather than for
-    memory, are left as they are: they would need twice the registers.
+    Contiguous arguments are then accessed 16 bytes at a time, if they are aligned.  Loops with many
+    operations or transcendental functions are bound by arithmetic rather than memory and stay at one
+    iteration, as more would need more registers.
     """
     if kernel.form != "elements" or kernel.folds:
         return 1
@@ -181,8 +182,7 @@ def lanes(body: Body, kernel: Kernel) -> int:
 
 
 def side_by_side(body: Body, kernel: Kernel) -> list[int]:
-    """The arguments that a kernel loads or stores whose elements are neighbours along the innermost
-    dimension."""
+    """The arguments that a kernel loads or stores and that are contiguous along the innermost dimension."""
     loop = body.loops[kernel.loop]
     order = abi.order_of(body, loop)
     ops = [loop.ops[i] for i in needed(loop, kernel)]
@@ -204,7 +204,8 @@ def names(body: Body) -> tuple[str, ...]:
 
 
 def by_points(body: Body, planned: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
-    """The kernels that each point of a launch of several runs, and those that run once, after all of them."""
+    """Split the kernels of a launch of several points into those that each point runs, and those that run
+    once after all."""
     last = len(body.loops) - body.epilogue
     points = [kernel for kernel in planned if kernel.reduction < 0 and kernel.loop < last]
     return points, [kernel for kernel in planned if kernel not in points]
@@ -212,8 +213,8 @@ def by_points(body: Body, planned: Sequence[Kernel]) -> tuple[list[Kernel], list
 
 def launches(body: Body, planned: Sequence[Kernel], extents: Sequence[Point],
              chosen: Sequence[Kernel] | None = None) -> list[Launch]:
-    """What to launch, of all kernels or of the chosen ones, for these extents of the body's spaces: kernels
-    without work are left out, and neighbours of a single group run together."""
+    """The launches of all kernels, or of the `chosen` ones, for these extents of the body's spaces.  Kernels
+    without work are omitted, and successive ones of a single group run together."""
     bits = {kernel: 1 << k for k, kernel in enumerate(members(body, planned))}
     found: list[Launch] = []
     joined = False
@@ -233,7 +234,7 @@ def launches(body: Body, planned: Sequence[Kernel], extents: Sequence[Point],
 
 
 def _grid(body: Body, kernel: Kernel, extents: Point) -> tuple[int, int]:
-    """The groups of a kernel and its argument."""
+    """The number of groups of a kernel, and its argument."""
     if 0 in extents:
         return 0, 0
     order = abi.order_of(body, body.loops[kernel.loop])

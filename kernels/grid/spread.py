@@ -1,4 +1,4 @@
-"""How the iterations of a box are handed out to groups of threads."""
+"""Distributes the iterations of a box over groups of threads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from diffuse.kernels.llvm.code import Code, guarded
 
 @contextmanager
 def spread(code: Code, extents: Sequence[str], surplus: bool = False) -> Iterator[list[str]]:
-    """Hand out a box of iterations: enter with the coordinates of the thread, if it is in the box.
-    `surplus`: there may be more groups than the box needs.
+    """Distribute a box of iterations: yields the thread's coordinates, in code that runs if they are in the
+    box. `surplus`: there may be more groups than the box needs.
 
     In two and more dimensions a group covers 2 ** argument elements of the last one, and as many rows as that
     leaves threads for (`schedule.shift`).
@@ -52,6 +52,6 @@ def spread(code: Code, extents: Sequence[str], surplus: bool = False) -> Iterato
 
 
 def _pieces(code: Code, extent: str, size: str, bits: str) -> str:
-    """The pieces of 2 ** bits that an extent has."""
+    """The number of pieces of 2 ** bits that an extent has."""
     up = code.let(f"add i64 {extent}, {code.let(f'sub i64 {size}, 1')}")
     return code.let(f"lshr i64 {up}, {bits}")

@@ -1,16 +1,16 @@
-"""The iterations of a loop handed out to the threads of a grid: one *phase* of a kernel.
+"""Distributes the iterations of a loop over the threads of a grid, as one *phase* of a kernel.
 
 A phase is a function of the parameter block, the memory that the group shares, the numbers of the group and
 of the thread in it, the kernel's argument, and, of a phase that is run several times, which time it is::
 
     void phase(ptr block, ptr shared, i64 group, i64 thread, i64 argument, i64 step)
 
-Between two phases of a kernel all threads of a group wait for each other, and nothing lives on but memory.
-So the same text runs on a GPU, with barriers between the phases, and on the host, thread by thread.
+Between two phases of a kernel all threads of a group wait for each other, and only memory persists.  So the
+same text runs on a GPU, with barriers between the phases, and on the host, thread by thread.
 
 A target with *tiles* runs one point of a launch at a time: the block has the coordinates of the point in the
 place of the launch domain's extents (see `abi`), and the threads take the iterations of the point's tile.
-Reductions fill the leaves that the tile has; what combines leaves, and the epilogue, is for all points.
+Reductions fill the leaves of the tile; combining leaves, and the epilogue, run once for all points.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from diffuse.kernels.llvm.reduce import Partials, load_state, store_state
 
 HERE = Step("0")
 FEW, SOME = 4, 12
-"""Ops of a loop up to which whole segments are written without a loop, or in groups of four elements."""
+"""The most ops of a loop for which whole segments are unrolled completely, or by groups of four elements."""
 
 
 class Fold:
@@ -79,7 +79,7 @@ class Fold:
 
 
 class Threads(Iteration):
-    """One loop in one form."""
+    """A loop in one form."""
 
     def __init__(self, code: Code, block: Block, body: Body, kernel: Kernel) -> None:
         super().__init__(code, block, body, kernel.loop)
@@ -93,20 +93,21 @@ class Threads(Iteration):
         self.written = {a.slot for a in body.arguments if a.privilege is not Privilege.READ}
         """The stores that the body writes to."""
         self.bounds: dict[int, tuple[str, str]] = {}
-        """Of the dimensions that the launch domain cuts: the first iteration of the tile, and how many."""
+        """For each dimension that the launch domain cuts, the first iteration of the tile, and their
+        number."""
 
     def extent(self, dimension: int) -> str:
-        """How many iterations of a dimension there are, in the point's tile if there are tiles."""
+        """The number of iterations along a dimension, within the point's tile if there are tiles."""
         cut = self.bounds.get(dimension)
         return self.block.extent(self.loop.space, dimension) if cut is None else cut[1]
 
     def at(self, dimension: int, number: str) -> str:
-        """The index of the iteration with this number among those of `extent`."""
+        """The index of an iteration, given its number within `extent`."""
         cut = self.bounds.get(dimension)
         return number if cut is None else self.code.let(f"add i64 {cut[0]}, {number}")
 
     def within(self) -> AbstractContextManager[None]:
-        """Find the point's tile, and enter unless it is empty."""
+        """Compute the point's tile, and guard the code inside against an empty one."""
         return self._in_tile() if self.tiled else nullcontext()
 
     @contextmanager
@@ -127,9 +128,9 @@ class Threads(Iteration):
             yield
 
     def begin(self) -> None:
-        """Write what does not depend on the iteration."""
+        """Write the code that does not depend on the iteration."""
         for fold in self.folds.values():
-            fold.partials  # noqa: B018 (what it computes is needed in several places)
+            fold.partials  # noqa: B018 (computes what several places need)
             fold.begin()
         self.starts = self.bases()
         self.write_ops(HEAD, HERE)
@@ -143,7 +144,7 @@ class Threads(Iteration):
                 fold.begin()
 
     def split(self, number: str, dimensions: Sequence[int]) -> None:
-        """Find the indices of these dimensions from their row-major number."""
+        """Compute the indices of these dimensions from their row-major number."""
         code, rest = self.code, number
         for d in reversed(dimensions[1:]):
             extent = self.extent(d)
@@ -153,7 +154,7 @@ class Threads(Iteration):
             self.index[d] = self.at(d, rest)
 
     def start(self) -> None:
-        """Write what does not depend on the innermost dimension."""
+        """Write the code that does not depend on the innermost dimension."""
         self.begin()
         self.locate()
         self.write_ops(ROW, HERE)
@@ -164,12 +165,11 @@ class Threads(Iteration):
         return place._replace(constant=kind.slot not in self.written, align=align)
 
     def aligned(self, lanes: int) -> str:
-        """Does each row of the arguments that are read and written side by side begin at a multiple of so
-        many elements?  One i1."""
+        """Whether each row of the contiguous arguments begins at a multiple of so many elements, as an i1."""
         code, rest = self.code, "0"
         for argument in schedule.side_by_side(self.body, self.kernel):
             kind = self.body.arguments[argument]
-            # LLVM takes it for an address of global memory if it is loaded as a pointer alone
+            # loaded as a pointer: only then does LLVM infer an address in global memory
             address = code.let(f"ptrtoint ptr {self.block.address(argument)} to i64")
             strides = [self.block.stride(argument, d) for d in self.order[:-1] if kind.classes[d] != "0"]
             for number in (address, *strides):
@@ -178,7 +178,7 @@ class Threads(Iteration):
         return code.let(f"icmp eq i64 {rest}, 0")
 
     def locate(self) -> None:
-        """Find the arguments in the row of this iteration."""
+        """Compute the places of the arguments in the row of this iteration."""
         moved = self.starts
         for d in self.order[:-1]:
             moved = self.along(d, moved)
@@ -186,7 +186,7 @@ class Threads(Iteration):
 
 
 def columns(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
-    """A thread for each leaf of each column: up to 32 rows, one after another."""
+    """Write the phase of columns: a thread for each leaf of each column, over up to 32 rows."""
     threads = Threads(code, block, body, kernel)
     last, inner = int(kernel.form.removeprefix("columns")), threads.order[-1]
     others = [d for d in threads.order if d not in (last, inner)]
@@ -201,7 +201,7 @@ def columns(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
 
 
 def _column(threads: Threads, last: int, leaf: str, column: str) -> None:
-    """One leaf of a column, by the number that it has among those of the tile."""
+    """Write one leaf of a column, given its number among those of the tile."""
     code = threads.code
     threads.begin()
     start = threads.at(last, code.let(f"mul i64 {leaf}, {ROWS}"))
@@ -222,7 +222,7 @@ def _column(threads: Threads, last: int, leaf: str, column: str) -> None:
 
 
 def scan(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
-    """A thread for each row."""
+    """Write the phase of scans: a thread for each row."""
     threads = Threads(code, block, body, kernel)
     *outer, inner = threads.order
     number = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS}')}, %thread")
@@ -235,7 +235,7 @@ def scan(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
 
 
 def _scan(threads: Threads, number: str) -> None:
-    """One row, by its number."""
+    """Write one row, given its number."""
     code, (*outer, inner) = threads.code, threads.order
     threads.split(number, outer)
     threads.begin()
@@ -252,7 +252,7 @@ class Rows(Threads):
     the lanes are folded by halves, in shared memory."""
 
     def find(self) -> str:
-        """Find the warp's leaf; the condition that there is one."""
+        """Compute the warp's leaf; returns the condition that it exists."""
         code = self.code
         extent = self.extent(self.inner)
         self.lane = code.let(f"and i64 %thread, {WARP - 1}")
@@ -266,7 +266,7 @@ class Rows(Threads):
         return code.let(f"icmp ult i64 {number}, {count}")
 
     def enter(self) -> None:
-        """Find the row and the segment of the leaf."""
+        """Compute the row and the segment of the leaf."""
         row = "0"
         self.segment = self.position
         if len(self.order) > 1:
@@ -278,7 +278,7 @@ class Rows(Threads):
         self.split(row, self.order[:-1])
 
     def room(self, thread: str) -> list[tuple[Fold, list[Place]]]:
-        """Where each reduction keeps the state of a thread of the group in shared memory."""
+        """The places in shared memory where each reduction keeps the state of a thread of the group."""
         found, at = [], 0
         for fold in self.folds.values():
             if fold.reduces:
@@ -315,8 +315,8 @@ class Rows(Threads):
         self.compute(at)
 
     def _elements(self, first: str, end: str) -> None:
-        """The lane's elements of the segment; of a whole one all, or four at a time, are loaded before the
-        first is folded."""
+        """Write the lane's elements of the segment; in a whole segment all, or four at a time, are loaded
+        before the first is folded."""
         code = self.code
         together = SEGMENT // WARP if len(self.picked) <= FEW else 4
         last = code.let(f"add i64 {first}, {SEGMENT - WARP}")

@@ -1,1 +1,1 @@
-"""From a body to LLVM IR."""
+"""Emits LLVM IR for a body."""

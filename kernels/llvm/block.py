@@ -1,4 +1,4 @@
-"""Reading the block of a launch (see `abi`) from inside a kernel, and the kernel's own scratch."""
+"""Reads the block of a launch (see `abi`) inside a kernel, and allocates the kernel's own scratch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from diffuse.kernels.llvm.code import COMPONENT, ELEMENT, MEMORY, Code, Value
 class Block:
     """The block that a function gets as `%block`.  Words are read where they are needed.
 
-    They are cheap to read again and dear to keep: a kernel of many arguments has more of them than a machine
-    has registers.
+    They are cheap to read again, while a kernel with many arguments has more of them than a machine has
+    registers.
     """
 
     def __init__(self, code: Code, body: Body) -> None:
@@ -25,7 +25,7 @@ class Block:
         return self.code.let(f"load i64, ptr {self._pointer(word)}, align 8")
 
     def points(self) -> str:
-        """How many points the launch has."""
+        """The number of points of the launch."""
         count = self.word(0)
         for d in range(1, self.body.launch_rank):
             count = self.code.let(f"mul i64 {count}, {self.word(d)}")
@@ -41,8 +41,8 @@ class Block:
         return [rest, *reversed(found)]
 
     def bounds(self, space: int, point: list[str]) -> dict[int, tuple[str, str]]:
-        """The first index of each dimension that a point at these coordinates runs, and the one behind the
-        last; a point behind the last row has none: the first is greater."""
+        """For each dimension, the first index that the point at these coordinates runs and the one after the
+        last.  A point beyond the last tile has none: its first index is the greater one."""
         code, found = self.code, {}
         for d in range(self.body.spaces[space].rank):
             found[d] = "0", self.extent(space, d)
@@ -60,13 +60,13 @@ class Block:
         return found
 
     def _from_begin(self, space: int, d: int, coordinate: str, low: str, high: str) -> tuple[str, str]:
-        """The bounds of a tile whose split has a begin; those of the last one are to be clipped."""
+        """The bounds of a tile whose split has a begin; the last tile's have to be clipped."""
         code, begin = self.code, self.begin(space, d)
         low, high = code.let(f"sub nsw i64 {low}, {begin}"), code.let(f"sub nsw i64 {high}, {begin}")
         first = code.let(f"icmp eq i64 {coordinate}, 0")
         following = code.let(f"add nsw i64 {coordinate}, 1")
         last = code.let(f"icmp eq i64 {following}, {self.word(d)}")
-        early = code.let(f"icmp slt i64 {low}, 0")  # of a piece that is shorter than the begin
+        early = code.let(f"icmp slt i64 {low}, 0")  # of a tile that is shorter than the begin
         none = code.let(f"or i1 {first}, {early}")
         return (code.let(f"select i1 {none}, i64 0, i64 {low}"),
                 code.let(f"select i1 {last}, i64 {(1 << 62)}, i64 {high}"))
@@ -75,7 +75,7 @@ class Block:
         return self.word(self.words.spaces[space] + launch_dimension)
 
     def begin(self, space: int, launch_dimension: int) -> str:
-        """Of a space with begins."""
+        """The begin of a launch dimension in a space that has begins."""
         return self.extent(space, self.body.spaces[space].rank + launch_dimension)
 
     def extent(self, space: int, dimension: int) -> str:
@@ -91,7 +91,7 @@ class Block:
         return self.code.let(f"load ptr, ptr {self._pointer(self.words.partials[reduction])}, align 8")
 
     def scalar(self, number: int) -> Value:
-        """A scalar as a value of one lane."""
+        """The scalar argument as a value of one lane."""
         code, dtype, word = self.code, self.body.scalars[number], self.words.scalars[number]
         if dtype in COMPONENT:
             part = ELEMENT[COMPONENT[dtype]]
@@ -105,7 +105,7 @@ class Block:
         return whole if ELEMENT[dtype] == "i64" else code.let(f"trunc i64 {whole} to {ELEMENT[dtype]}")
 
     def room(self, dtype: str, count: int) -> str:
-        """Scratch for so many elements, allocated at the function's entry."""
+        """Allocate scratch for so many elements, at the function's entry."""
         name = "%" + self.code.name("room")
         kind = f"[2 x {MEMORY[COMPONENT[dtype]]}]" if dtype in COMPONENT else MEMORY[dtype]
         self.code.lines.insert(self._entry, f"  {name} = alloca [{count} x {kind}], align 64")

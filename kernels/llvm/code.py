@@ -1,8 +1,8 @@
 """The text of one LLVM function being written, value by value.
 
-`Code` knows types, literals, names and sections, and no operation of NumPy: `lowering` writes what an
-operation computes with it, `llvm` writes the loops around that.  It knows no machine either: what depends
-on one (`math`) is asked of the target that it was made with.
+`Code` knows types, literals, names and sections, but no operation of NumPy: `ops` writes operations with it,
+and `nest` the loops around them.  It does not depend on a machine either: that part (`math`) is delegated to
+its target.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ ELEMENT = {
 """The LLVM type of one lane of a value.  A float16 travels as a float, a complex as two values."""
 
 MEMORY = ELEMENT | {"bool": "i8", "float16": "half"}
-"""The LLVM type of one element in memory; a complex is two of them, neighbours."""
+"""The LLVM type of one element in memory; a complex element is two adjacent ones."""
 
 COMPONENT = {"complex64": "float32", "complex128": "float64"}
-"""The element type of the real and imaginary parts of a complex one."""
+"""The element type of the parts of a complex type."""
 
 _MANGLED = {"i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "half": "f16", "float": "f32",
             "double": "f64", "ptr": "p0"}
 
 
 class Module:
-    """What the functions of one LLVM module share: its declarations and globals."""
+    """The declarations and globals that the functions of one LLVM module share."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -52,7 +52,7 @@ class Module:
 
 
 class Code:
-    """One function.  Text goes to the end of the current section, `lines`.
+    """The text of one function.  Text goes to the end of the current section, `lines`.
 
     The emitter keeps several sections open at once (a loop's preheader and its body), switches between
     them by assigning to `lines`, and joins them when the loop is closed.
@@ -65,19 +65,19 @@ class Code:
         self._count = 0
 
     def name(self, stem: str = "v") -> str:
-        """A name that nothing else in this function has, without its sigil."""
+        """A name that is unique in this function, without its sigil."""
         self._count += 1
         return f"{stem}{self._count}"
 
     def let(self, text: str) -> str:
-        """An instruction with a result; returns the result's name."""
+        """Write an instruction with a result; returns the result's name."""
         self._count += 1
         name = f"%v{self._count}"
         self.lines.append(f"  {name} = {text}")
         return name
 
     def do(self, text: str) -> None:
-        """An instruction without a result."""
+        """Write an instruction without a result."""
         self.lines.append("  " + text)
 
     def label(self, name: str) -> None:
@@ -85,7 +85,7 @@ class Code:
         self.lines.append(name + ":")
 
     def declare(self, text: str) -> None:
-        """A declaration or global of the module, written once however often it is asked for."""
+        """Add a declaration or global to the module, once."""
         self.module.declarations[text] = None
 
     def type(self, dtype: str) -> str:
@@ -99,12 +99,12 @@ class Code:
         return MEMORY[dtype] if lanes == 1 else f"<{lanes} x {MEMORY[dtype]}>"
 
     def const(self, dtype: str, value: object) -> str:
-        """The same literal in all lanes (of one part, for a complex element type)."""
+        """A literal in all lanes (of one part, for a complex element type)."""
         text = literal(dtype, value)
         return text if self.lanes == 1 else f"splat ({ELEMENT[dtype]} {text})"
 
     def math(self, name: str, dtype: str, *values: str) -> str:
-        """A transcendental function of float32 or float64 values: the target says how."""
+        """Call a transcendental function of float32 or float64 values, as the target implements it."""
         return self.module.target.math(self, name, dtype, values)
 
     def intrinsic(self, name: str, dtype: str, *values: str, result: str | None = None) -> str:
@@ -134,7 +134,7 @@ class Code:
         return element if self.lanes == 1 else f"v{self.lanes}{element}"
 
     def splat(self, dtype: str, value: str) -> str:
-        """A scalar (one lane) in all lanes."""
+        """Broadcast a scalar (one lane) to all lanes."""
         if self.lanes == 1:
             return value
         first = self.let(f"insertelement {self.type(dtype)} poison, {ELEMENT[dtype]} {value}, i64 0")
@@ -143,7 +143,7 @@ class Code:
 
 
 def literal(dtype: str, value: Any) -> str:
-    """A Python (or NumPy) number as an LLVM literal; floats by their bits, so exactly."""
+    """A Python (or NumPy) number as an LLVM literal; floats are written by their bits, so exactly."""
     if dtype == "bool":
         return "true" if value else "false"
     if ELEMENT[dtype] in ("float", "double"):
@@ -163,7 +163,7 @@ def _single(number: float) -> float:
 
 @contextmanager
 def counted(code: Code, low: str, high: str, step: int | str = 1) -> Iterator[str]:
-    """A loop over `low, low + step, ...` below `high` (none if `low >= high`); yields the index, an i64."""
+    """A loop over `low, low + step, ...` below `high` (empty if `low >= high`); yields the index, an i64."""
     with carrying(code, low, high, step, []) as (index, _):
         yield index
 
@@ -171,10 +171,11 @@ def counted(code: Code, low: str, high: str, step: int | str = 1) -> Iterator[st
 @contextmanager
 def carrying(code: Code, low: str, high: str, step: int | str, begin: list[tuple[str, str]]
              ) -> Iterator[tuple[str, list[str]]]:
-    """The same with values that each turn takes over from the one before it, in registers.
+    """A loop as `counted`, with values that are carried from one iteration to the next in registers.
 
-    `begin` has the LLVM type and the first value of each.  Yields the index and the values at the beginning
-    of a turn, which those at its end are to replace; after the loop the list has the last ones.
+    `begin` has the LLVM type and the initial value of each.  Yields the index and a list of the values at the
+    beginning of an iteration; the body replaces them by those at its end.  After the loop the list has the
+    final ones.
     """
     stems = ("before", "head", "inside", "latch", "after", "i", "i")
     before, head, inside, latch, after, index, following = (code.name(stem) for stem in stems)
@@ -203,7 +204,7 @@ def carrying(code: Code, low: str, high: str, step: int | str, begin: list[tuple
 
 @contextmanager
 def guarded(code: Code, condition: str) -> Iterator[None]:
-    """What is written inside runs only if `condition`, an i1, holds."""
+    """Guard the code written inside by `condition`, an i1."""
     inside, after = code.name("then"), code.name("after")
     code.do(f"br i1 {condition}, label %{inside}, label %{after}")
     code.label(inside)
@@ -214,7 +215,7 @@ def guarded(code: Code, condition: str) -> Iterator[None]:
 
 @contextmanager
 def with_lanes(code: Code, lanes: int) -> Iterator[None]:
-    """Write values of another width for a while."""
+    """Write values with another number of lanes inside the context."""
     code.lanes, outer = lanes, code.lanes
     yield
     code.lanes = outer

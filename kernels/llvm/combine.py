@@ -1,7 +1,7 @@
-"""What completes a reduction when its loop is done: a function that folds the leaves and stores the results.
+"""Completes a reduction after its loop: writes a function that folds the leaves and stores the results.
 
 It does so for all results, or (`Body.whole`) for those of one point.  Where each of several points writes a
-run of the leaves (`Body.parts`), it folds the subtrees within the run itself.
+contiguous range of leaves (`Body.parts`), the point folds the subtrees within its range itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from diffuse.kernels.llvm.reduce import Partials, load_state, store_state
 
 
 def combine(module: Module, body: Body, number: int) -> str:
-    """Write the function that completes a reduction; returns the call of it."""
+    """Write the function that completes a reduction; returns the instruction that calls it."""
     code = Code(module, 1)
     code.label("entry")
     block, reduction = Block(code, body), abi.reductions(body)[number]
@@ -44,7 +44,8 @@ def combine(module: Module, body: Body, number: int) -> str:
 
 
 def fold(module: Module, body: Body, number: int) -> str:
-    """Write the function that folds the subtrees within a point's run of leaves; returns the call of it."""
+    """Write the function that folds the subtrees within a point's range of leaves; returns the instruction
+    that calls it."""
     _write_pair(module, body, number)
     code = Code(module, 1)
     code.label("entry")
@@ -63,7 +64,7 @@ def fold(module: Module, body: Body, number: int) -> str:
 
 
 def _run(block: Block, p: Partials, reduction: abi.Reduction) -> str:
-    """How many leaves each point writes, where they are a run."""
+    """The number of leaves that each point writes, if they are contiguous."""
     code, rest = block.code, p.leaf_counts[1:]
     run = block.tile(block.body.loops[reduction.loop].space, 0)
     if not rest:
@@ -72,7 +73,8 @@ def _run(block: Block, p: Partials, reduction: abi.Reduction) -> str:
 
 
 def _each(code: Code, p: Partials, write: Callable[[str | None], None]) -> None:
-    """For each output of rows; of columns for all together, which lie side by side."""
+    """Apply `write` to each output of a row reduction; for columns once for all outputs, which are
+    contiguous."""
     if p.by_rows:
         with counted(code, "0", p.outputs) as output:
             write(output)
@@ -85,7 +87,7 @@ Pair = Callable[[Code, str, str], None]
 
 
 def _called(number: int, output: str | None) -> Pair:
-    """A call of the function for one pair: what folds subtrees and what joins them share it."""
+    """A call of the function for one pair, which the folding of subtrees and their joining share."""
     def write(code: Code, leaf: str, apart: str) -> None:
         code.do(f"call void @pair{number}(ptr %block, i64 {output or 0}, i64 {leaf}, i64 {apart})")
     return write
@@ -113,14 +115,14 @@ def _pair(code: Code, p: Partials, output: str | None, leaf: str, apart: str) ->
 
 
 def tree(code: Code, p: Partials, output: str | None) -> None:
-    """p[i] = op(p[i], p[i + s]) for s = 1, 2, 4, ...; of one output, or of all in turn."""
+    """Write p[i] = op(p[i], p[i + s]) for s = 1, 2, 4, ...; for one output, or for all in turn."""
     _tree(code, p, lambda code, leaf, apart: _pair(code, p, output, leaf, apart), "0", p.leaves)
 
 
 def _tree(code: Code, p: Partials, pair: Pair, low: str, high: str) -> None:
-    """The pairs of the tree with all leaves in [low, high)."""
+    """Write the pairs of the tree with all leaves in [low, high)."""
     with _levels(code, p) as (level, apart, pairs):
-        # first, first + pairs, ...: as long as the leaf has a partner, or as far as pairs are whole
+        # first, first + pairs, ...: up to the last leaf with a partner, or the last complete pair
         rest = code.let(f"sub i64 {pairs}, 1")
         end = code.let(f"add i64 {code.let(f'sub i64 {p.leaves}, {apart}')}, {rest}")
         first = "0"
@@ -137,7 +139,7 @@ def _tree(code: Code, p: Partials, pair: Pair, low: str, high: str) -> None:
 
 
 def _join(code: Code, p: Partials, pair: Pair, run: str) -> None:
-    """The rest of the tree when the subtrees within runs of so many leaves are folded."""
+    """Write the rest of the tree, after the subtrees within ranges of so many leaves have been folded."""
     up = code.let(f"add i64 {p.leaves}, {code.let(f'sub i64 {run}, 1')}")
     runs = code.let(f"udiv i64 {up}, {run}")
     with _levels(code, p) as (_, apart, pairs), counted(code, "1", runs) as k:
@@ -154,7 +156,8 @@ def _join(code: Code, p: Partials, pair: Pair, run: str) -> None:
 
 @contextmanager
 def _levels(code: Code, p: Partials) -> Iterator[tuple[str, str, str]]:
-    """The levels of the tree: their number, how far the leaves of a pair are apart, and two pairs."""
+    """A loop over the levels of the tree: their number, the distance between the leaves of a pair, and twice
+    that."""
     count = code.let(f"sub i64 64, {code.intrinsic('llvm.ctlz', 'int64', p.leaves, 'i1 false')}")
     with counted(code, "0", count) as level:
         apart = code.let(f"shl i64 1, {level}")
@@ -163,8 +166,8 @@ def _levels(code: Code, p: Partials) -> Iterator[tuple[str, str, str]]:
 
 def _results(code: Code, block: Block, p: Partials, argument: int,
              bounds: dict[int, tuple[str, str]] | None) -> None:
-    """Store leaf 0 of every output to the argument; or fold the leaves and store them, within these bounds of
-    the dimensions."""
+    """Store leaf 0 of every output to the argument.  With bounds of the dimensions, fold the leaves of the
+    outputs within them first."""
     base, dtype = block.address(argument), block.body.arguments[argument].dtype
     strides = {d: block.stride(argument, d) for d in p.kept}
     with ExitStack() as loops:

@@ -1,10 +1,10 @@
-"""Arithmetic that raises no floating-point flag: the processor's are put back behind it as they were before.
+"""Arithmetic that raises no floating-point flag: the processor's flags are restored after it.
 
-The flags of a task are read once, when it is done, and reported as NumPy's warnings.  Some of what a task
-computes may not warn: SciPy's sparse products, which are not NumPy's, let infinities and overflow pass.  So
-the flags are read before such code and behind it, and written only if it raised one: exact, for whatever
-stands around it, at the cost of two reads.  Where flags are kept in another register than SSE's, nothing is
-written, and such code may warn.
+The flags of a task are read once, at its end, and reported as NumPy's warnings.  Some of a task's arithmetic
+must not warn: SciPy's sparse products, unlike NumPy's, let infinities and overflow pass.  So the flags are
+read before and after such code, and written only if it raised one.  This is exact, whatever surrounds the
+code, at the cost of two reads.  Where flags are not kept in SSE's register, nothing is written, and such code
+may warn.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, guarded
 
 MXCSR_INVALID, MXCSR_OVERFLOW, MXCSR_UNDERFLOW = 1, 8, 16
-"""Bits of the status register of SSE."""
+"""Bits of SSE's status register."""
 
 
 @contextmanager
 def unflagged(code: Code, block: Block) -> Iterator[None]:
-    """What is written inside, of one or more basic blocks, raises no flag that is reported."""
+    """Suppress the floating-point flags of the code written inside, of one or more basic blocks."""
     if not code.module.target.sse:
         yield
         return
     before, behind = block.room("int32", 1), block.room("int32", 1)
-    # The condition always holds.  It makes a basic block of the reading, into which LLVM moves no arithmetic
-    # from above, for to LLVM that has nothing to do with flags.
+    # The condition always holds.  It puts the reading into a basic block of its own, into which LLVM moves no
+    # arithmetic from above: LLVM does not know that arithmetic affects flags.
     with guarded(code, code.let(f"icmp sgt i64 {block.word(0)}, 0")):
         _read(code, before)
     yield

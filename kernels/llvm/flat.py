@@ -1,11 +1,11 @@
-"""Two dimensions as one loop: a short last dimension and the one before it.
+"""Runs two dimensions as one loop: a short last dimension and the one before it.
 
 Rows of three elements would leave most lanes of a vector unused.  Where the stores of a loop are contiguous
-over both dimensions, the loop counts elements, from row to row.  Contiguous arrays are then read by whole
-vectors.  An array that is the same in every row (a row of coefficients) is repeated in a small table: one
-row, and as many elements more as there are lanes; a step reads it from the column that it begins in.  All
-other arrays (one number a row, every second element) are read lane by lane, at distances from the step's row
-that another table holds.
+over both dimensions, the loop counts elements across rows.  Contiguous arrays are then read by whole vectors.
+An array that repeats in every row (a row of coefficients) is copied to a small table of one row plus as many
+elements as there are lanes, and a step reads it from its starting column on.  All other arrays (one number
+per row, every second element) are read lane by lane, at distances from the step's row that another table
+holds.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from diffuse.kernels.llvm.code import Code, counted
 from diffuse.kernels.llvm.memory import Place, Step, element, load_one, store_one
 
 ALONG, APART, REPEATED, FIXED = "c1", "s1", "0", "00"
-"""The last letters of an access: contiguous over both dimensions; contiguous rows that lie apart, which are
-better read as vectors, row by row; the same row again and again; one element."""
+"""The stride classes of an access in the last two dimensions: contiguous over both; contiguous rows with
+gaps, which are better read as vectors row by row; the same row repeated (first letter); a single element."""
 
 
 def applies(body: Body, loop: Loop, order: tuple[int, ...], lanes: int) -> bool:
-    """Can this loop run over the elements of its last two dimensions?"""
+    """Can, and should, this loop run over the elements of its last two dimensions at once?"""
     space = body.spaces[loop.space]
     if not space.flat or lanes == 1 or order[-2:] != (space.rank - 2, space.rank - 1):
         return False
@@ -35,14 +35,14 @@ def applies(body: Body, loop: Loop, order: tuple[int, ...], lanes: int) -> bool:
     loaded = [body.arguments[op.attribute].classes[-2:] for op in loop.ops if op.kind == "load"]
     if set(stored) != {ALONG} or APART in loaded:
         return False
-    # instructions for a row, whose width is not known: as vectors of its own, and as part of vectors
+    # instructions for a row of unknown width: in vectors of its own, and as part of longer vectors
     rows = space.flat * len(loop.ops) + 2 * len(stored + loaded) + 12
     picked = sum(letters != ALONG and letters[0] != REPEATED for letters in loaded)
     return bool((space.flat - 0.625) * (len(loop.ops) + 3 * lanes * picked) < rows)
 
 
 class Rows:
-    """Where the steps of one such loop are: the row and the column in which a step begins."""
+    """The position of such a loop: the row and the column in which a step begins."""
 
     def __init__(self, code: Code, block: Block, body: Body, space: int) -> None:
         self.code, self.block, self.body = code, block, body
@@ -56,7 +56,7 @@ class Rows:
         """For each argument that is read lane by lane, the table of its distances in bytes."""
 
     def prepare(self, arguments: list[int]) -> None:
-        """Fill the tables that are good for the whole loop nest."""
+        """Fill the tables that do not change during the loop nest."""
         code = self.code
         for argument in arguments:
             letters = self.body.arguments[argument].classes[-2:]
@@ -71,7 +71,7 @@ class Rows:
                 store_one(code, "int64", element(code, "int64", table, k), distance)
 
     def place(self, argument: int, base: str) -> Place:
-        """Where an argument is in the rows that begin at `base`."""
+        """The place of an argument in the rows that begin at `base`."""
         kind = self.body.arguments[argument]
         letters = kind.classes[-2:]
         if letters == ALONG:
@@ -91,19 +91,19 @@ class Rows:
         return Place(kind.dtype, "r", table)
 
     def bounds(self, low: str, high: str) -> tuple[str, str]:
-        """From the rows of a loop to its elements; the first step begins in the first column."""
+        """Convert bounds in rows to bounds in elements, and begin in the first column."""
         code = self.code
         for room, start in zip(self.room, (low, "0"), strict=True):
             store_one(code, "int64", room, start)
         return code.let(f"mul nsw i64 {low}, {self.width}"), code.let(f"mul nsw i64 {high}, {self.width}")
 
     def at(self, step: Step) -> Step:
-        """A step with the row and the column in which it begins."""
+        """The step with the row and the column in which it begins."""
         row, column = (str(load_one(self.code, "int64", room)) for room in self.room)
         return step._replace(row=row, column=column)
 
     def advance(self, step: Step) -> None:
-        """Go on to where the next step begins."""
+        """Advance the row and the column to the next step."""
         code = self.code
         column = code.let(f"add nsw i64 {step.column}, {self.columns}")
         row = code.let(f"add nsw i64 {step.row}, {self.rows}")
@@ -115,7 +115,7 @@ class Rows:
 
     @contextmanager
     def _entries(self) -> Iterator[tuple[str, str, str]]:
-        """A loop over the entries of a table: its number, and its row and column from the first one's."""
+        """A loop over the entries of a table; yields the entry's number, row and column."""
         code = self.code
         end = code.let(f"add nsw i64 {self.width}, {code.lanes - 1}")
         with counted(code, "0", end) as k:

@@ -1,9 +1,9 @@
-"""The ops of a loop, written for one step: the values of its lanes, from loads to stores.
+"""Writes the ops of a loop for one step: the values of its lanes, from loads to stores.
 
-The loops around them differ between targets (nest.py for processors, `kernels.grid` for GPUs).  Whoever
-writes these says where the step is: the index of each dimension, and the place of each argument.
+The loops around them differ between targets (nest.py for processors, `kernels.grid` for GPUs) and provide the
+step's position: the index of each dimension, and the place of each argument.
 
-Ops are written at one of three places: at the head of the loop nest (literals, scalars and what depends on
+Ops are written in one of three places: at the head of the loop nest (literals, scalars and what depends on
 nothing else), at the head of a row (what does not change along it), or in the innermost loop.
 """
 
@@ -33,11 +33,12 @@ class Folding(Protocol):
     """A reduction inside the loop that feeds it."""
 
     def element(self, value: Value, step: Step) -> None:
-        """Write the folding of the lanes of one step."""
+        """Write the code that folds the lanes of one step."""
 
 
 def places(body: Body, loop: Loop, inner: Collection[int]) -> list[int]:
-    """For each op of a loop, where it is written; its innermost loop runs over the dimensions `inner`."""
+    """For each op of a loop, where it is written (HEAD, ROW or INNER); `inner` are the dimensions of the
+    innermost loop."""
     stored = {body.arguments[op.attribute][:2] for op in loop.ops if op.kind == "store"}
     found: list[int] = []
     for op in loop.ops:
@@ -72,29 +73,29 @@ class Iteration:
         self.inner = self.order[-1] if self.order else -1
         self.places = places(body, self.loop, inner or self.order[-1:])
         self.picked: Collection[int] = range(len(self.loop.ops))
-        """The ops that are written."""
+        """The numbers of the ops to write."""
         self.silent = sparse.alone(self.loop.ops)
-        """Are sparse products all that could raise a flag?"""
+        """Are sparse products the only ops that could raise a flag?"""
         self.values: dict[int, Value] = {}
         self.index: dict[int, str] = {}
         self.accesses: dict[int, Place] = {}
-        """For each argument that is loaded or stored, where it is in this row."""
+        """For each argument that is loaded or stored, its place in this row."""
         self.running: dict[int, list[str]] = {}
-        """For each scan, where its running value is kept."""
+        """For each scan, the place of its running value."""
         self.reductions: Mapping[int, Folding] = {}
-        """For each reduction, how it folds."""
+        """For each reduction, the object that folds into it."""
         self.counts: dict[int, nth.Nth] = {}
-        """For each op that counts the true elements of a mask, where it is."""
+        """For each op that counts the true elements of a mask, its queue."""
         self.turns = turn.Turns(code, block, self.loop, self.inner)
 
     def bases(self) -> dict[int, str]:
-        """The addresses of the arguments that are loaded and stored."""
+        """The base addresses of the arguments that are loaded and stored."""
         ops = [self.loop.ops[i] for i in self.picked]
         used = {a for op in ops if op.kind != "reduce" for a in op.arguments}
         return {a: self.block.address(a) for a in sorted(used)}
 
     def along(self, dimension: int, bases: Mapping[int, str]) -> dict[int, str]:
-        """These addresses at the index of a dimension."""
+        """Advance these addresses to the current index of a dimension."""
         code, moved = self.code, dict(bases)
         for argument, base in bases.items():
             shifted = dimension in self.turns.along.get(argument, ())
@@ -105,7 +106,7 @@ class Iteration:
         return moved
 
     def place(self, argument: int, base: str) -> Place:
-        """Where the row of an argument is that begins at this address."""
+        """The place of an argument's row that begins at address `base`."""
         kind = self.body.arguments[argument]
         letter = kind.classes[self.inner] if self.order else "0"
         stride = self.block.stride(argument, self.inner) if letter in ("s", "c", *NEAR) else "0"
@@ -122,7 +123,7 @@ class Iteration:
                 memory.store_one(self.code, op.dtype, self.running[i][0], start)
 
     def start_counts(self, first: str) -> None:
-        """Begin to count the true elements of masks, with those of the row's first index."""
+        """Begin to count the true elements of masks at the row's first index."""
         for i, op in enumerate(self.loop.ops):
             if op.kind == "nth":
                 length, blocks = (str(memory.lane(self.code, "int64", self.values[a], "0")) for a in op.args)
@@ -183,7 +184,7 @@ class Iteration:
         code = self.code
         if op.attribute == self.inner:
             lanes = reduce.consecutive(code, step.at)
-            if step.mask is not None:  # an index that is none could raise flags: 1 / (i - n)
+            if step.mask is not None:  # an invalid index could raise flags: 1 / (i - n)
                 first = code.splat("int64", step.at)
                 lanes = code.let(f"select {code.type('bool')} {step.mask}, {code.type('int64')} {lanes}, "
                                  f"{code.type('int64')} {first}")
@@ -196,7 +197,8 @@ class Iteration:
         self.values[i] = cast(self.code, source, op.dtype, self.values[op.args[0]])
 
     def _spmv(self, i: int, op: Op, step: Step) -> None:
-        """Flags of products are taken back, once for the whole nest where nothing else raises any."""
+        """Write a sparse product.  Flags of products are discarded, once for the whole nest if nothing else
+        raises any."""
         within = not self.silent and sparse.silent(op)
         with unflagged(self.code, self.block) if within else nullcontext():
             self._write_spmv(i, op, step)
@@ -220,7 +222,8 @@ class Iteration:
         self.reductions[i].element(self.values[op.args[0]], step)
 
     def _scan(self, i: int, op: Op, step: Step) -> None:
-        """The running value so far, then this element; the first element is taken as it is."""
+        """Apply a scan to one element: the running value so far, then this element; the first one is taken as
+        it is."""
         code, value, at = self.code, self.values[op.args[0]], self.running[i][0]
         so_far = memory.load_one(code, op.dtype, at)
         folded = fold(code, op.attribute[0], op.dtype, so_far, value)

@@ -1,4 +1,4 @@
-"""Elements between memory and values: loads and stores of the lanes of one step of an innermost loop.
+"""Moves elements between memory and values: loads and stores of the lanes of one step of an innermost loop.
 
 The letter of an access (see `expr.Argument`) says how the lanes lie: "1" side by side, "0" all at one place,
 "s" a run-time number of bytes apart, "2", "3" or "4" so many elements, "r" and "d" as the tables of flat.py
@@ -22,16 +22,17 @@ class Step(NamedTuple):
 
     at: str
     mask: str | None = None
-    """Which lanes are active; None: all of them."""
+    """The mask of active lanes; None: all are active."""
     active: str | None = None
-    """How many, an i64."""
+    """The number of active lanes, an i64."""
     row: str = ""
     column: str = ""
-    """Where the step begins, if the loop runs over two dimensions (flat.py)."""
+    """The column in which the step begins, if the loop runs over two dimensions (flat.py)."""
 
 
 class Place(NamedTuple):
-    """Where an access is: the element at index 0 of the innermost dimension, and how to go on from there."""
+    """The place of an access: the element at index 0 of the innermost dimension, and how to advance from
+    it."""
 
     dtype: str
     letter: str
@@ -39,13 +40,13 @@ class Place(NamedTuple):
     stride: str = "0"
     """Bytes from one index to the next."""
     distances: str = ""
-    """For letter d, a table: bytes from the step's row to the element of each column and those after it."""
+    """For letter d, the address of a table: bytes from the step's row to each column and those after it."""
     streams: bool = False
-    """Are whole vectors stored past the caches?  They have to be aligned to their size."""
+    """Do stores of whole vectors bypass the caches?  The vectors have to be aligned to their size."""
     constant: bool = False
-    """Does nobody write to it while the kernel runs?"""
+    """Does the kernel never write to it?"""
     align: int = 0
-    """Bytes that the address of each step is a multiple of; 0: those of an element."""
+    """The alignment in bytes of each step's address; 0: that of an element."""
 
 
 def load(code: Code, place: Place, step: Step) -> Value:
@@ -91,7 +92,7 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
 
 
 def load_one(code: Code, dtype: str, at: str, constant: bool = False) -> Value:
-    """One element, as a value of one lane; `constant` as Place has it."""
+    """Load one element as a value of one lane; `constant` as in `Place`."""
     if dtype in COMPONENT:
         part = COMPONENT[dtype]
         second = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 1")
@@ -123,8 +124,8 @@ def store_one(code: Code, dtype: str, at: str, value: Value) -> None:
 
 
 def _strictly(code: Code, word: str, source: str, value: Value, target: str) -> str:
-    """Convert one number between half and float.  The instruction converts several at a time: where flags are
-    looked at, the others must not be what a register happens to hold, such as a signalling NaN."""
+    """Convert one number between half and float.  The instruction converts several at a time: where flags
+    matter, the others must not be arbitrary register contents, such as a signalling NaN."""
     if not code.module.target.quiet:
         return code.let(f"{word} {source} {value} to {target}")
     name = f"llvm.experimental.constrained.{word}." + {"half": "f16.f32", "float": "f32.f16"}[target]
@@ -135,7 +136,8 @@ def _strictly(code: Code, word: str, source: str, value: Value, target: str) -> 
 
 
 def merge(code: Code, dtype: str, at: str, mask: str, others: str = "poison") -> str:
-    """The lanes under a mask, as they are in memory, among the others of such a vector."""
+    """Load the lanes under a mask in their form in memory, and merge them with the other lanes of a
+    vector."""
     part, lanes = COMPONENT.get(dtype, dtype), code.lanes * (2 if dtype in COMPONENT else 1)
     kind, bits = f"<{lanes} x {MEMORY[part]}>", mask if lanes == code.lanes else _twice(code, mask)
     name = f"llvm.masked.load.{_suffix(MEMORY[part], lanes)}.p0"
@@ -145,20 +147,20 @@ def merge(code: Code, dtype: str, at: str, mask: str, others: str = "poison") ->
 
 
 def store_merged(code: Code, dtype: str, at: str, value: str) -> None:
-    """Store what `merge` gives."""
+    """Store a vector that `merge` returned."""
     part, lanes = COMPONENT.get(dtype, dtype), code.lanes * (2 if dtype in COMPONENT else 1)
     code.do(f"store <{lanes} x {MEMORY[part]}> {value}, ptr {at}, align {ITEMSIZE[part]}")
 
 
 def splat(code: Code, dtype: str, value: Value) -> Value:
-    """A value of one lane in all lanes."""
+    """Broadcast a value of one lane to all lanes."""
     if isinstance(value, tuple):
         return code.splat(COMPONENT[dtype], value[0]), code.splat(COMPONENT[dtype], value[1])
     return code.splat(dtype, value)
 
 
 def lane(code: Code, dtype: str, value: Value, which: str) -> Value:
-    """One lane of a value."""
+    """Extract one lane of a value."""
     if code.lanes == 1:
         return value
     kind = code.type(COMPONENT.get(dtype, dtype))
@@ -169,7 +171,7 @@ def lane(code: Code, dtype: str, value: Value, which: str) -> Value:
 
 
 def last(code: Code, index: str, end: str) -> Step:
-    """The last step of a loop that ends before its lanes do."""
+    """The last, partial step of a loop."""
     name = f"llvm.get.active.lane.mask.v{code.lanes}i1.i64"
     code.declare(f"declare <{code.lanes} x i1> @{name}(i64, i64)")
     mask = code.let(f"call <{code.lanes} x i1> @{name}(i64 {index}, i64 {end})")
@@ -177,7 +179,7 @@ def last(code: Code, index: str, end: str) -> Step:
 
 
 def element(code: Code, dtype: str, base: str, index: str) -> str:
-    """The address of an element of a run."""
+    """The address of an element of a contiguous range."""
     kind = f"[2 x {MEMORY[COMPONENT[dtype]]}]" if dtype in COMPONENT else MEMORY[dtype]
     return code.let(f"getelementptr inbounds {kind}, ptr {base}, i64 {index}")
 
@@ -213,7 +215,7 @@ def _read(code: Code, element: str, dtype: str, lanes: int, at: str, place: Plac
     kind, align = f"<{lanes} x {element}>", ITEMSIZE[dtype]
     if mask is None:
         return _loaded(code, kind, at, place.align or align, place.constant)
-    # one element (or pair) fills the lanes that are not read
+    # one element (or pair) fills the inactive lanes
     pair = lanes != code.lanes
     first = f"<2 x {element}>" if pair else f"<1 x {element}>"
     one = code.let(f"load {first}, ptr {at}, align {align}")
@@ -268,7 +270,8 @@ def _store_pairs(code: Code, part: str, at: str, place: Place, step: Step, value
 
 
 def _load_near(code: Code, place: Place, step: Step) -> str:
-    """A few whole vectors, of which the elements are picked; none reaches beyond the first and the last."""
+    """Load a few whole vectors and select the elements from them; none reaches beyond the first and the last
+    element."""
     stride, lanes, kind = int(place.letter), code.lanes, code.memory(place.dtype)
     index = code.let(f"mul nsw i64 {step.at}, {stride}")
     at = element(code, place.dtype, place.base, index)
@@ -285,7 +288,8 @@ def _load_near(code: Code, place: Place, step: Step) -> str:
 
 
 def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
-    """Lane by lane: measured faster than gather instructions; an inactive lane reads the first one again."""
+    """Load lane by lane, which was measured to be faster than gather instructions; inactive lanes read the
+    first again."""
     table = element(code, "int64", place.distances, step.column) if place.letter == "d" else ""
     first = str(load_one(code, "int64", table)) if table else "0"
 
@@ -303,13 +307,13 @@ def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
 
 
 def load_behind(code: Code, place: Place, step: Step, distance: str) -> Value:
-    """The elements so many elements behind a place; the distance, a value, is the same in all lanes."""
+    """Load the elements at a distance after a place; the distance, a value, is the same in all lanes."""
     first = str(lane(code, "int64", distance, "0"))
     return load(code, place._replace(base=element(code, place.dtype, place.base, first)), step)
 
 
 def load_apart(code: Code, place: Place, step: Step, distances: str) -> Value:
-    """The same for distances that differ from lane to lane; an inactive lane reads the first one again."""
+    """Load elements at distances that differ between lanes; inactive lanes read the first again."""
     if place.letter != "0":
         stride = str(ITEMSIZE[place.dtype]) if place.letter == "1" else place.stride
         place = place._replace(letter="s", stride=stride)
@@ -330,7 +334,7 @@ def load_apart(code: Code, place: Place, step: Step, distances: str) -> Value:
 
 
 def _load_lanes(code: Code, dtype: str, there: Callable[[int], str]) -> Value:
-    """One element for each lane, from its own address."""
+    """Load one element for each lane, from its own address."""
     part = COMPONENT.get(dtype, dtype)
     width = 2 if dtype in COMPONENT else 1
     kind = code.memory(part)
@@ -348,7 +352,7 @@ def _load_lanes(code: Code, dtype: str, there: Callable[[int], str]) -> Value:
 
 
 def _store_strided(code: Code, place: Place, at: str, step: Step, value: Value) -> None:
-    """Lane by lane; the partial step by a scatter, which looks at the mask."""
+    """Store lane by lane; the partial step uses a scatter instruction with a mask."""
     part = COMPONENT.get(place.dtype, place.dtype)
     parts = [_to_memory(code, part, v) for v in (value if isinstance(value, tuple) else (value,))]
     kind, n = code.memory(part), code.lanes

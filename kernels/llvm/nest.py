@@ -1,10 +1,9 @@
-"""From a `Body` to the text of an LLVM module: loops, and in them the ops one after another.
+"""Emits the LLVM module of a `Body`: loops, and in them the ops one after another.
 
-A loop nest follows the loop's order of dimensions.  Along the innermost one it takes `lanes` elements at a
-time, each value an explicit vector, and runs what is left over once more under a mask; a loop with a scan,
-or whose elements lie apart in memory, goes element by element.  Everything is written in the form it should
-run in (vectors chosen, invariants hoisted), so that no pass has to improve it: compiling costs instruction
-selection and little more.
+A loop nest follows the loop's order of dimensions.  Along the innermost one it processes `lanes` elements at
+a time as explicit vectors, and the remainder once more under a mask; a loop with a scan, or with strided
+accesses, goes element by element.  Everything is written in its final form (vectors chosen, invariants
+hoisted), so that no pass has to improve it: compilation costs little more than instruction selection.
 
 The ops themselves are written by iteration.py.
 """
@@ -35,19 +34,20 @@ OF_BYTES = frozenset("""load turn store scalar const cast copy add subtract mult
 """Kinds of ops that have instructions for vectors of bytes."""
 
 SHORT, REGISTERS = 12, 16
-"""The cost of an innermost loop, in additions, and how many registers its reductions have, at most, where its
-steps are written out for all accumulators in turn."""
+"""The largest cost of an innermost loop, in additions, and the most registers of its reductions, for which
+its steps are unrolled over all accumulators."""
 
 PLAIN = {"load", "store", "scalar", "const", "cast", "index"}
-"""Kinds of ops, besides those of `TABLE`, of loops that may go element by element for their accesses."""
+"""Kinds of ops, besides those of `TABLE`, that are allowed in loops that go element by element for strided
+accesses."""
 APART = 4
-"""The cost, in additions, of the ops for each access of such a loop, at most."""
+"""The largest cost of such a loop's ops, in additions per access."""
 
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 
 
 def emit(body: Body, target: Target) -> str:
-    """The module of a body: functions `k` and, if there is something to finish, `k_finish`."""
+    """The module of a body, with functions `k` and, if `finish` has work, `k_finish`."""
     module = Module(target)
     combines = [combine(module, body, number) for number in range(len(abi.reductions(body)))]
     folds = {number: fold(module, body, number) for number in body.parts}
@@ -66,7 +66,7 @@ def emit(body: Body, target: Target) -> str:
                 for k in mine:
                     if k not in body.whole:
                         code.do(combines[k])
-    if body.streams and target.sse:  # other threads see such stores in no order
+    if body.streams and target.sse:  # non-temporal stores are not ordered for other threads
         code.declare("declare void @llvm.x86.sse.sfence()")
         code.do("call void @llvm.x86.sse.sfence()")
     code.do("ret void")
@@ -77,7 +77,8 @@ def emit(body: Body, target: Target) -> str:
 
 
 def _finish(module: Module, body: Body, combines: list[str]) -> Code:
-    """What runs once, after all points: reductions are combined, then the epilogue's loops run."""
+    """Write `k_finish`, which runs once after all points: it combines reductions, then runs the epilogue's
+    loops."""
     code = Code(module, 1)
     code.label("entry")
     block = Block(code, body)
@@ -104,7 +105,7 @@ class _Nest(Iteration):
         super().__init__(code, block, body, number, order[-2:] if self.flat else ())
         self.rows: flat.Rows | None = None
         self.streamed = self._streamed() if body.streams and number == 0 else -1
-        """The argument whose elements are stored past the caches; -1 for none."""
+        """The argument whose stores bypass the caches; -1 for none."""
         self.folds = dict(reduce.of_loop(body, number))
         self.reductions = self.folds
 
@@ -119,8 +120,8 @@ class _Nest(Iteration):
                 self._bounded(point)
 
     def _lanes(self) -> int:
-        """How many elements a step takes: of bytes, eight times as many as of others, which are up to eight
-        bytes wide, where the processor loads vectors of bytes under a mask."""
+        """The number of elements per step.  With vectors of bytes it is eight times larger than for other
+        elements, if the processor loads vectors of bytes under a mask."""
         target, kinds = self.code.module.target, {op.kind for op in self.loop.ops}
         if not {"scan", "scatter"}.isdisjoint(kinds) or not self.order:
             return 1
@@ -135,9 +136,9 @@ class _Nest(Iteration):
         return 8 * target.lanes if wide else target.lanes
 
     def _apart(self, kinds: set[str]) -> bool:
-        """Are elements apart in memory in most accesses, and is there little to compute?
+        """Are most accesses strided, with little computation?
 
-        Vectors are put together element by element then, which gains nothing, and takes ten times as long to
+        Vectors would then be assembled element by element, which gains nothing and takes ten times as long to
         compile.
         """
         if not kinds <= TABLE.keys() | PLAIN:
@@ -148,7 +149,7 @@ class _Nest(Iteration):
         return 4 * letters.count("s") > 3 * apart and cost <= APART * apart
 
     def _streamed(self) -> int:
-        """The first argument that is stored alone, one element behind the other, in a loop without folds."""
+        """The first contiguous argument that is only stored, in a loop without folds; -1 if there is none."""
         kinds = {op.kind for op in self.loop.ops}
         if self.flat or not kinds <= TABLE.keys() | PLAIN or not self.code.module.target.sse:
             return -1
@@ -162,14 +163,15 @@ class _Nest(Iteration):
         return -1
 
     def _at_origin(self, coordinates: list[str]) -> AbstractContextManager[None]:
-        """Enter where these coordinates of the point are all 0."""
+        """Guard the code inside by these coordinates of the point being all 0."""
         bits, *others = coordinates
         for other in others:
             bits = self.code.let(f"or i64 {bits}, {other}")
         return guarded(self.code, self.code.let(f"icmp eq i64 {bits}, 0"))
 
     def _bounded(self, point: list[str]) -> None:
-        """Find the bounds of each dimension at these coordinates; enter unless the inner loop is empty."""
+        """Compute the bounds of each dimension at these coordinates, and run unless the inner loop is
+        empty."""
         code = self.code
         self.bounds = self.block.bounds(self.loop.space, point)
         for reduction in self.folds.values():
@@ -194,7 +196,7 @@ class _Nest(Iteration):
             self._dimension(0, bases)
 
     def _dimension(self, depth: int, bases: dict[int, str]) -> None:
-        """Open the loop over dimension order[depth], with the addresses where it starts."""
+        """Open the loop over dimension order[depth], with the arguments' addresses at its start."""
         if depth >= len(self.order) - (2 if self.flat else 1):
             self.accesses = {a: self.place(a, base) for a, base in bases.items()}
             self._row()
@@ -232,7 +234,7 @@ class _Nest(Iteration):
                     reduction.end_leaf(start)
 
     def _short(self, folds: list[reduce.Fold]) -> bool:
-        """Is the innermost loop so short that four steps of it are, too, and do their accumulators fit into
+        """Is the innermost loop short enough to be unrolled four times, and do its accumulators fit into
         registers?"""
         inner = [op.kind for op, place in zip(self.loop.ops, self.places, strict=True) if place == INNER]
         cost = sum([TABLE[kind].cost if kind in TABLE else 1 for kind in inner])
@@ -241,7 +243,8 @@ class _Nest(Iteration):
                 and sum([len(fold.start()) for fold in folds]) <= REGISTERS)
 
     def _rounds(self, low: str, high: str, folds: list[reduce.Fold]) -> str:
-        """Write a loop whose turns go once through all accumulators; returns the index at which it ends."""
+        """Write a loop each of whose iterations goes once through all accumulators; returns the index at
+        which it ends."""
         code = self.code
         middle = self._before_last(low, high, abi.ACCUMULATORS)
         with reduce.in_registers(code, low, middle, folds) as index:
@@ -250,13 +253,13 @@ class _Nest(Iteration):
         return middle
 
     def _before_last(self, low: str, high: str, step: int) -> str:
-        """The index at which steps of so many elements, a power of 2, end."""
+        """The end of the last complete step, for steps of so many elements (a power of 2)."""
         length = self.code.let(f"sub i64 {high}, {low}")
         whole = self.code.let(f"and i64 {length}, {-step}")
         return self.code.let(f"add i64 {low}, {whole}")
 
     def _inner(self, low: str, high: str) -> None:
-        """The innermost loop: full steps, then what is left under a mask."""
+        """Write the innermost loop: full steps, then the remainder under a mask."""
         code = self.code
         if code.lanes == 1:
             with counted(code, low, high) as index:
@@ -276,8 +279,8 @@ class _Nest(Iteration):
             self.write_ops(INNER, step if self.rows is None else self.rows.at(step))
 
     def _inner_aligned(self, low: str, high: str) -> None:
-        """The innermost loop where vectors are stored past the caches: full steps at aligned addresses, then
-        what is before the first and behind the last of them, under a mask.  Elements themselves are always
+        """Write an innermost loop with stores that bypass the caches: full steps at aligned addresses, then
+        the elements before the first and after the last of them under a mask.  Single elements are always
         aligned."""
         code, place = self.code, self.accesses[self.streamed]
         size = ITEMSIZE[place.dtype]

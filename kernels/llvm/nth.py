@@ -1,8 +1,8 @@
-"""Positions of the true elements of a mask, one iteration after another: the op `nth`.
+"""Finds the positions of the true elements of a mask, one iteration after another: the op `nth`.
 
-A row of the loop begins with the block of the mask that its first element lies in, which a table of the true
-elements before each block tells.  From there the mask is read once: the positions of the true elements of a
-few hundred bytes go to a queue, without a branch for each, and the steps of the loop take them from there.
+A row of the loop begins with the mask's block that contains its first element, found in a table of the number
+of true elements before each block.  From there the mask is read once.  The positions of the true elements of
+a few hundred bytes are queued, without a branch for each, and the loop's steps take them from the queue.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from diffuse.kernels.llvm.code import Code, carrying, counted, guarded, with_lan
 from diffuse.kernels.llvm.memory import Step, element, load_one, merge, store_one
 
 CHUNK, WORD = 512, 8
-"""Bytes of the mask that go to the queue together, and those of them that are skipped together if none is
-true."""
+"""Bytes of the mask that are queued together, and bytes that are skipped together if none is true."""
 WIDEST = 64
 """The most lanes of a step."""
 
 
 class Mask(NamedTuple):
-    """What the op reads: the mask, the true elements before each block, and how many of both there are."""
+    """The operands of the op: the mask, the number of true elements before each block, and the lengths of
+    both."""
 
     base: str
     counts: str
@@ -33,7 +33,7 @@ class Mask(NamedTuple):
 
 
 class Nth:
-    """The queue of one op, and where in the mask it ends."""
+    """The queue of one op, and the position in the mask up to which it is filled."""
 
     def __init__(self, code: Code, block: Block) -> None:
         self.code = code
@@ -69,7 +69,7 @@ class Nth:
                 self._set(self.words[name], "0")
 
     def take(self, step: Step) -> str:
-        """The positions for the lanes of a step; in an inactive lane, that of the first."""
+        """The positions for the lanes of a step; an inactive lane has that of the first."""
         code, lanes = self.code, self.code.lanes
         needed = step.active or str(lanes)
         with with_lanes(code, 1):
@@ -84,8 +84,8 @@ class Nth:
         return code.let(f"load {code.memory('int64')}, ptr {there}, align 8")
 
     def _refill(self, needed: str) -> None:
-        """Move what is left to the front of the queue, and put the next chunk behind it; zeros, where the
-        mask has no more true elements: it was written to meanwhile."""
+        """Move the rest to the front of the queue, and append the next chunk.  If the mask has no more true
+        elements, because it was written to in the meantime, append zeros."""
         code, words = self.code, self.words
         head, tail = self._get(words["head"]), self._get(words["tail"])
         left = code.let(f"sub i64 {tail}, {head}")
@@ -110,7 +110,7 @@ class Nth:
             self._set(words["tail"], needed)
 
     def _word(self, at: str, filled: str) -> str:
-        """Put the positions of the true elements among eight bytes into the queue."""
+        """Append the positions of the true elements among eight bytes to the queue."""
         code = self.code
         word = code.let(f"load i64, ptr {element(code, 'bool', self.mask.base, at)}, align 1")
         before, some, after = (code.name(stem) for stem in ("before", "some", "after"))
@@ -133,7 +133,7 @@ class Nth:
         return self.code.let(f"add i64 {filled}, {self._true(at)}")
 
     def _true(self, at: str) -> str:
-        """1 if the mask is true there, else 0."""
+        """Whether the mask is true at a position, as 0 or 1."""
         found = load_one(self.code, "bool", element(self.code, "bool", self.mask.base, at))
         return self.code.let(f"zext i1 {found} to i64")
 
@@ -142,7 +142,7 @@ class Nth:
         return self.code.let(f"icmp sgt i64 {apart}, 1")
 
     def _to_skip(self, left: str) -> str:
-        """Are there true elements to skip, and mask to read?"""
+        """Are there true elements to skip, and is there mask left to read?"""
         some = self.code.let(f"icmp sgt i64 {self._get(left)}, 0")
         within = self.code.let(f"icmp slt i64 {self._get(self.words['at'])}, {self.mask.length}")
         return self.code.let(f"and i1 {some}, {within}")
@@ -160,7 +160,7 @@ class Nth:
 
     @contextmanager
     def _while(self, condition: Callable[[], str]) -> Iterator[None]:
-        """A loop that runs as long as a condition, written at its head, holds."""
+        """A loop that runs while a condition, written at its head, holds."""
         code = self.code
         head, inside, after = (code.name(stem) for stem in ("while", "inside", "after"))
         code.do(f"br label %{head}")

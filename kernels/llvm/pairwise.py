@@ -1,9 +1,9 @@
 """Sums of neighbouring floats in the order in which NumPy's `add.reduceat` adds them, as LLVM functions.
 
-The first element is added to the sum of the others, and all that to zero.  Fewer than eight numbers are
-added one after another, up to 128 by eight accumulators that are added by pairs, with what is left over
-behind them; of more, two parts are added that are summed so.  Source: NumPy's pairwise sum, whose error
-grows with the logarithm of the number of elements.  Complex elements are pairs of numbers, of which real and
+The first element is added to the sum of the others, and all that to zero.  Fewer than eight numbers are added
+one after another; up to 128 by eight accumulators, which are added by pairs, and then the remainder; more are
+split into two parts, which are summed in this way and added.  Source: NumPy's pairwise sum, whose error grows
+with the logarithm of the number of elements.  Complex elements are pairs of numbers, of which real and
 imaginary parts are added apart, by four accumulators each.
 """
 
@@ -87,7 +87,7 @@ end:
 
 
 def pairwise(code: Code, dtype: str, at: str, count: str) -> Value:
-    """The sum of zero and so many elements (an i64) from an address on: never -0.0.  One lane."""
+    """The sum of zero and `count` elements (an i64) from an address on; never -0.0.  One lane."""
     part, width = ELEMENT[dtype], 2 if dtype in COMPONENT else 1
     kind, name = f"<{width} x {part}>", f"diffuse.pairwise.{dtype}"
     words = {"FOLDED": _folded(part, width), "KIND": kind, "NAME": name, "PART": part, "WIDTH": str(width),
@@ -105,7 +105,7 @@ def pairwise(code: Code, dtype: str, at: str, count: str) -> Value:
 
 
 def _folded(part: str, width: int) -> str:
-    """The eight sums, added by pairs: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)), or of complex ones four."""
+    """Add the eight sums by pairs: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)); complex numbers have four."""
     eight, kind, lines = f"<8 x {part}>", f"<{width} x {part}>", []
     names = [f"%s{k}" for k in range(8 // width)]
     for k, name in enumerate(names):

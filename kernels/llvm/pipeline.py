@@ -1,10 +1,10 @@
-"""Two kernels run as one pass: rows of the first, then the rows of the second that no longer wait for it.
+"""Runs two kernels as one pass: rows of the first, then the rows of the second whose inputs are complete.
 
 A stencil reads neighbouring rows of what its write-back overwrites, so the two cannot share a loop, and as
 two passes they move everything through memory twice.  Here each point works down its rows in chunks: some
 rows of the first kernel into a small ring, then the rows of the second whose neighbourhood is complete.  The
-store between them never exists but for the ring, which stays in cache.  Neighbouring points recompute the few
-ring rows that both need; rows of a result that a neighbour still has to read in its old state go to a border
+store between them exists only as the ring, which stays in cache.  Neighbouring points recompute the few ring
+rows that both need; rows of a result that a neighbour still has to read in its old state go to a border
 buffer, and into place when all points are done.
 
 The driver is one native function for all pairs, `drive(header, point)`; what it needs to know is in the
@@ -29,13 +29,13 @@ each of a kernel's spaces has its number of rows."""
 
 PLAIN, RING, DEFERRED = 0, 1, 2
 ENTRY = 6
-"""Words of an argument's entry: its address's word, kind, bytes between rows; then, for a RING, its offset in
-the scratch, its bytes between rows and the store row of the first kernel's row 0; for a DEFERRED, its offset
-in the border buffer and the bytes of one row."""
+"""The layout of an argument's entry, in words: its address's word, kind, bytes between rows; then, for a
+RING, its offset in the scratch, its bytes between rows and the store row of the first kernel's row 0; for a
+DEFERRED, its offset in the border buffer and the bytes of one row."""
 
 
 class Driver(NamedTuple):
-    """The native functions, and what keeps them alive."""
+    """The native functions, and the objects that keep them alive."""
 
     address: int
     finish: int
@@ -59,7 +59,7 @@ def driver(seconds: float | None) -> Driver | None:
 
 @cache
 def _source() -> tuple[str, str]:
-    """Return the key and the text of the driver."""
+    """The cache key and the text of the driver."""
     source = text()
     return code.text_key(source), source
 

@@ -2,9 +2,9 @@
 
 Each basic block is written once, for all lanes.  Its *mask* says which lanes go through it: a conditional
 branch splits the mask of its block, a join merges values by the masks of the edges that lead there.  A loop
-runs until its mask is empty; what leaves it is kept for the lanes that leave.  A block that not all lanes go
-through computes on junk in the others, so the operands of what could raise a floating-point flag, or trap,
-are replaced there: the flags are those of the scalar function, whatever the target's vectors are.
+runs until its mask is empty; the values with which lanes leave it are kept.  In a block that not all lanes go
+through, the others hold arbitrary values, so their operands are replaced in instructions that could raise a
+floating-point flag, or trap: the flags are those of the scalar function, whatever the target's vectors are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Mask = str | None
 
 
 class Edge(NamedTuple):
-    """A way from one block to another: the lanes that take it, and what they bring to the phis there."""
+    """An edge from one block to another: the lanes that take it, and the values for the phis there."""
 
     target: int
     mask: Mask
@@ -51,9 +51,9 @@ class _Call:
             self.first.append(number)
             number += len(block.phis) + len(block.instructions)
         self.whole: list[tuple[frozenset[str], Mask]] = []
-        """Masks that have no lane in common and are, together, another one."""
+        """Groups of disjoint masks, each with the mask that is their union."""
         self.parts: dict[str, frozenset[str]] = {}
-        """The masks that a union was made of."""
+        """The masks of which a union was made."""
         self.results: list[tuple[str, ...]] = []
 
     def write(self) -> tuple[str, ...]:
@@ -63,7 +63,8 @@ class _Call:
         return result
 
     def _region(self, blocks: frozenset[int], head: int, entering: list[Edge]) -> list[Edge]:
-        """Write blocks that are entered at `head`; returns the edges that lead elsewhere, or back there."""
+        """Write blocks that are entered at `head`; returns the edges that leave them or lead back to
+        `head`."""
         arriving: dict[int, list[Edge]] = {head: entering}
         leaving = []
         for group in self._components(blocks, head):
@@ -165,7 +166,7 @@ class _Call:
 
     def _kept(self, carried: list[tuple[str, str, str, str]], known: set[str], edge: Edge, only: bool,
               entered: Mask) -> Edge:
-        """An edge out of a loop, with the values that its lanes left with."""
+        """An edge out of a loop, with the values with which its lanes left."""
         code, truth, mask = self.code, self.code.type("bool"), str(edge.mask)
         gone = entered
         if not only:
@@ -182,7 +183,7 @@ class _Call:
         return edge._replace(mask=gone, values=tuple(values))
 
     def _merge(self, target: int, edges: list[Edge]) -> list[str]:
-        """The values of a block's phis, lane by lane from the edge that the lane came by."""
+        """The values of a block's phis: each lane takes that of the edge by which it came."""
         code, truth, found = self.code, self.code.type("bool"), []
         for k, phi in enumerate(self.function.blocks[target].phis):
             value, kind = edges[0].values[k], code.type(phi.dtype)
@@ -200,7 +201,7 @@ class _Call:
         return self.code.let(f"select {kind} {mask}, {kind} {condition}, {kind} {self.code.const('bool', 0)}")
 
     def _union(self, masks: Iterable[Mask]) -> Mask:
-        """The lanes of any of some masks: known masks where they split one."""
+        """The union of some masks; a mask that was split is restored as it was."""
         given = list(masks)
         if None in given:
             return None
@@ -237,7 +238,7 @@ class _Call:
         return _WRITERS.get(instruction.kind, _plain)(self.code, instruction, values)
 
     def _safe(self, instruction: Instruction, mask: str, value: str) -> str:
-        """An operand that raises no flag and no trap in the lanes that do not come here."""
+        """An operand that raises no flag and no trap in the inactive lanes."""
         code, dtype = self.code, instruction.source
         kind = code.type(dtype)
         harmless = code.const(dtype, _HARMLESS.get(instruction.attribute, 1))
@@ -246,12 +247,12 @@ class _Call:
 
 
 _HARMLESS = {"arcsin": 0.5, "arccos": 0.5, "arctanh": 0.5}
-"""Arguments for which a function raises no flag, where 1 does."""
+"""Arguments for which these functions raise no flag, where 1 would."""
 
 
 def _endangered(instruction: Instruction) -> Sequence[int]:
-    """The operands to replace by 1 where a lane is off: with one of them 1, sums and products of numbers of
-    any size raise no flag."""
+    """The operands to replace by 1 in inactive lanes: with one operand 1, sums and products of numbers of any
+    size raise no flag."""
     kind, operands = instruction.kind, instruction.operands
     if kind in ("fadd", "fsub", "fmul"):
         return (1,) if isinstance(operands[1], int) else (0,)
@@ -282,7 +283,7 @@ def _icmp(code: Code, instruction: Instruction, values: list[str]) -> str:
 
 
 _ORDERED = {"ult": "oge", "ule": "ogt", "ugt": "ole", "uge": "olt"}
-"""Comparisons that hold for NaN are the opposite of one that does not."""
+"""Comparisons that hold for NaN, with the opposite one that does not."""
 
 
 def _fcmp(code: Code, instruction: Instruction, values: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Reductions: accumulators, leaves and the tree over them, as `abi` fixes them.
+"""Reductions: accumulators, leaves and the tree over them, as defined in `abi`.
 
 While a loop runs, a row reduction folds its elements into 32 accumulators (eight at a time, so that four
 steps are under way at once), which are in registers where the loop's body is short, else in scratch memory,
@@ -26,7 +26,7 @@ from diffuse.kernels.llvm.ops.rules import fold
 
 WIDTH = 8
 ROUND = abi.ACCUMULATORS // WIDTH
-"""Accumulators are folded in vectors of so many, and so many steps go through all of them."""
+"""The number of vectors that hold all accumulators, which is also the number of steps that use each once."""
 
 State = tuple[Value, ...]
 
@@ -40,7 +40,7 @@ def const(code: Code, dtype: str, value: Any) -> Value:
 
 
 def select(code: Code, dtype: str, condition: str, a: Value, b: Value, uniform: bool = False) -> Value:
-    """`a` where the condition holds, else `b`; uniform: one condition for all lanes."""
+    """Select `a` where the condition holds, else `b`; uniform: one condition for all lanes."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         part = COMPONENT[dtype]
         return (str(select(code, part, condition, a[0], b[0], uniform)),
@@ -59,7 +59,7 @@ def consecutive(code: Code, index: str) -> str:
 
 
 class Operator:
-    """How the states of one reduction are folded, and what they are made of."""
+    """The operator of one reduction: the parts of a state, and how two states are folded."""
 
     def __init__(self, reduction: abi.Reduction) -> None:
         self.name, self.dtype = reduction.operator, reduction.dtype
@@ -77,7 +77,7 @@ class Operator:
         return tuple(select(code, d, take, y, x) for d, x, y in zip(self.dtypes, a, b, strict=True))
 
     def _precedes(self, code: Code, a: State, b: State) -> str:
-        """Is `a` found before `b`?  NaN comes before everything, then the order, then the lower index."""
+        """Does `a` precede `b`?  NaN comes first, then the order, then the lower index."""
         (x, i), (y, j) = a, b
         kind, truth = code.type(self.dtype), code.type("bool")
         if isinstance(x, tuple) or isinstance(y, tuple):
@@ -102,7 +102,7 @@ class Operator:
 
 
 class Partials:
-    """The partials of one reduction as places: counts of leaves and outputs, and the planes."""
+    """The partials of one reduction: counts of leaves and outputs, and the planes in memory."""
 
     def __init__(self, block: Block, number: int) -> None:
         body, reduction = block.body, abi.reductions(block.body)[number]
@@ -136,7 +136,7 @@ class Partials:
         return result
 
     def flat(self, indices: list[str], counts: list[str]) -> str:
-        """Row-major number of an index tuple."""
+        """The row-major number of an index tuple."""
         result = "0"
         for index, count in zip(indices, counts, strict=True):
             if result != "0":
@@ -147,8 +147,8 @@ class Partials:
         return result
 
     def at(self, leaf: str, output: str) -> list[Place]:
-        """Where the state of this leaf of this output begins, in each plane; the next output (of columns)
-        or leaf (of rows) lies beside it."""
+        """The places, one per plane, of the state of this leaf of this output; the next output (of columns)
+        or leaf (of rows) is adjacent."""
         code = self.code
         major, minor, count = ((output, leaf, self.leaves) if self.by_rows else (leaf, output, self.outputs))
         row = code.let(f"mul i64 {major}, {count}")
@@ -170,7 +170,7 @@ def store_state(code: Code, places: list[Place], step: Step, state: State) -> No
 
 
 def parts_of(state: State) -> list[str]:
-    """The values of a state, a complex one as two."""
+    """The values of a state, with the two parts of a complex one."""
     return [part for value in state for part in (value if isinstance(value, tuple) else (value,))]
 
 
@@ -183,17 +183,17 @@ class Fold:
         space = body.spaces[body.loops[reduction.loop].space]
         self.by_rows = abi.by_rows(space.rank, abi.kept(body, reduction))
         self.held: list[State] = []
-        """The accumulators, in the order in which steps take them, where a loop has them in registers."""
+        """The accumulators that a loop holds in registers, in the order in which steps use them."""
 
     def prepare(self, block: Block, bounds: dict[int, tuple[str, str]]) -> None:
-        """At the head of the loop nest."""
+        """Prepare at the head of the loop nest."""
         self.partials = Partials(block, self.number)
         self.code, self.operator = block.code, self.partials.operator
         if self.by_rows:
             self.accumulators = [Place(d, "1", block.room(d, abi.ACCUMULATORS)) for d in self.operator.dtypes]
 
     def row(self, index: dict[int, str]) -> None:
-        """At the head of a row: which output and leaf the row belongs to, as far as it decides that."""
+        """Determine at the head of a row, as far as possible, which output and leaf the row belongs to."""
         p, code = self.partials, self.code
         inner = p.rank - 1
         kept = [index[d] if d != inner else "0" for d in p.kept]
@@ -220,23 +220,23 @@ class Fold:
                 store_state(self.code, self.accumulators, Step(str(k)), start)
 
     def start(self) -> list[tuple[str, str]]:
-        """The LLVM type and the first value of each part of each accumulator."""
+        """The LLVM type and the initial value of each part of each accumulator."""
         state = zip(self.operator.dtypes, self.operator.identity(self.code), strict=True)
         return [(self.code.type(COMPONENT.get(dtype, dtype)), part)
                 for dtype, value in state for part in parts_of((value,))] * ROUND
 
     def take(self, parts: Iterator[str]) -> None:
-        """Fold into these accumulators from now on, not into those in memory."""
+        """Fold into these accumulators in registers from now on, instead of those in memory."""
         self.held = [tuple([(next(parts), next(parts)) if dtype in COMPONENT else next(parts)
                             for dtype in self.operator.dtypes]) for _ in range(ROUND)]
 
     def given(self) -> list[str]:
-        """The parts of these accumulators, into which nothing is folded any more."""
+        """The parts of the accumulators in registers, which are no longer folded into."""
         held, self.held = self.held, []
         return [part for state in held for part in parts_of(state)]
 
     def put(self) -> None:
-        """Write these accumulators to memory, and fold into that again."""
+        """Write the accumulators in registers to memory, and fold into memory again."""
         for k, state in enumerate(self.held):
             store_state(self.code, self.accumulators, Step(str(k * WIDTH)), state)
         self.held = []
@@ -250,7 +250,7 @@ class Fold:
         if self.by_rows:
             slot = Step(code.let(f"and i64 {step.at}, {abi.ACCUMULATORS - 1}"))
             before = load_state(code, self.accumulators, slot)
-            if step.mask is not None:  # so that lanes without an element raise no flag either
+            if step.mask is not None:  # so that inactive lanes raise no flag either
                 state = self._where(step.mask, state, self.operator.identity(code))
             after = self.operator.fold(code, before, state)
             if step.mask is not None:
@@ -296,7 +296,7 @@ class Fold:
             store_state(code, p.at(leaf, self.output), Step("0"), state)
 
     def _half(self, state: State, lanes: int, first: int) -> State:
-        """Half of the lanes of a state, from `first` on."""
+        """Half of the lanes of a state, starting at lane `first`."""
         code = self.code
 
         def pick(dtype: str, value: str) -> str:
@@ -315,7 +315,7 @@ class Fold:
 
 @contextmanager
 def in_registers(code: Code, low: str, high: str, folds: list[Fold]) -> Iterator[str]:
-    """A loop whose turns go once through all accumulators of these reductions, which are in registers until
+    """A loop whose iterations go once through all accumulators of these reductions, held in registers until
     it ends; yields the index."""
     begin = [first for fold in folds for first in fold.start()]
     with carrying(code, low, high, abi.ACCUMULATORS, begin) as (index, values):

@@ -1,8 +1,8 @@
-"""Writes at indices that are data: the op `scatter`.
+"""Writes at data-dependent indices: the op `scatter`.
 
-Each point owns a part of the target.  It goes through all indices, in their order, and writes where they lie
-in its part: so the last of several equal indices wins, and sums are those of one thread, whatever the number
-of points.
+Each point owns a part of the target.  It goes through all indices in their order, and writes those that lie
+in its part.  So the last of several equal indices wins, and sums are those of a single thread, whatever the
+number of points.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from diffuse.kernels.llvm.ops.instructions import anywhere
 from diffuse.kernels.llvm.ops.rules import RULES, cast
 
 SOME = 256
-"""Indices that are looked at together, before any is written at."""
+"""The number of indices that are tested together before any is written."""
 
 COPIED = 2048
-"""Bytes of a row from which on it is copied by the C library."""
+"""The row length in bytes from which on the C library copies a row."""
 
 SPARE = 16
-"""Places for what belongs to other points, used in turn: a write does not wait for the one before it."""
+"""Dummy places for indices that belong to other points, used in turn so that writes do not wait for each
+other."""
 
 Bounds = Mapping[int, tuple[str, str]]
 
@@ -46,7 +47,7 @@ class Scatter:
         self._outside(0, self.it.bases())
 
     def _outside(self, dimension: int, bases: Mapping[int, str]) -> None:
-        """The loops over the dimensions before the one that is indexed."""
+        """Write the loops over the dimensions before the indexed one."""
         if dimension == self.axis:
             if dimension == self.it.space.rank - 1:
                 self._elements(bases)
@@ -59,7 +60,8 @@ class Scatter:
             self._outside(dimension + 1, self.it.along(dimension, bases))
 
     def _elements(self, bases: Mapping[int, str]) -> None:
-        """All indices, each of one element; none is written at before it is known which of some are to be."""
+        """Process all indices of single elements, in groups that are tested first: do none, some or all lie
+        in the part?"""
         code = self.code
         whole = code.let(f"and i64 {self.count}, {-SOME}")
         with counted(code, "0", whole, SOME) as start:
@@ -74,7 +76,7 @@ class Scatter:
             self._some(whole, self.count, bases)
 
     def _some(self, start: str, end: str, bases: Mapping[int, str]) -> None:
-        """Those of a few indices that lie in the point's part, without a branch for each."""
+        """Process a group of indices of which some lie in the point's part, without a branch for each."""
         if self.operator:
             self._picked(start, end, bases)
             return
@@ -87,8 +89,8 @@ class Scatter:
             store_one(code, self.dtype, to, cast(code, self.source, self.dtype, value))
 
     def _picked(self, start: str, end: str, bases: Mapping[int, str]) -> None:
-        """The same where the target is read, too: first all of them are found, while the caches fetch their
-        places."""
+        """Process such a group where the target is read, too: collect the indices in the part first,
+        prefetching their places."""
         code = self.code
         code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         with carrying(code, start, end, 1, [("i64", "0")]) as (k, found):
@@ -102,7 +104,7 @@ class Scatter:
             self._element(str(load_one(code, "int64", element(code, "int64", self.queue, number))), bases)
 
     def _together(self, start: str, bases: Mapping[int, str]) -> tuple[str, str]:
-        """Does any of the indices from this one on lie in the point's part, and do all?"""
+        """Whether any, and whether all, indices of a group lie in the point's part."""
         code, (low, high) = self.code, self.bounds[self.axis]
         length = code.let(f"sub i64 {high}, {low}")
         with with_lanes(code, code.module.target.lanes):
@@ -123,7 +125,7 @@ class Scatter:
             return anywhere(code, some), code.let(f"xor i1 {missing}, true")
 
     def _places(self, k: str, bases: Mapping[int, str]) -> tuple[str, str, str]:
-        """An index, where it lies, and where the value for it is."""
+        """An index, its place in the target, and the place of its value."""
         code = self.code
         at = str(load_one(code, "int64", element(code, "int64", bases[self.index], k)))
         there = self._there(at, bases)
@@ -131,7 +133,7 @@ class Scatter:
         return at, there, element(code, self.source, bases[self.values], distance)
 
     def _there(self, at: str, bases: Mapping[int, str]) -> str:
-        """Where in the target an index lies."""
+        """The address in the target for an index."""
         code = self.code
         far = code.let(f"mul i64 {at}, {self.it.block.stride(self.target, self.axis)}")
         return code.let(f"getelementptr i8, ptr {bases[self.target]}, i64 {far}")
@@ -160,7 +162,7 @@ class Scatter:
         return RULES[self.operator](self.code, kinds, self.dtype, (before, value)) if self.operator else value
 
     def _rest(self, dimension: int, bases: Mapping[int, str]) -> None:
-        """The loops over the dimensions behind it; the last one by vectors."""
+        """Write the loops over the dimensions after the indexed one, the last one with vectors."""
         code, last = self.code, self.it.space.rank - 1
         low, high = self.bounds[dimension]
         if dimension < last:
@@ -175,8 +177,8 @@ class Scatter:
         self._by_vectors(target, values)
 
     def _copied(self, target: Place, values: Place) -> None:
-        """Copy a row, from COPIED bytes on by the C library, which overwrites lines of the cache without
-        reading them first."""
+        """Copy a row, with the C library if it has COPIED bytes or more: that overwrites cache lines without
+        reading them."""
         code, (low, high) = self.code, self.bounds[self.it.space.rank - 1]
         nbytes = code.let(f"mul i64 {code.let(f'sub i64 {high}, {low}')}, {ITEMSIZE[self.dtype]}")
         long = code.let(f"icmp sge i64 {nbytes}, {COPIED}")

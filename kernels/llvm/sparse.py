@@ -22,7 +22,7 @@ from diffuse.kernels.llvm.pairwise import pairwise
 
 
 class Operands(NamedTuple):
-    """Where the elements of the matrix, their columns and the dense operand begin."""
+    """The places of the matrix's elements, their columns and the dense operand."""
 
     values: Place
     columns: Place
@@ -37,7 +37,8 @@ def rows(code: Code, block: Block, dtype: str, bounds: tuple[str, str], operands
 
 
 def totals(code: Code, block: Block, dtype: str, bounds: tuple[str, str], values: Place) -> Value:
-    """The sums of the elements of one row per lane, as `numpy.add.reduceat` adds them; of none, zero."""
+    """The sums of the elements of one row per lane, as `numpy.add.reduceat` adds them; an empty sum is
+    zero."""
     def total(ends: list[str]) -> Value:
         if dtype.startswith(("float", "complex")):
             return pairwise(code, dtype, _element(code, _kind(code, dtype), values.base, ends[0]),
@@ -49,7 +50,7 @@ def totals(code: Code, block: Block, dtype: str, bounds: tuple[str, str], values
 
 def _by_row(code: Code, block: Block, dtype: str, bounds: tuple[str, str],
             total: Callable[[list[str]], Value]) -> str:
-    """Where the results of one row per lane are, each computed by itself from the ends of the row."""
+    """Compute the result of each lane's row separately, from the bounds of the row; returns their address."""
     width = code.lanes
     low, high, sums = block.room("int64", width), block.room("int64", width), block.room(dtype, width)
     kind = code.type("int64")
@@ -81,12 +82,12 @@ def columns(code: Code, dtype: str, bounds: tuple[Value, Value], operands: Opera
 
 
 def silent(op: Op) -> bool:
-    """Is this a product of floats?  SciPy's loops do not look for floating-point errors."""
+    """Is this a product of floats?  SciPy's loops ignore floating-point errors."""
     return op.kind == "spmv" and len(op.attribute) == 3 and floats(op.dtype)
 
 
 def alone(ops: Sequence[Op]) -> bool:
-    """Are these products of floats, and nothing else that could raise a flag?"""
+    """Are these products of floats, with no other op that could raise a flag?"""
     return any(silent(op) for op in ops) and not any(
         floats(op.dtype) and not silent(op) and op.kind not in ("load", "store", "scalar", "const")
         or any(floats(ops[a].dtype) for a in op.args) and op.kind != "store" for op in ops)
@@ -145,7 +146,7 @@ def _term(code: Code, dtype: str, operands: Operands, at: str) -> Value:
 
 
 def _product(code: Code, dtype: str, a: Value, b: Value) -> Value:
-    """Of complex numbers each operation is rounded, as in SciPy's loops and not in NumPy's."""
+    """A product; each operation of a complex one is rounded, as in SciPy's loops but not in NumPy's."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         return multiply_plain(code, COMPONENT[dtype], a, b)
     return RULES["multiply"](code, (dtype, dtype), dtype, (a, b))

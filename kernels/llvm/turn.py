@@ -1,6 +1,6 @@
-"""Reads that are shifted cyclically: the op `turn`.
+"""Cyclically shifted reads: the op `turn`.
 
-Along an outer dimension the shift picks another row.  Along the innermost one a step reads lanes side by side
+Along an outer dimension the shift selects another row.  Along the innermost one a step reads contiguous lanes
 unless the end of the dimension lies among them: then, once or twice a row, its elements are collected in a
 small buffer first.
 """
@@ -33,14 +33,15 @@ class Turns:
         self.code, self.block, self.loop, self.inner = code, block, loop, inner
         ops = [op for op in loop.ops if op.kind == "turn"]
         self.along = {op.attribute[0]: op.attribute[1] for op in ops}
-        """For each argument that is read so, along which dimensions."""
+        """For each shifted argument, the dimensions along which it is shifted."""
         self.shifts = {a for op in ops for a in op.args}
-        """The values that say how far."""
+        """The values that hold the shifts."""
         self.rows: dict[int, str] = {}
-        """For each op, the address of the row that it reads; of its first element, if that is shifted."""
+        """For each op, the address of the row that it reads; that of its first element, if the row itself is
+        shifted."""
 
     def row(self, index: Mapping[int, str], accesses: Mapping[int, Place]) -> None:
-        """Find the rows that are read where the indices of the outer dimensions are these."""
+        """Compute the rows to read for these indices of the outer dimensions."""
         for i, op in enumerate(self.loop.ops):
             if op.kind != "turn" or op.attribute[0] not in accesses:
                 continue
@@ -53,7 +54,7 @@ class Turns:
             self.rows[i] = base
 
     def load(self, i: int, op: Op, place: Place, step: Step) -> Value:
-        """What op `i` reads in a step; `place` is that of its argument."""
+        """Load the elements that op `i` reads in a step; `place` is that of its argument."""
         argument, along = op.attribute
         code, base = self.code, self.rows[i]
         if self.inner not in along:
@@ -80,7 +81,7 @@ class Turns:
         return load(code, place._replace(base=start, stride=stride), step._replace(at="0"))
 
     def _merge(self, room: str, beside: str, at: str, dtype: str, step: Step) -> None:
-        """Lanes from the end of a row, then those from its beginning, by two loads under masks."""
+        """Merge the lanes from the end of a row with those from its beginning, by two masked loads."""
         code, extent = self.code, self._extent(self.inner)
         kind = code.type("bool")
         before = last(code, at, extent).mask
@@ -94,14 +95,14 @@ class Turns:
         store_merged(code, dtype, room, merged)
 
     def _collect(self, room: str, base: str, at: str, stride: str, dtype: str, count: str) -> None:
-        """The lanes one by one."""
+        """Copy the lanes to the buffer one by one."""
         with with_lanes(self.code, 1), counted(self.code, "0", count) as k:
             one = self._moved(base, self._wrapped(at, k, self.inner), stride)
             value = load_one(self.code, dtype, one)
             store_one(self.code, dtype, element(self.code, dtype, room, k), value)
 
     def _wrapped(self, index: str, by: str, dimension: int) -> str:
-        """(index + by) mod extent, of two numbers below the extent of a dimension."""
+        """(index + by) mod extent, for two numbers below the extent of a dimension."""
         code = self.code
         moved = code.let(f"add nsw i64 {index}, {by}")
         back = code.let(f"sub nsw i64 {moved}, {self._extent(dimension)}")
@@ -116,7 +117,7 @@ class Turns:
         return self.block.extent(self.loop.space, dimension)
 
     def _shift(self, value: int) -> str:
-        """A shift, which is given by value."""
+        """The shift held in a value."""
         op = self.loop.ops[value]
         if op.kind != "scalar":
             raise NotImplementedError(f"a shift that is no scalar but {op.kind}")

@@ -1,1 +1,1 @@
-"""What a body means, with NumPy: runs until machine code is there, and the oracle for it."""
+"""The meaning of bodies, defined with NumPy: runs until machine code is there, and is the oracle for it."""

@@ -1,4 +1,4 @@
-"""From the name of an op to the NumPy function that computes it: `function(*inputs, out=...)`.
+"""Maps an op's name to the NumPy function that computes it: `function(*inputs, out=...)`.
 
 Most ops are the ufunc of their name.  Where NumPy's bits are not the specification (`operations.exact`), as
 for transcendental functions and complex products, the compiled routine is evaluated instead (see `routines`).
@@ -35,7 +35,7 @@ def where(condition: Array, a: Array, b: Array, out: Array) -> None:
 
 
 def truth(value: Array, out: Array) -> None:
-    """A bool in memory, read as bytes: any nonzero byte is true."""
+    """Convert bools in memory, read as bytes, to bools: any nonzero byte is true."""
     np.not_equal(value, 0, out)
 
 
@@ -50,8 +50,8 @@ def _clip(value: Array, low: Array, high: Array, out: Array) -> None:
 
 
 def _quiet_extreme(ufunc: Any) -> Function:
-    """`fmax` or `fmin`, which of two zeros takes the second: NumPy does so in whole vectors, and takes the
-    first in what is left over."""
+    """`fmax` or `fmin`, returning the second of two zeros: NumPy does so in whole vectors, but returns the
+    first in the remainder."""
     def compute(a: Array, b: Array, out: Array) -> None:
         found = np.asarray(ufunc(a, b))
         if out.dtype in ("float32", "float64") and not found.all():
@@ -61,7 +61,7 @@ def _quiet_extreme(ufunc: Any) -> Function:
 
 
 def _predicate(ufunc: Any) -> Function:
-    """A predicate of floats, which NumPy 2.4 writes to wrong places of outputs whose elements lie apart."""
+    """A predicate of floats, which NumPy 2.4 writes to wrong places of strided outputs."""
     def compute(value: Array, out: Array) -> None:
         np.copyto(out, ufunc(value))
     return compute
@@ -80,7 +80,7 @@ def _error_function(value: Array, out: Array) -> None:
 
 
 def _raised(exponent: float) -> Function:
-    """`power` to one exponent."""
+    """`power` with a fixed exponent."""
     def compute(value: Array, out: Array) -> None:
         np.power(value, exponent, out=out)
     return compute

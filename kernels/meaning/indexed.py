@@ -1,4 +1,4 @@
-"""What the ops mean whose elements are chosen by data: `pick`, `nth` and `scatter`, by NumPy."""
+"""The meaning of the ops with data-dependent elements: `pick`, `nth` and `scatter`, with NumPy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from diffuse.kernels.meaning.reduce import Array, Ranges
 
 
 class Picked:
-    """Reads of the elements that lie so many behind those of an argument; `ranges` are the iterations of the
-    block at hand."""
+    """Reads elements at given distances from those of an argument; `ranges` are the iterations of the current
+    block."""
 
     def __init__(self, address: int, dtype: str, strides: Sequence[int], box: Ranges) -> None:
         self.address, self.dtype, self.strides = address, np.dtype(dtype), strides
@@ -35,7 +35,7 @@ class Picked:
 
 
 class Counted:
-    """Positions of a mask's true elements; `ranges` are the iterations of the block at hand."""
+    """Positions of a mask's true elements; `ranges` are the iterations of the current block."""
 
     def __init__(self, address: int, box: Ranges) -> None:
         self.address = address
@@ -49,7 +49,7 @@ class Counted:
 
 
 def scattered(launch: LaunchValues, loop: Loop, p: int) -> None:
-    """Run the op `scatter` at one point: NumPy, too, goes through the indices in their order."""
+    """Run the op `scatter` at one point: NumPy, too, goes through the indices in order."""
     operator, target, index, values, axis = loop.ops[-1].attribute
     count, pitch = (int(launch.scalars[loop.ops[a].attribute]) for a in loop.ops[-1].args)
     box, dtype = launch.box(loop.space, p), np.dtype(launch.body.arguments[values].dtype)

@@ -1,4 +1,4 @@
-"""What a body means: one point of it, evaluated by NumPy on blocks that stay in cache.
+"""Interprets a body: one point of it, evaluated by NumPy on blocks that stay in cache.
 
 This is the cold path of the product, run until the compiled kernel is ready, and the oracle for every
 compiled kernel: the same values in (`LaunchValues` reads them in the order of the kernel's argument block),
@@ -31,11 +31,13 @@ Values = Sequence[int | float]
 Collector = Callable[[str, str], None]
 
 CACHE_BYTES = 1024 * 1024
-"""What the arrays of one block may take together: about a second-level cache."""
+"""Bytes that the arrays of one block may take together: about a second-level cache."""
+FEWEST, MOST = 8, 64
+"""The least and the most segments of a block: to call a function takes as long as to compute one."""
 
 
 class Watch:
-    """Tells a collector which floating point errors happen in which op."""
+    """Reports to a collector which floating-point errors happen in which op."""
 
     def __init__(self, errors: Collector) -> None:
         self.errors = errors
@@ -44,19 +46,16 @@ class Watch:
     def __call__(self, kind: str, _: int) -> None:
         self.errors(kind, self.name)
 
-    def run(self, function: Any, name: str, inputs: list[Array], out: Any) -> None:
-        self.name = name
-        if not isinstance(function, Routine):
-            function(*inputs, out=out)
-            return
+    def run(self, routine: Routine, inputs: list[Array], out: Any) -> None:
+        """Run a compiled routine, which raises flags where NumPy's functions call."""
         flags().clear()
-        function(*inputs, out=out)
+        routine(*inputs, out=out)
         for kind in flags().raised():
-            self.errors(kind, name)
+            self.errors(kind, self.name)
 
 
 def point(body: Body, values: Values, p: int, errors: Collector | None = None) -> None:
-    """Run point `p`.  `errors(kind, op)` is told of floating point errors as NumPy names them."""
+    """Run point `p`; `errors(kind, op)` receives floating-point errors, named as by NumPy."""
     launch = LaunchValues(body, values)
     watch = Watch(errors) if errors else None
     with np.errstate(all="call", call=watch) if watch else np.errstate(all="ignore"):
@@ -79,13 +78,13 @@ def prepare(body: Body) -> None:
 
 @lru_cache(maxsize=256)
 def _recipes(body: Body) -> tuple[Recipe, ...]:
-    """Return how each loop of a body is interpreted; looked up once a point, as hashing a body takes long."""
+    """How each loop of a body is interpreted; looked up once a point, as hashing a body is slow."""
     return tuple([recipe_of(body, number) for number in range(len(body.loops))])
 
 
 def finish(body: Body, values: Values, errors: Collector | None = None) -> None:
-    """Combine the partial results of several points and store the results; then the epilogue.
-    `errors` is told of floating point errors."""
+    """Combine the partial results of several points and store the results; then run the epilogue. `errors`
+    receives floating-point errors."""
     launch = LaunchValues(body, values)
     if launch.points == 1:
         return
@@ -140,7 +139,7 @@ class Scan:
         """The step from one block to the next."""
         self.step: Any = getattr(np, FOLDS[operator])
         self.signed = operator in ("nanmin", "nanmax") and np.dtype(dtype).kind == "f"
-        """Has the sign of a zero to be looked for?"""
+        """Does the sign of a zero have to be determined?"""
         self.carry: Array = np.empty([b - a for d, (a, b) in enumerate(box) if d != dim], dtype)
 
     def __call__(self, value: Array, out: Array) -> None:
@@ -161,7 +160,7 @@ class Scan:
 
 
 def _of_last_zeros(values: Array, running: Array) -> Array:
-    """Running values with the sign of the last zero so far wherever they are zero, as `STEP` gives them."""
+    """Give running values that are zero the sign of the last zero so far, as `STEP` does."""
     places = np.arange(len(values)).reshape(-1, *[1] * (values.ndim - 1))
     last = np.maximum.accumulate(np.where(values == 0, places, -1), axis=0)
     zeros = np.take_along_axis(values, np.maximum(last, 0), 0)
@@ -169,7 +168,7 @@ def _of_last_zeros(values: Array, running: Array) -> Array:
 
 
 class Turned:
-    """Reads of an argument that are shifted cyclically; `ranges` are the iterations of the block at hand."""
+    """Cyclically shifted reads of an argument; `ranges` are the iterations of the current block."""
 
     def __init__(self, whole: Array, along: Sequence[int], box: Ranges) -> None:
         self.whole = whole
@@ -178,10 +177,26 @@ class Turned:
 
     def __call__(self, *shifts: Array, out: Array) -> None:
         by = dict(zip(self.along, [int(s) for s in shifts], strict=True))
-        indices = [(np.arange(*r) + by.get(d, 0)) % n
-                   for d, (r, n) in enumerate(zip(self.ranges, self.whole.shape, strict=True))]
-        found = self.whole[np.ix_(*indices)]
-        np.copyto(out, found != 0 if out.dtype == "bool" else found)
+        parts = [_turn(low, high, by.get(d, 0), n)
+                 for d, ((low, high), n) in enumerate(zip(self.ranges, self.whole.shape, strict=True))]
+        for part in product(*parts):
+            targets: tuple[Any, ...] = (*(target for target, _ in part), ...)
+            sources: tuple[Any, ...] = (*(source for _, source in part), ...)
+            into, found = out[targets], self.whole[sources]
+            if out.dtype == "bool":
+                np.not_equal(found, 0, out=into)
+            else:
+                np.copyto(into, found)
+
+
+def _turn(low: int, high: int, shift: int, n: int) -> list[tuple[slice, slice]]:
+    """The parts in which indices from `low` to `high`, shifted cyclically in n, lie one behind the other:
+    where each begins and ends among them, and in n."""
+    start, length = (low + shift) % n, high - low
+    if start + length <= n:
+        return [(slice(0, length), slice(start, start + length))]
+    first = n - start
+    return [(slice(0, first), slice(start, n)), (slice(first, length), slice(0, length - first))]
 
 
 class Frame:
@@ -197,7 +212,8 @@ class Frame:
         self.sparse: list[tuple[int, Rows]] = []
         self.turned: list[tuple[int, Turned | Picked | Counted]] = []
         self.buffers: list[Array] = []
-        for i, op in enumerate(loop.ops):
+        for i in recipe.placed:
+            op = loop.ops[i]
             if op.kind == "scalar":
                 self.env[i] = launch.scalars[op.attribute]
             elif op.kind == "const":
@@ -233,19 +249,19 @@ class Frame:
         return boxed.transpose(self.order)
 
     def size(self) -> int:
-        """Elements of a block."""
-        widest = max((np.dtype(op.dtype).itemsize for op in self.loop.ops), default=1)
+        """The number of elements of a block."""
         arrays = len(self.recipe.registers) + len(self.views)
         if len(self.recipe.steps) < 2 and not self.recipe.natural:  # nothing is read twice
             return prod(b - a for a, b in self.box)
-        size = max(2, min(64, CACHE_BYTES // (max(1, arrays) * widest) // SEGMENT)) * SEGMENT
-        return 4 * size if self.recipe.natural else size  # a fold does many small steps a block
+        room = CACHE_BYTES // (max(1, arrays) * self.recipe.widest) // SEGMENT
+        size = max(FEWEST, min(MOST, room)) * SEGMENT
+        return 4 * size if self.recipe.natural else size  # a fold takes many small steps per block
 
     def blocks(self) -> Iterator[tuple[Ranges, list[int]]]:
         """Cut the box: whole inner dimensions, one dimension in pieces, outer ones index by index.
 
-        Ranges are in loop order.  Pieces are multiples of SEGMENT where that is less than the dimension,
-        else of 32 if they are longer: a leaf of a reduction is not cut in two then.
+        Ranges are in loop order.  A partial piece of the last dimension is a multiple of SEGMENT, and one of
+        another dimension a multiple of 32 if it is longer: no leaf of a reduction is then cut in two.
         """
         left, ranges = self.size(), [self.box[d] for d in self.order]
         pieces: list[list[tuple[int, int]]] = [[] for _ in ranges]
@@ -260,7 +276,7 @@ class Frame:
             yield block, [b - a for a, b in block]
 
     def enter(self, block: Ranges, folds: list[tuple[int, Feed]]) -> None:
-        """Point every entry of `env` that depends on the block at it."""
+        """Set every entry of `env` that depends on the block."""
         at = cut(block, [self.box[d][0] for d in self.order])
         env = self.env
         for slot, view in self.views:
@@ -279,7 +295,7 @@ class Frame:
             feed.ranges = block
 
     def reshape(self, shape: list[int]) -> None:
-        """Cut the scratch registers to the shape of a block."""
+        """Reshape the scratch registers to the shape of a block."""
         if not self.buffers:
             self.buffers = [np.empty(prod(shape), dtype) for dtype in self.recipe.registers]
         for i, register in self.recipe.scratch:
@@ -290,7 +306,7 @@ class Frame:
 
 
 class Feed:
-    """Hands the blocks of a value to its reduction."""
+    """Passes the blocks of a value to its reduction."""
 
     def __init__(self, fold: Fold) -> None:
         self.fold = fold
@@ -332,7 +348,7 @@ def _run(launch: LaunchValues, number: int, recipe: Recipe, p: int, watch: Watch
 
 
 def _keep(launch: LaunchValues, place: int, fold: Fold, dtype: str) -> None:
-    """Put a point's leaves into the partial buffer."""
+    """Write a point's leaves to the partial buffer."""
     values, indices = _partials(launch, place, fold, dtype)
     at = cut(list(zip(fold.first, fold.last, strict=True)), [0] * len(fold.first))
     values[at] = fold.leaves
@@ -348,8 +364,11 @@ def _keep(launch: LaunchValues, place: int, fold: Fold, dtype: str) -> None:
 def _execute(steps: Sequence[Step], env: list[Any], watch: Watch | None) -> None:
     for function, args, out, name in steps:
         if watch is not None:
-            watch.run(function, name, [env[a] for a in args], env[out])
-        elif len(args) == 2:
+            watch.name = name
+            if isinstance(function, Routine):
+                watch.run(function, [env[a] for a in args], env[out])
+                continue
+        if len(args) == 2:
             function(env[args[0]], env[args[1]], out=env[out])
         elif len(args) == 1:
             function(env[args[0]], out=env[out])

@@ -1,4 +1,5 @@
-"""The values of one launch, as a kernel's argument block has them, and arrays over the memory they name."""
+"""The values of one launch, decoded from a kernel's argument block, and arrays over the memory they refer
+to."""
 
 from __future__ import annotations
 
@@ -24,12 +25,13 @@ def memory(address: int, dtype: str, shape: Sequence[int], strides: Sequence[int
 
 
 def cut(ranges: Sequence[tuple[int, int]], origin: Sequence[int]) -> tuple[Any, ...]:
-    """The index of these ranges in an array that begins at `origin`; always a view, of no dimension too."""
+    """The index of these ranges in an array that begins at `origin`; it yields a view even without
+    dimensions."""
     return (*(slice(a - low, b - low) for (a, b), low in zip(ranges, origin, strict=True)), ...)
 
 
 class LaunchValues:
-    """The values of one launch, in the order of the kernel's argument block, taken apart."""
+    """The values of one launch, decoded from the order of the kernel's argument block."""
 
     def __init__(self, body: Body, values: Values) -> None:
         word = iter(values)
@@ -50,7 +52,7 @@ class LaunchValues:
         return prod(self.domain)
 
     def coordinates(self, p: int) -> list[int]:
-        """Of point `p` of the launch domain, which are counted in row-major order."""
+        """The coordinates of point `p`, which counts the points of the launch domain in row-major order."""
         found = []
         for n in reversed(self.domain):
             p, coordinate = divmod(p, n)
@@ -58,7 +60,8 @@ class LaunchValues:
         return found[::-1]
 
     def runs(self, space: int, p: int) -> bool:
-        """Has point `p` anything to do there?  Along a launch dimension that cuts nothing, only the first."""
+        """Does point `p` iterate over a space?  Along a launch dimension that cuts nothing, only the first
+        point does."""
         return not any(c and axis < 0 for c, axis in
                        zip(self.coordinates(p), self.body.spaces[space].axes, strict=True))
 
@@ -73,14 +76,15 @@ class LaunchValues:
         return box
 
     def view(self, argument: int, dims: Sequence[int]) -> Array:
-        """All that the argument touches, over these iteration dimensions."""
+        """All elements that the argument accesses, over these iteration dimensions."""
         address, strides = self.arguments[argument]
         extents = self.spaces[self.body.arguments[argument].space][1]
         return memory(address, self.body.arguments[argument].dtype, [extents[d] for d in dims],
                       [strides[d] for d in dims])
 
     def leaf_run(self, number: int) -> int:
-        """How many leaves each of several points writes of a reduction, if they are a run; else 0."""
+        """The number of leaves of a reduction that each of several points writes, if they are contiguous;
+        else 0."""
         if self.points == 1 or number not in self.body.parts:
             return 0
         reduction = abi.reductions(self.body)[number]
@@ -90,7 +94,7 @@ class LaunchValues:
         return abi.leaves([tile if d == axis else n for d, n in enumerate(extents)], dims)
 
     def fold(self, loop: int, op: int, p: int) -> Fold:
-        """The reduction at op `op` of loop `loop`, over the box of point `p`."""
+        """The reduction of op `op` in loop `loop`, over the box of point `p`."""
         space, step = self.body.loops[loop].space, self.body.loops[loop].ops[op]
         operator, argument = step.attribute
         reduced = [d for d, c in enumerate(self.body.arguments[argument].classes) if c == "0"]

@@ -1,6 +1,7 @@
 """Calls of NumPy whose floating-point errors are ignored, at a tenth of the cost of `numpy.errstate`.
 
-The error modes of the program stay as they are: nothing is noted, and nothing has to be reported before.
+The program's error modes stay as they are, no error is recorded, and pending errors need not be reported
+before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _IGNORE: Any = umath._make_extobj(all="ignore")
 
 
 class quiet:
-    """`with quiet():` as `with numpy.errstate(all="ignore"):`, for code that calls NumPy alone."""
+    """`with quiet():` is `with numpy.errstate(all="ignore"):` for code that only calls NumPy."""
 
     __slots__ = ("_token",)
     _token: Token[Any]

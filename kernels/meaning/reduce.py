@@ -1,7 +1,8 @@
-"""The reduction tree: what `reduce` means, slowly (`definition`) and on blocks (`Fold`), with the same bits.
+"""The reduction tree, which defines `reduce`: slowly (`definition`) and on blocks (`Fold`), with the same
+bits.
 
-The tree depends on the extents of the iteration space and on which dimensions are reduced, on nothing else.
-Its *leaves* are runs of the innermost reduced dimension:
+The tree depends on the extents of the iteration space and on which dimensions are reduced, and on nothing
+else.  Its *leaves* are runs of the innermost reduced dimension:
 
     rows      that dimension is the innermost of the space: up to SEGMENT indices, element j of the leaf
               into accumulator j % ACCUMULATORS; the accumulators are then folded by halves:
@@ -31,7 +32,8 @@ Ranges = Sequence[tuple[int, int]]
 
 
 def multiply(a: Any, b: Any, out: Array | None = None) -> Any:
-    """NumPy's product; of complex numbers, by its loop for contiguous arrays, which compiled code follows.
+    """NumPy's product; for complex numbers that of its loop for contiguous arrays, which compiled code
+    follows.
 
     That loop fuses a multiplication into an addition where the machine can; NumPy's other loops do not.
     """
@@ -46,7 +48,7 @@ def multiply(a: Any, b: Any, out: Array | None = None) -> Any:
 
 
 def _passing(function: np.ufunc) -> Callable[..., Any]:
-    """fmin or fmax, of two zeros the second: NumPy's own takes the one or the other by where they stand."""
+    """fmin or fmax, returning the second of two zeros: NumPy's own choice depends on their positions."""
     def step(a: Any, b: Any, out: Array | None = None) -> Any:
         found = function(a, b)
         if found.dtype.kind == "f" and found.dtype != "float16":
@@ -60,23 +62,23 @@ def _passing(function: np.ufunc) -> Callable[..., Any]:
 
 STEP: dict[str, Callable[..., Any]] = {name: getattr(np, op) for name, op in FOLDS.items()} | {
     "prod": multiply, "nanmin": _passing(np.fmin), "nanmax": _passing(np.fmax)}
-"""The step of each operator: accumulator, element -> accumulator."""
+"""The step of each operator: (accumulator, element) -> accumulator."""
 
 
 def stepping(operator: str, dtype: np.dtype[Any]) -> Any:
-    """The step of an operator, as a ufunc with a `reduce` of its own where there is one."""
+    """The step of an operator, as a ufunc where its `reduce` gives the same bits."""
     plain = dtype.kind != "c" if operator == "prod" else dtype.kind != "f"
     return getattr(np, FOLDS[operator]) if plain else STEP[operator]
 
 
 def better(operator: str, new: Any, old: Any) -> Any:
-    """Does `new`, of a higher index, take the place of `old` in an `argmin` or `argmax`?"""
+    """Does `new`, at a higher index, replace `old` in an `argmin` or `argmax`?"""
     wins = np.less(new, old) if operator == "argmin" else np.greater(new, old)
     return np.logical_or(wins, np.logical_and(np.not_equal(new, new), np.equal(old, old)))
 
 
 def definition(operator: str, values: Array, reduced: Sequence[int]) -> Array:
-    """The tree, element by element: slow, and the only statement of it that needs no argument."""
+    """Evaluate the tree element by element: slow, but evidently right."""
     kept = [d for d in range(values.ndim) if d not in reduced]
     result = np.empty([values.shape[d] for d in kept], "int64" if operator in INDEXED else values.dtype)
     with np.errstate(all="ignore"):
@@ -93,7 +95,7 @@ def definition(operator: str, values: Array, reduced: Sequence[int]) -> Array:
 
 
 def _leaves(values: Array, reduced: Sequence[int], at: dict[int, int]) -> list[list[tuple[Any, int]]]:
-    """The elements that reduce to one output element as (value, flat index), cut into leaves."""
+    """The elements that reduce to one output element as (value, flat index), divided into leaves."""
     order = sorted(reduced)
     if not order:
         return [[(values[tuple(at[d] for d in range(values.ndim))], 0)]]
@@ -150,7 +152,7 @@ def rows(operator: str, block: Array) -> Array:
 
 
 def _one_each(operator: str, lanes: Array) -> Array:
-    """A leaf that gives each accumulator one element at most: those without one change nothing."""
+    """Fold a leaf that gives each accumulator at most one element: empty ones change nothing."""
     step, half, n = STEP[operator], ACCUMULATORS // 2, lanes.shape[-1]
     while half:
         if half < n:
@@ -197,7 +199,8 @@ def subtrees(operator: str, values: Array, indices: Array | None, low: int, high
 
 
 def join(operator: str, values: Array, indices: Array | None, run: int) -> None:
-    """Fold, in place, the rest of the tree when the subtrees within runs of so many leaves are folded."""
+    """Fold, in place, the rest of the tree, after the subtrees within ranges of so many leaves have been
+    folded."""
     count, apart = len(values), 1
     while apart < count:
         pairs = {begin // (2 * apart) * 2 * apart for begin in range(run, count, run) if begin % (2 * apart)}
@@ -229,7 +232,7 @@ def combine(operator: str, leaves: Array) -> Array:
 
 
 def combine_indexed(operator: str, values: Array, indices: Array) -> Array:
-    """The pairwise tree over the first dimension of (value, index) pairs; the indices that win."""
+    """The pairwise tree over the first dimension of (value, index) pairs; returns the winning indices."""
     while (n := len(values)) > 1:
         wins = better(operator, values[1::2], values[0:n - 1:2])
         pairs = np.where(wins, values[1::2], values[0:n - 1:2])
@@ -241,7 +244,7 @@ def combine_indexed(operator: str, values: Array, indices: Array) -> Array:
 
 
 class Fold:
-    """One reduction over one point's box, fed block by block.
+    """One reduction over one point's box, accumulated block by block.
 
     `leaves` has one dimension per iteration dimension; along the innermost reduced one, an entry per leaf.
     """
@@ -261,11 +264,11 @@ class Fold:
         self.leaves: Array = np.full(shape, identity(operator, dtype), dtype)
         self.indices: Array | None = np.zeros(shape, "int64") if operator in INDEXED else None
         self.run = 0
-        """Leaves of the runs within which the subtrees are folded already; 0: none is."""
+        """The length of the ranges of leaves within which the subtrees have been folded; 0: none."""
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Entries of `leaves` along each dimension when the box is the whole space."""
+        """The number of entries of `leaves` along each dimension if the box is the whole space."""
         return tuple(-(-n // self.length) if d == self.dim else n for d, n in enumerate(self.extents))
 
     def add(self, block: Array, ranges: Ranges) -> None:
@@ -305,7 +308,7 @@ class Fold:
             STEP[self.operator](leaf, block[(slice(None),) * dim + (r,)], out=leaf)
 
     def _add_indexed(self, block: Array, ranges: Ranges) -> None:
-        """Whole leaves or parts of them: the pair of each part is merged into its leaf."""
+        """Merge the pairs of whole leaves, or of parts of them, into their leaves."""
         assert self.indices is not None
         values, places = self.leaves[self._slices(ranges)], self.indices[self._slices(ranges)]
         if self.dim < 0:
@@ -329,7 +332,8 @@ class Fold:
             start = end
 
     def _base(self, ranges: Ranges) -> Array:
-        """Flat index, over the reduced dimensions but the innermost, of each of the block's iterations."""
+        """For each iteration of the block, its flat index over the reduced dimensions except the
+        innermost."""
         total: Array = np.zeros([1] * (len(ranges) - 1), "int64")
         scale = self.extents[self.dim]
         for d in reversed(self.reduced[:-1]):
@@ -340,7 +344,7 @@ class Fold:
         return total
 
     def result(self) -> Array:
-        """The reduction's values over the kept dimensions, in order, when the box is the whole space."""
+        """The reduction's values over the kept dimensions, in order, if the box is the whole space."""
         leaves = self.by_leaves(self.leaves)
         indices = None if self.indices is None else self.by_leaves(self.indices)
         if self.run:
@@ -352,14 +356,14 @@ class Fold:
         return combine_indexed(self.operator, leaves, indices)
 
     def by_leaves(self, partials: Array) -> Array:
-        """An array of the shape of `leaves` with the leaves in the order of the tree first, then the kept
-        dimensions; a view where the partials lie so in memory."""
+        """An array of the shape of `leaves`, transposed to have the leaves in the order of the tree first,
+        then the kept dimensions; a view if the partials' layout allows it."""
         shape = (-1, *(partials.shape[d] for d in self.kept))
         return partials.transpose(self.reduced + self.kept).reshape(shape)
 
 
 def reduce(operator: str, array: Array, reduced: Sequence[int]) -> Array:
-    """A whole array at once; the accumulators are of the array's element type."""
+    """Reduce a whole array at once; the accumulators have the array's element type."""
     box = tuple((0, n) for n in array.shape)
     fold = Fold(operator, array.dtype.name, reduced, array.shape, box)
     fold.add(array, box)

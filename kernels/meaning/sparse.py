@@ -1,8 +1,8 @@
-"""What the op `spmv` means: rows of a sparse matrix times a dense vector or matrix, by NumPy.
+"""The meaning of the op `spmv`: rows of a sparse matrix times a dense vector or matrix, with NumPy.
 
 Each row is summed element by element from zero, as the compiled kernel does it: step k adds the k-th element
-of every row that has one, so that short rows take few steps; a long row is a running sum of its own.
-SciPy's loops do not look for floating-point errors, and nobody is told of any.
+of every row that has one, so that short rows take few steps; a long row is a running sum of its own.  SciPy's
+loops ignore floating-point errors, so none is reported.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from diffuse.kernels.meaning.functions import cast
 from diffuse.kernels.meaning.reduce import Array, Ranges
 
 LONG = 64
-"""Elements of a row beyond which it is summed by itself."""
+"""Rows with more elements than this are summed separately."""
 
 Memory = Callable[[int, str, Sequence[int]], Array]
 
 
 class Rows:
-    """The op at one point of a launch; `ranges` are the iterations of the block at hand."""
+    """The op at one point of a launch; `ranges` are the iterations of the current block."""
 
     def __init__(self, memory: Memory, operands: Sequence[tuple[int, str]], box: Ranges,
                  width: int | None) -> None:
         self.memory = memory
         self.operands = operands
-        """Address and element type of the values, the columns and the dense operand; or of values to add."""
+        """Address and element type of the values, the columns and the dense operand; or of the values to
+        sum."""
         self.ranges = box
         self.width = width
         """Columns of the dense operand, or None if it is a vector."""
@@ -48,7 +49,7 @@ class Rows:
             self._sum(low, high, out, values, columns)
 
     def _total(self, low: Array, high: Array, out: Array) -> None:
-        """Rows follow one another: one ends where the next one begins that is not empty."""
+        """Sum rows that follow one another: each ends where the next one begins that is not empty."""
         (address, dtype), rows = self.operands[0], np.flatnonzero(high > low)
         out[...] = 0
         if len(rows):
@@ -86,7 +87,7 @@ class Rows:
 
 
 def _product(a: Array, b: Array) -> Array:
-    """Of complex numbers each operation is rounded, as in SciPy's loops and not in NumPy's."""
+    """A product; each operation of a complex one is rounded, as in SciPy's loops but not in NumPy's."""
     if np.result_type(a, b).kind != "c":
         return np.asarray(np.multiply(a, b))
     found = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a, b))

@@ -1,10 +1,10 @@
-"""From a loop to the steps that evaluate it block by block: which values are views of memory, which live in
-which scratch register, which do not change from block to block.
+"""Translates a loop to the steps that evaluate it block by block: which values are views of memory, which
+scratch registers hold the others, and which do not change from block to block.
 
     Step ::= (function(*inputs, out=...), positions of the inputs, position of the output, name)
 
-Positions count values first, then one place per argument that is stored to.  A register is given back when
-its value was used for the last time, so that few of them are in use and they stay in cache.
+Positions count values first, then one place per argument that is stored to.  A register is freed after the
+last use of its value, so that few are in use and they stay in cache.
 """
 
 from __future__ import annotations
@@ -21,36 +21,43 @@ from diffuse.kernels.meaning import functions
 
 Step = tuple[Any, tuple[int, ...], int, str]
 
+PLACED = frozenset(("scalar", "const", "scan", "spmv", "turn", "nth", "pick"))
+"""Kinds of ops whose values or actors belong to one launch (interpret.Frame)."""
+
 
 @dataclass
 class Recipe:
-    """How a loop is interpreted: its steps, and what they need besides."""
+    """The interpretation of a loop: its steps, and the positions and registers they use."""
 
     length: int
-    """Positions in all."""
+    """The number of positions."""
     natural: bool
-    """Visit the dimensions in their own order, which keeps the leaves of a reduction whole."""
+    """Whether to visit the dimensions in their own order, which keeps the leaves of a reduction whole."""
     constant: list[int] = field(default_factory=list)
     """Values computed once, before the first block, by `prologue`."""
     prologue: list[Step] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     views: list[tuple[int, int, bool]] = field(default_factory=list)
-    """(position, argument, raw): positions that are the block's part of an argument; raw bools are bytes."""
+    """(position, argument, raw): positions that hold the block's part of an argument; raw bools are bytes."""
     index: list[tuple[int, int]] = field(default_factory=list)
     """(value, dimension) of the iteration indices."""
+    placed: list[int] = field(default_factory=list)
+    """Values that a launch has the parts of: scalars, literals, and what reads memory by itself."""
+    widest: int = 1
+    """Bytes of the largest element."""
     scratch: list[tuple[int, int]] = field(default_factory=list)
     """(position, register)."""
     registers: list[str] = field(default_factory=list)
     """Element type of each register."""
 
     def bind(self, actors: dict[int, Any]) -> list[Step]:
-        """The steps, with the reductions and scans of one point in their places."""
+        """The steps, with the reductions and scans of one point inserted."""
         return [(actors[out], args, out, name) if function is None else (function, args, out, name)
                 for function, args, out, name in self.steps]
 
 
 class Registers:
-    """Scratch registers by element type; the one freed last is used first."""
+    """Scratch registers by element type; the one freed last is reused first."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -72,10 +79,12 @@ class Registers:
 
 
 def recipe_of(body: Body, number: int) -> Recipe:
-    """How a loop of a body is interpreted."""
+    """The interpretation of a loop of a body."""
     loop = body.loops[number]
     ops, count = loop.ops, len(loop.ops)
     result = Recipe(count + len(body.arguments) + 1, any(op.kind in ("reduce", "scan", "spmv") for op in ops))
+    result.widest = max([np.dtype(dtype).itemsize for dtype in {op.dtype for op in ops}], default=1)
+    result.placed = [i for i, op in enumerate(ops) if op.kind in PLACED]
     registers = Registers(result)
     last = {a: i for i, op in enumerate(ops) for a in op.args}
     direct = _direct(body, loop, last)
@@ -111,7 +120,7 @@ def recipe_of(body: Body, number: int) -> Recipe:
 
 
 def _load(body: Body, loop: Loop, i: int, last: int, result: Recipe, registers: Registers) -> None:
-    """A view of memory, unless that is overwritten while the value is still in use."""
+    """A view of memory; a copy if that memory is overwritten while the value is still in use."""
     op = loop.ops[i]
     argument = body.arguments[op.attribute]
     raw = argument.dtype == "bool"
@@ -135,7 +144,7 @@ def _compute(loop: Loop, i: int, last: dict[int, int], direct: dict[int, int], r
     if i in direct:
         result.steps.append((function, op.args, len(loop.ops) + loop.ops[direct[i]].attribute, op.kind))
         return
-    if isinstance(function, np.ufunc):  # element by element: the result may take the place of an input
+    if isinstance(function, np.ufunc):  # elementwise: the result may replace an input
         for a in set(op.args):
             if last[a] == i:
                 registers.give(a)
@@ -144,7 +153,7 @@ def _compute(loop: Loop, i: int, last: dict[int, int], direct: dict[int, int], r
 
 
 def _direct(body: Body, loop: Loop, last: dict[int, int]) -> dict[int, int]:
-    """Ops whose value goes straight to memory: stored by the next op and not used after it."""
+    """Ops whose value is computed directly into memory: the next op stores it, and no later op uses it."""
     found = {}
     invariant: set[int] = set()
     for i, (op, then) in enumerate(zip(loop.ops, loop.ops[1:], strict=False)):
@@ -159,7 +168,8 @@ def _direct(body: Body, loop: Loop, last: dict[int, int]) -> dict[int, int]:
 
 
 def compute(loop: Loop, op: Op) -> Any:
-    """What evaluates an op: NumPy where its bits are the specification, else the compiled routine."""
+    """The function that evaluates an op: NumPy's if its bits are the specification, else the compiled
+    routine."""
     dtypes = tuple(loop.ops[a].dtype for a in op.args)
     if exact(op.kind, dtypes):
         return functions.function(op.kind)

@@ -1,1 +1,1 @@
-"""What differs between the machines that kernels run on."""
+"""The differences between the machines that kernels run on."""

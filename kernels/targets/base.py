@@ -1,4 +1,4 @@
-"""What the emitter asks of the machine that it writes for.
+"""The properties of a target machine that the emitter needs.
 
 A target is a value: its `repr` is part of the key that compiled code is kept under.
 """
@@ -11,7 +11,7 @@ from diffuse.kernels.llvm.code import Code
 
 
 class OneLane:
-    """What is alike in targets whose kernels compute one element a thread, as Target has it."""
+    """The common properties of targets whose kernels compute one element per thread (see `Target`)."""
 
     lanes = 1
     masks_bytes = quiet = sse = flags = library = counts = False
@@ -20,7 +20,7 @@ class OneLane:
 class Target(Protocol):
     @property
     def lanes(self) -> int:
-        """Elements that a loop without scans computes at once."""
+        """The number of elements that a loop without scans computes at once."""
 
     @property
     def masks_bytes(self) -> bool:
@@ -28,11 +28,11 @@ class Target(Protocol):
 
     @property
     def quiet(self) -> bool:
-        """Has it orderings of vectors of floats that are false for NaN and raise no flag?"""
+        """Does it have vector comparisons of floats that are false for NaN and raise no flag?"""
 
     @property
     def sse(self) -> bool:
-        """Does SSE's control and status register keep the flags of its arithmetic?"""
+        """Are the flags of its arithmetic in SSE's control and status register?"""
 
     @property
     def flags(self) -> bool:
@@ -40,7 +40,7 @@ class Target(Protocol):
 
     @property
     def fma(self) -> bool:
-        """Has it an instruction for a fused multiply-add?"""
+        """Does it have an instruction for a fused multiply-add?"""
 
     @property
     def counts(self) -> bool:
@@ -48,11 +48,12 @@ class Target(Protocol):
 
     @property
     def tiles(self) -> bool:
-        """Does a grid kernel run one point of a launch (kernels/grid/threads.py)?  Else it runs all."""
+        """Does a grid kernel run one point of a launch (kernels/grid/threads.py)?  Otherwise it runs all
+        points."""
 
     @property
     def library(self) -> bool:
-        """Has it the C library's functions?"""
+        """Does it have the C library's functions?"""
 
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
         """Write a call of a transcendental function of float32 or float64 values."""

@@ -12,7 +12,7 @@ from diffuse.kernels.llvm.math import table
 
 @dataclass(frozen=True)
 class Host:
-    """The processor of this process, by LLVM's names for it."""
+    """The processor of this process, by LLVM's names."""
 
     triple: str
     cpu: str
@@ -25,7 +25,7 @@ class Host:
     library: bool = True
     fma: bool = True
     quiet: bool = True
-    """Such as AVX's `vcmplt_oq`; SSE's `cmplt` takes any NaN for an invalid operand."""
+    """AVX has such comparisons (`vcmplt_oq`); SSE's `cmplt` treats any NaN as an invalid operand."""
 
     def __repr__(self) -> str:
         described = self.triple, self.cpu, self.features, self.lanes, self.quiet
@@ -50,7 +50,7 @@ class Host:
 
 @cache
 def host() -> Host:
-    """Look at this machine, once."""
+    """The target of this machine, determined once."""
     triple, cpu, features = _asked()
     x86 = triple.startswith("x86_64")
     named = ",".join([f"{'+' if has else '-'}{name}" for name, has in sorted(features.items())])
@@ -59,7 +59,7 @@ def host() -> Host:
 
 
 def _asked() -> tuple[str, str, dict[str, bool]]:
-    """Return LLVM's names for this machine and its processor, and the processor's features."""
+    """LLVM's names for this machine and its processor, and the processor's features."""
     llvm = llvm_c.library()
     if llvm is not None:
         return (llvm.string("GetProcessTriple").decode(), llvm.string("GetHostCPUName").decode(),

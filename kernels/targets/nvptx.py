@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs as a target: what is written for them becomes PTX.
+"""NVIDIA's GPUs as a target: their kernels become PTX.
 
 Nothing is contracted or approximated: additions and multiplications are rounded one by one, divisions and
 square roots as IEEE 754 says, subnormal numbers stay what they are.  There are no floating-point flags.
@@ -14,14 +14,14 @@ from diffuse.kernels.targets.base import OneLane
 
 TRIPLE = "nvptx64-nvidia-cuda"
 FEATURES = "+ptx81"
-"""The version of PTX from which on a kernel's parameters may have 32,764 bytes."""
+"""The first version of PTX in which a kernel's parameters may have 32,764 bytes."""
 PARAMETERS = 32_764
-"""Bytes of parameters that a kernel may have."""
+"""The most bytes of a kernel's parameters."""
 
 
 @dataclass(frozen=True)
 class Nvptx(OneLane):
-    """GPUs of one architecture and those after it."""
+    """GPUs of one architecture and later ones."""
 
     architecture: str = "sm_80"
     tiles: bool = False

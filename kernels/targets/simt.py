@@ -11,7 +11,7 @@ from diffuse.kernels.targets.host import Host, host
 
 @dataclass(frozen=True)
 class Simt(OneLane):
-    """One element at a time, with the host's routines and without floating-point flags."""
+    """A target with one lane, the host's routines and no floating-point flags."""
 
     host: Host
     tiles: bool = False

@@ -1,7 +1,7 @@
 """The CUDA runtime: grid kernels on one NVIDIA GPU, asynchronously, in one stream.
 
 All memory, copies and launches are ordered by the stream.  So a block of memory that is freed while launches
-on it are queued may be handed out again at once, and nobody waits but who reads a result.
+on it are queued may be allocated again at once, and only reading a result waits.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KEPT = 1 << 30
-"""Bytes of the device's memory that are cached at most, besides a quarter of what is in use."""
+"""The most bytes of the device's memory that are cached, besides a quarter of what is in use."""
 
 
 LITTLE = 1 << 16
-"""Bytes of a store whose memory is kept for the next one of its size."""
+"""The most bytes of a store whose memory is kept for the next store of the same size."""
 SIZES, OF_A_SIZE = 16, 8
-"""Sizes, and stores of each, for which memory is kept so."""
+"""The number of such sizes, and the number of blocks kept of each."""
 
 
 class Gpu(Protocol):
-    """What drives a device (driver.py)."""
+    """The driver of a device (driver.py)."""
 
     version: int
     device: int
@@ -89,8 +89,8 @@ class Cuda(Device):
         self.target = gpu.architecture()
         self._total = gpu.memory()[1]
         self._spare: dict[int, list[Lease]] = {}
-        """Memory of small stores that ended, by their sizes: a replayed window takes it again, in less time
-        than the allocator takes."""
+        """Memory of freed small stores, by size: a replayed window reuses it faster than the allocator
+        could."""
         self._allocator = Allocator(kept=KEPT, system=Memory(gpu))
         self.exchange: DeviceExchange = DeviceExchange(self._total, self.to_device, gpu, self.allocate)
         self._returned = self.exchange.ended
@@ -118,8 +118,8 @@ class Cuda(Device):
 
     def allocate(self, nbytes: int) -> Lease:
         if nbytes > self._total:
-            raise MemoryError(f"{nbytes} bytes asked, and {self.gpu.name()} has {self._total}: use smaller "
-                              "arrays, or DIFFUSE_RUNTIME=local")
+            raise MemoryError(f"{nbytes} bytes requested, and {self.gpu.name()} has {self._total}: use "
+                              "smaller arrays, or DIFFUSE_RUNTIME=local")
         try:
             return Lease(self._allocator, nbytes)
         except MemoryError:
@@ -140,7 +140,7 @@ class Cuda(Device):
         values = launch.values
         steps, gpu, block = code.steps(values), self.gpu, launch.kernel.pack(values)
         planned = steps.plan
-        if planned is None or planned[0] is not gpu:  # a runtime that was made later has its own
+        if planned is None or planned[0] is not gpu:  # a runtime that was made later has plans of its own
             if code.functions is None or code.functions[0] is not gpu:
                 code.functions = gpu, self._loaded(code)
             functions = code.functions[1]

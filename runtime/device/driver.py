@@ -1,7 +1,7 @@
 """NVIDIA's driver, as far as Diffuse uses it: about thirty functions of libcuda, called through ctypes.
 
-Source: the reference of the CUDA driver API.  A function whose name has a suffix such as `_v2` is the version
-of it that has these parameters.
+Source: the reference of the CUDA driver API.  The suffix of a name, such as `_v2`, selects the version with
+the parameters given here.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MISSING = ("no NVIDIA driver was found ({}): install NVIDIA's driver for this ma
 
 OUT_OF_MEMORY = 2
 NON_BLOCKING = 1
-"""A stream that does not wait for the one that other libraries take by default."""
+"""A stream that does not synchronise with the default stream, which other libraries use."""
 UNTIMED = 2
-"""An event that notes no time, which costs less."""
+"""An event without a timestamp, which costs less."""
 COMPUTE_MAJOR, COMPUTE_MINOR = 75, 76
 """Attributes of a device."""
 RELEASE_THRESHOLD = 4
@@ -72,11 +72,11 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuGetErrorName": (NUMBER, REFERENCE),
     "cuGetErrorString": (NUMBER, REFERENCE),
 }
-"""Parameters of each function; all return an error number."""
+"""The parameter types of each function; all return an error number."""
 
 
 def _forked(driver: ref[Driver]) -> None:
-    """Let a forked child find out that the context is its parent's."""
+    """Let a forked child detect that the context is its parent's."""
     found = driver()
     if found is not None:
         found._here = 0
@@ -107,8 +107,8 @@ class Driver:
         self._submit: Any = None
         self._process = os.getpid()
         self._here = 0
-        """The number of the main thread, once it has entered the context; 0 in a forked child.  Those of
-        other threads may be used again."""
+        """The identifier of the main thread, once it has entered the context; 0 in a forked child.
+        Identifiers of other threads may be reused."""
         os.register_at_fork(after_in_child=partial(_forked, ref(self)))
         self._entered = threading.local()
         self._ordering = threading.Lock()
@@ -130,13 +130,13 @@ class Driver:
         self.call("cuMemPoolSetAttribute", self._pool, RELEASE_THRESHOLD, ctypes.addressof(most))
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the driver's; CudaError names it and what it says."""
+        """Call a driver function; raises CudaError with the function's name and the driver's message."""
         error = self._names[name](*arguments)
         if error:
             raise CudaError(f"{name}: {self.described(error)}")
 
     def described(self, error: int) -> str:
-        """The driver's name of an error, and its sentence."""
+        """The driver's name and message for an error."""
         found = []
         for name in ("cuGetErrorName", "cuGetErrorString"):
             text = ctypes.c_char_p()
@@ -145,7 +145,7 @@ class Driver:
         return ": ".join(found) or f"error {error}"
 
     def _new(self, name: str, *arguments: Any) -> ctypes.c_void_p:
-        """Call a function whose first parameter says where to put a handle."""
+        """Call a function that returns a handle through its first parameter."""
         handle = ctypes.c_void_p()
         self.call(name, ctypes.addressof(handle), *arguments)
         return handle
@@ -171,7 +171,7 @@ class Driver:
         return text.value.decode()
 
     def architecture(self) -> str:
-        """What code is compiled for, such as sm_90."""
+        """The architecture that code is compiled for, such as sm_90."""
         found = []
         for attribute in (COMPUTE_MAJOR, COMPUTE_MINOR):
             value = ctypes.c_int()
@@ -180,7 +180,7 @@ class Driver:
         return f"sm_{found[0]}{found[1]}"
 
     def memory(self) -> tuple[int, int]:
-        """Bytes of the device's memory that are free, and all."""
+        """Bytes of the device's memory: free, total."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.enter()
         self.call("cuMemGetInfo_v2", ctypes.addressof(free), ctypes.addressof(total))
@@ -189,7 +189,7 @@ class Driver:
     # -- memory --------------------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> int:
-        """The address of so many bytes of the device's memory; 0 if there is not enough."""
+        """Allocate device memory; returns its address, or 0 if there is not enough."""
         self.enter()
         address = ctypes.c_uint64()
         error = self._names["cuMemAllocAsync"](ctypes.addressof(address), nbytes, self._stream)
@@ -205,7 +205,7 @@ class Driver:
         self.call("cuMemFreeAsync", address, self._stream)
 
     def trim(self) -> None:
-        """Give memory that is free, and kept for reuse, back to the device."""
+        """Return free memory that the pool keeps for reuse to the device."""
         self.enter()
         self.wait()
         self.call("cuMemPoolTrimTo", self._pool, 0)
@@ -221,8 +221,8 @@ class Driver:
         self._staging.download(target, source, nbytes)
 
     def pinned(self, nbytes: int) -> int:
-        """The address of so many bytes of the host's memory that the device reaches by itself; 0 if there is
-        not enough."""
+        """Allocate pinned host memory, which the device can access; returns its address, or 0 if there is not
+        enough."""
         place = ctypes.c_void_p()
         error = self._names["cuMemHostAlloc"](ctypes.addressof(place), nbytes, 0)
         return 0 if error else place.value or 0
@@ -245,7 +245,7 @@ class Driver:
     # -- code ----------------------------------------------------------------------------------------------
 
     def link(self, text: bytes) -> bytes:
-        """Machine code for this device, from PTX."""
+        """Link PTX to machine code for this device."""
         self.enter()
         log = ctypes.create_string_buffer(8192)
         options = (ctypes.c_int * 2)(ERROR_LOG, ERROR_LOG_BYTES)
@@ -267,19 +267,20 @@ class Driver:
         return state
 
     def functions(self, image: bytes, names: tuple[str, ...]) -> dict[str, int]:
-        """Load machine code, and find its kernels."""
+        """Load machine code; returns the handles of its kernels by name."""
         self.enter()
         module = self._new("cuModuleLoadData", image)
         return {name: self._new("cuModuleGetFunction", module, name.encode()).value or 0 for name in names}
 
     def plan(self, steps: Sequence[tuple[int, int, int]], nbytes: int) -> bytes:
-        """What launches kernels, (function, groups, argument) each, with blocks of so many bytes."""
+        """Prepare launches of kernels, each (function, groups, argument), with a parameter block of `nbytes`
+        bytes."""
         if self._submit is None:
             self._submit, self._code = submission.native()
         return submission.plan(self._launch, self.stream, nbytes, steps)
 
     def submit(self, plan: bytes, block: bytes) -> None:
-        """Launch the kernels of a plan with a block of parameters, which is copied."""
+        """Launch the kernels of a plan with a parameter block, which is copied."""
         if get_ident() != self._here:
             self.enter()
         error = self._submit(plan, block)
@@ -287,21 +288,21 @@ class Driver:
             raise CudaError(f"cuLaunchKernel: {self.described(error)}")
 
     def wait(self) -> None:
-        """Until everything submitted has ended; an error of a kernel comes out here."""
+        """Wait until everything submitted has ended; raises the error of a failed kernel."""
         self.enter()
         self.call("cuStreamSynchronize", self._stream)
 
     def wait_for(self, stream: int) -> None:
-        """Let our stream wait for what is in another library's now."""
+        """Make our stream wait for what is in another library's stream now."""
         self._order(stream, self.stream)
 
     def ahead_of(self, stream: int) -> None:
-        """Let another library's stream wait for what is in ours now."""
+        """Make another library's stream wait for what is in ours now."""
         self._order(self.stream, stream)
 
     def _order(self, first: int, second: int) -> None:
         if first != second:
             self.enter()
-            with self._ordering:  # a wait takes the event as it was recorded last
+            with self._ordering:  # a wait refers to the last recording of the event
                 self.call("cuEventRecord", self._event, first)
                 self.call("cuStreamWaitEvent", second, self._event, 0)

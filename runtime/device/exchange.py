@@ -2,9 +2,8 @@
 
 Diffuse is not told when another library writes shared memory.  So the data of a *shared* instance is always
 on the device: the host's copy is fetched anew for each read, and what the host writes is copied back at once.
-The other library has streams of its own, so everything that was submitted has ended before it gets to run,
-or its stream waits for that; and launches on shared instances come after what is in the stream that libraries
-take by default.
+The other library has its own streams.  So everything submitted has ended before it runs, or its stream waits
+for that; and launches on shared instances are ordered after the default stream of other libraries.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
 
 INTERFACE = "__cuda_array_interface__"
 LEGACY = 1
-"""The handle of the stream that libraries take by default."""
+"""The handle of the default stream, which libraries use unless told otherwise."""
 
 
 class Streams(Protocol):
-    """The device's streams: ours and those of other libraries, by their handles."""
+    """The device's streams by their handles: ours and those of other libraries."""
 
     device: int
     """The number of the device."""
@@ -37,16 +36,16 @@ class Streams(Protocol):
     """Our stream."""
 
     def wait_for(self, stream: int) -> None:
-        """Let our stream wait for what is in another one now."""
+        """Make our stream wait for what is in another one now."""
         ...
 
     def ahead_of(self, stream: int) -> None:
-        """Let another stream wait for what is in ours now."""
+        """Make another stream wait for what is in ours now."""
         ...
 
 
 class Theirs(NamedTuple):
-    """Memory of another library's, which `owner` keeps alive."""
+    """Memory of another library, kept alive by `owner`."""
 
     address: int
     nbytes: int
@@ -70,11 +69,12 @@ class DeviceExchange:
         self.device, self.stream = streams.device, streams.stream
         self.wait_for, self.ahead_of = streams.wait_for, streams.ahead_of
         self.ended: deque[DeviceInstance] = deque()
-        """Instances whose loans ended.  The borrower's last work may be in the default stream still, so
-        nothing is submitted before `reclaim`: the memory may be another store's by then."""
+        """Instances whose loans have ended.  The borrower's last work may still be in the default stream, so
+        `reclaim`, which waits for it, precedes any submission: the memory may belong to another store by
+        then."""
 
     def memory(self, address: int, nbytes: int, owner: Any) -> Theirs:
-        """What another library shows, for `adopt`."""
+        """The memory that an object of another library exposes, for `adopt`."""
         return Theirs(address, nbytes, owner)
 
     def shows(self, thing: Any) -> bool:
@@ -92,8 +92,8 @@ class DeviceExchange:
         instance.home = instance.fresh = False
 
     def settled(self, instance: DeviceInstance, watched: bool) -> None:
-        """Bring an instance's data to the device, in the stream's order, for reading.  If code outside sees
-        the host's copy (`watched`), that one stays valid."""
+        """Bring an instance's data to the device, in the stream's order, for reading.  If outside code sees
+        the host's copy (`watched`), that copy stays valid."""
         if instance.shared:
             self.wait_for(LEGACY)
         elif instance.home and instance.nbytes:
@@ -102,7 +102,8 @@ class DeviceExchange:
             instance.home = watched
 
     def lend(self, instance: DeviceInstance) -> Callable[[], None]:
-        """Share an instance until the returned function is called, in any thread and once."""
+        """Share an instance until the returned function is called, which may be in any thread and takes
+        effect once."""
         self.reclaim()
         if not instance.shared or instance.loans != FOR_GOOD:
             instance.loans += 1
@@ -140,7 +141,7 @@ class DeviceExchange:
         return (one.address < other.address + other.nbytes and other.address < one.address + one.nbytes)
 
     def nameable(self, view: View, store: Store) -> bool:
-        """Can strides express a view?  They can always."""
+        """Can strides express the view?  Always."""
         return True
 
     def part(self, store: DeviceInstance, view: View) -> Any:

@@ -1,8 +1,8 @@
 """Instances on a device: where the valid data of a store is, on the device, in the host's copy, or in both.
 
-A new store has data in neither, and none to copy.  While it is *home*, the host's copy is the valid one, and
-the next launch that uses the store copies it to the device before.  The store stays home if code outside sees
-the copy, and may write to it at any time; that ends when a launch writes the store.
+A new store has data in neither place, so there is nothing to copy.  While it is *home*, the host's copy is
+the valid one, and the next launch that uses the store copies it to the device before.  The store stays home
+if outside code sees the copy, and may write to it at any time; that ends when a launch writes the store.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 FOR_GOOD = -1
-"""Loans of an instance that is shared as long as it lives."""
+"""The loan count of an instance that stays shared as long as it lives."""
 
 
 class DeviceInstance:
@@ -27,7 +27,7 @@ class DeviceInstance:
 
     scattered = False
     private = False
-    """Never claimed: the host may hold the copy."""
+    """The memory is never reused for another store, as the host may hold the copy."""
 
     def __init__(self, nbytes: int, lease: Any, memory: NDArray[np.uint8] | None = None) -> None:
         self.nbytes = nbytes
@@ -44,9 +44,9 @@ class DeviceInstance:
         self.shared = False
         """Does another library hold the device's memory?  See exchange.py."""
         self.copied = 0
-        """What copies of parts to the host cost since a launch wrote the data, in bytes (`Device.piece`)."""
+        """The cost of copying parts to the host since a launch wrote the data, in bytes (`Device.piece`)."""
         self.loans = 0
-        """How many times the memory is lent, until each of the borrowers says that it is done."""
+        """The number of loans of the memory that have not been returned."""
 
     def __repr__(self) -> str:
         return f"<store of {self.nbytes} bytes, {'home' if self.home else 'away'}>"

@@ -1,4 +1,5 @@
-"""What runtimes of devices with memory of their own share: copies to and from the host, and what runs there.
+"""The common part of runtimes of devices with their own memory: copies to and from the host, and host
+execution.
 
 A launch whose kernel has no grid kernels runs on the host, over the host's copies of its stores: its operands
 are copied from the device, its results go back with the next launch that needs them.
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 ALONE = 1 << 16
-"""Bytes that are copied in the time that a copy takes to begin and end, which the host waits for."""
+"""The size of a copy that takes as long as a copy's fixed overhead, which the host waits for."""
 
 
 class Device(ABC):
@@ -49,7 +50,8 @@ class Device(ABC):
     def __init__(self) -> None:
         self._flags = 0
         self._begun = self._ended = 0
-        """Launches and host functions so far: what an interrupt left of the last one (`fate`)."""
+        """The numbers of launches and host functions begun and ended, which tell what an interrupt left of
+        the last one (`fate`)."""
         self._owed: list[DeviceInstance] = []
         """Shared instances whose copies a host function may write to."""
 
@@ -68,10 +70,10 @@ class Device(ABC):
 
     @abstractmethod
     def submit(self, code: GridCode, launch: Launch) -> None:
-        """Submit the grid kernels of a launch, all of them, as one turn (`_turn`)."""
+        """Submit all grid kernels of a launch, as one step (`_turn`)."""
 
     def meet(self) -> None:
-        """Let what is submitted next come after what other libraries submitted to their default stream."""
+        """Order what is submitted next after what other libraries submitted to their default stream."""
 
     @abstractmethod
     def fence(self) -> None:
@@ -155,7 +157,7 @@ class Device(ABC):
         self.submit(code, launch)
 
     def _on_host(self, launch: Launch, keep: Sequence[DeviceInstance]) -> None:
-        """Run a launch that has no grid kernels on the host, over copies of all that it uses."""
+        """Run a launch that has no grid kernels on the host, over copies of its instances."""
         kernel: Any = launch.kernel
         trace.counters["on the host"] += 1
         before = trace.counters[trace.BYTES["downloads"]]
@@ -187,7 +189,7 @@ class Device(ABC):
         self._flags |= flag
 
     def _turn(self, work: Callable[[], None]) -> None:
-        """Run something that an interrupt must not repeat, noting whether it came to its end."""
+        """Run a step that must not be repeated after an interrupt, and note whether it completed."""
         self._begun += 1
         work()
         self._ended = self._begun
@@ -199,13 +201,13 @@ class Device(ABC):
             self._pay()
 
     def _pay(self) -> None:
-        """Copy to the device what the host wrote to copies of shared instances."""
+        """Copy what the host wrote to copies of shared instances to the device."""
         while self._owed:
             assert self.exchange is not None  # which shared them
             self.exchange.write_back(self._owed.pop())
 
     def flags(self) -> int:
-        """The floating-point errors of what ran interpreted on the host: devices keep none."""
+        """The floating-point exceptions of launches that the host interpreted; devices report none."""
         seen, self._flags = self._flags, 0
         return seen
 
@@ -219,7 +221,7 @@ class Device(ABC):
 
 
 def holder(used: Sequence[DeviceInstance], place: int) -> DeviceInstance | None:
-    """The instance, of some in the order of their addresses, that an address belongs to."""
+    """The instance that contains an address, among instances sorted by address; else None."""
     at = bisect_right(used, place, key=lambda x: x.address) - 1
     return used[at] if at >= 0 and place - used[at].address < max(used[at].nbytes, 1) else None
 

@@ -1,9 +1,9 @@
 """The simulated device: grid kernels run on the host, thread by thread, over memory that the host program
 cannot touch.
 
-It shows without a GPU that kernels, copies and the bookkeeping of who has the valid data are right.  Threads
-run in another order in each launch: a result that depends on the order is a data race.  What the program
-takes for an address of the device is none of the host's, so whoever uses it there faults.
+It shows without a GPU that kernels, copies and the bookkeeping of who has the valid data are right.  The
+order of threads varies from launch to launch, so a result that depends on it reveals a data race.  Device
+addresses are invalid on the host, so using one there faults.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 AWAY = 1 << 56
-"""What addresses of the device are ahead of the host's: with it they are addresses that no process has."""
+"""The offset of device addresses from host addresses, which makes them invalid in every process."""
 ORDERS = 3
-"""Orders of threads (kernels/grid/emit.py)."""
+"""The number of thread orders (kernels/grid/emit.py)."""
 
 ENTRY = CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int64)
 
 
 class Hidden:
-    """Memory of the device, which its owner frees."""
+    """Device memory, freed by its owner."""
 
     __slots__ = ("_lease",)
 
@@ -43,7 +43,7 @@ class Hidden:
 
 
 class Simt(Device):
-    """One launch after another; each has ended when `launch` returns."""
+    """Runs one launch after another; each has ended when `launch` returns."""
 
     name = target = "simt"
 

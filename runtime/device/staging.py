@@ -1,9 +1,9 @@
-"""Copies between the host's memory and a device's, through memory that the device reaches by itself.
+"""Copies between the host's memory and a device's, through pinned memory, which the device can access.
 
 The driver copies pageable memory only after everything in the stream has ended.  From *pinned* memory it
-copies in the stream's order while the program goes on.  So what is to be copied goes through a ring of pinned
-memory, piece by piece; a piece of the ring is used again when its copy has ended, which an event tells.
-Where the system gives no pinned memory, the driver copies from pageable memory.
+copies in the stream's order while the program goes on.  So data is copied through a ring of pinned memory,
+piece by piece; a piece is reused when its copy has ended, which an event signals. Where the system gives no
+pinned memory, the driver copies from pageable memory.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 SIZES = 16 << 20, 1 << 20
-"""Bytes of the ring: the second if there is not enough memory for the first."""
+"""Bytes of the ring; the second size is tried if there is not enough memory for the first."""
 PARTS = 4
-"""A piece takes at most this part of the ring, so that one is copied while others are filled."""
+"""A piece takes at most one part in this many of the ring, so that one is copied while others are filled."""
 LINE = 64
-"""Pieces begin at multiples of this."""
+"""The alignment of pieces, in bytes."""
 
 
 class Link(Protocol):
-    """The driver, as far as copies need it (driver.py); addresses and events are numbers."""
+    """The operations of the driver that copies need (driver.py); addresses and events are numbers."""
 
     def pinned(self, nbytes: int) -> int:
         """Allocate pinned memory; 0 if there is not enough."""
@@ -42,11 +42,11 @@ class Link(Protocol):
         ...
 
     def record(self, event: Any) -> None:
-        """Note where the stream is."""
+        """Record an event at the end of the stream."""
         ...
 
     def reach(self, event: Any) -> None:
-        """Wait until the stream has come to where it was when the event was recorded."""
+        """Wait until the stream has reached the event's last recording."""
         ...
 
     def wait(self) -> None:
@@ -62,7 +62,7 @@ class Piece:
     def __init__(self, begin: int, end: int) -> None:
         self.begin, self.end = begin, end
         self.event: Any = None
-        """Recorded behind the copy; None if an interrupt or an error came before."""
+        """Recorded after the copy; None if an interrupt or an error came before."""
 
 
 class Staging:
@@ -77,7 +77,7 @@ class Staging:
         self._used: deque[Piece] = deque()
         """Pieces whose copies may not have ended, oldest first."""
         self._events: list[Any] = []
-        """Events for pieces to come."""
+        """Events that are free for reuse."""
 
     def upload(self, target: int, source: int, nbytes: int) -> None:
         """Copy to the device; the host's memory may change as soon as this returns."""
@@ -111,7 +111,7 @@ class Staging:
                 self._land(target, *begun.popleft())
 
     def _ring(self) -> bool:
-        """Is there a ring?  It is allocated for the first copy."""
+        """Allocate the ring at the first copy; returns whether there is one."""
         if self._base is None:
             found = 0
             for self._size in SIZES:
@@ -122,7 +122,7 @@ class Staging:
         return self._base != 0
 
     def _cut(self, nbytes: int) -> Iterator[tuple[int, int]]:
-        """Offset and size of each piece of so many bytes."""
+        """Divide so many bytes into pieces: the offset and size of each."""
         most = self._size // PARTS
         return ((offset, min(most, nbytes - offset)) for offset in range(0, nbytes, most))
 
@@ -130,29 +130,29 @@ class Staging:
         return (self._base or 0) + piece.begin
 
     def _take(self, nbytes: int) -> Piece:
-        """The next piece of the ring, when the copies that used it have ended."""
+        """Reserve the next piece of the ring, waiting for the copies that used it."""
         begin = self._next if self._next + nbytes <= self._size else 0
         end = begin + nbytes
         while any(used.begin < end and begin < used.end for used in self._used):
             self._end(self._used[0])
         piece = Piece(begin, end)
-        self._used.append(piece)  # before the copy: an interrupt may come behind it
+        self._used.append(piece)  # before the copy, as an interrupt may follow it
         self._next = -(-end // LINE) * LINE
         return piece
 
     def _submitted(self, piece: Piece) -> None:
-        """Note that the copy of a piece is in the stream."""
+        """Record an event after the copy of a piece."""
         event = self._events.pop() if self._events else self._link.event()
         self._link.record(event)
         piece.event = event
 
     def _land(self, target: int, piece: Piece, offset: int, nbytes: int) -> None:
-        """Copy what came from the device on to where it belongs, and free the piece and all before it."""
+        """Copy data that came from the device to its destination, and free the piece and all before it."""
         self._end(piece)
         ctypes.memmove(target + offset, self._place(piece), nbytes)
 
     def _end(self, piece: Piece) -> None:
-        """Wait for the copy of a piece.  Those before it have ended then, too."""
+        """Wait for the copy of a piece, and with it for all before it."""
         if piece.event is None:
             self._link.wait()
         else:

@@ -1,9 +1,9 @@
 """Launches of several kernels in one call: a native function that calls the driver once for each of them.
 
-A *plan* is a row of words: the driver's function, the stream, the bytes of the block, how many kernels there
-are, then for each its function, its groups and its argument.  They all take the same block of parameters, by
-value, with the argument behind it.  A call takes two `bytes` and nothing else, which costs a quarter of one
-with five typed arguments.
+A *plan* is a sequence of words: the driver's function, the stream, the bytes of the block, how many kernels
+there are, then for each its function, its groups and its argument.  They all take the same block of
+parameters, by value, with the argument behind it.  A call takes two `bytes` and nothing else, which costs a
+quarter of one with five typed arguments.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from diffuse.service import code
 
 BUFFER, BUFFER_BYTES = 1, 2
-"""How a launch is told where its parameters are."""
+"""How a launch is told where its parameters are: codes of the driver's API."""
 THREADS = 256
-"""Of a group (kernels/grid/schedule.py)."""
+"""Threads of a group (kernels/grid/schedule.py)."""
 MOST = 32_768
-"""Bytes of parameters."""
+"""The most bytes of parameters."""
 
 _TEXT = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -83,13 +83,14 @@ Submit = Callable[[bytes, bytes], int]
 
 
 def native() -> tuple[Submit, Any]:
-    """The function, and what keeps it alive."""
+    """Compile the native function; returns it and the object that keeps it alive."""
     found = code.fetch(code.text_key(_TEXT), ("submit",), code.TEXT, lambda: _TEXT)
     entry = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
     return entry(found.addresses["submit"]), found
 
 
 def plan(launch: int, stream: int, nbytes: int, steps: Sequence[tuple[int, int, int]]) -> bytes:
-    """The words of launches, (function, groups, argument) each, by the driver's function at `launch`."""
+    """The plan of launches, each (function, groups, argument); `launch` is the address of the driver's
+    function."""
     return pack(f"<{4 + 3 * len(steps)}Q", launch, stream, nbytes, len(steps),
                 *[word for step in steps for word in step])

@@ -75,7 +75,7 @@ def _phase(unit: int) -> str:
 
 
 def _pieces(let: Callable[[str, str], str], extent: str, size: str, bits: str) -> str:
-    """The pieces of 2 ** bits that an extent has."""
+    """The number of pieces of 2 ** bits that an extent has."""
     let(f"{size}.less", f"sub i64 %{size}, 1")
     let(f"{size}.up", f"add i64 {extent}, %{size}.less")
     return let(f"{size}.count", f"lshr i64 %{size}.up, %{bits}")

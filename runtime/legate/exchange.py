@@ -37,7 +37,7 @@ class LegateExchange:
         self._runtime = runtime
         self._place = runtime.placement
         self.fenced = runtime.alone
-        """On one rank a task of Legate's has ended when its launch was queued on the thread pool."""
+        """On one rank a task of Legate's has ended as soon as its launch is queued on the thread pool."""
         self.room = int(prepare.memory_given() / prepare.SHARE)
 
     def shows(self, thing: Any) -> bool:
@@ -61,7 +61,7 @@ class LegateExchange:
         instance.shared = instance.fresh = False
 
     def reclaim(self) -> None:
-        """Do nothing: whoever was lent a store has it for good."""
+        """Do nothing: a store that was lent to another library stays lent."""
 
     def adopt(self, store: Any, dtype: str) -> LegateInstance:
         instance = LegateInstance(Store(-1, tuple(store.extents), dtype))
@@ -84,7 +84,8 @@ class LegateExchange:
                     and one.piece.store.overlaps(other.piece.store))
 
     def nameable(self, view: View, store: Store) -> bool:
-        """Legate has boxes, projections (a row of a matrix, say), transposes and broadcasts."""
+        """Can Legate express the view?  It has boxes, projections (such as a row of a matrix), transposes,
+        broadcasts."""
         return (view.frame == store.shape and view.dtype == store.dtype and view.simple
                 and max(len(store.shape), len(view.shape)) <= DIMENSIONS and 0 not in view.shape
                 and all(step == 1 for _, terms in view.rows for _, step in terms))

@@ -19,24 +19,24 @@ LIBRARY = "libcuda.so.1"
 COMPUTE_MAJOR, COMPUTE_MINOR = 75, 76
 """Attributes of a device."""
 TILES = " tiles"
-"""Kernels that run one point of a launch (kernels/build/codegen.py)."""
+"""The suffix of kernels that run one point of a launch (kernels/build/codegen.py)."""
 
 
 class Devices(Protocol):
-    """What runs grid kernels for Legate."""
+    """The devices that run grid kernels for Legate."""
 
     number: int
-    """On all ranks."""
+    """The number of devices on all ranks."""
     target: str
     launcher: int
     """The address of the function that launches a kernel, with the parameters of cuLaunchKernel."""
     copying: tuple[int, ...]
-    """The kernels that copy boxes of 8, 4 and 1 bytes."""
+    """The kernels that copy boxes of elements of 8, 4 and 1 bytes."""
     memory: int
-    """Bytes that all of them have."""
+    """Bytes of memory of all devices together."""
 
     def functions(self, grid: GridCode) -> Mapping[str, int]:
-        """The kernels of a body, by their names."""
+        """The kernels of a body by name."""
         ...
 
 
@@ -47,7 +47,7 @@ def find(core: Any) -> Devices | None:
 
 
 class Gpus:
-    """NVIDIA's GPUs, by the driver that Legate has loaded."""
+    """NVIDIA GPUs, accessed through the driver that Legate has loaded."""
 
     def __init__(self, number: int, library: str = LIBRARY) -> None:
         self._driver = ctypes.CDLL(library)
@@ -84,7 +84,7 @@ class Gpus:
         return found
 
     def _architecture(self, device: int) -> int:
-        """Such as 90 for sm_90."""
+        """The number of the architecture, such as 90 for sm_90."""
         value, found = ctypes.c_int(), 0
         for attribute in (COMPUTE_MAJOR, COMPUTE_MINOR):
             self._call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
@@ -103,7 +103,7 @@ class Gpus:
 
 
 class Text:
-    """Code that the driver loads."""
+    """Code in the form that the driver loads."""
 
     def __init__(self, image: bytes, names: Sequence[str]) -> None:
         self.image = image

@@ -36,18 +36,19 @@ class LegateInstance:
                  "shared", "foreign", "scattered", "number")
 
     address = 0
-    """Unknown: Legate decides where a store lies, task by task."""
+    """Unknown: Legate places stores anew for each task."""
     private = False
 
     def __init__(self, store: Store, memory: NDArray[np.uint8] | None = None) -> None:
         self.shape, self.dtype = normal(store.shape, store.dtype)
         self.nbytes = prod(self.shape) * ITEMSIZE[self.dtype]
         self.piece: Piece | None = None
-        """Legate's store, from the first launch that needs it on."""
+        """Legate's store, from the first launch that needs it."""
         self.filled = False
         """Is the data in Legate's store valid?"""
         self.written = False
-        """Was all of Legate's store ever written?  Legate aborts when uninitialised data is read."""
+        """Was every element of Legate's store written at some time?  Legate aborts when uninitialised data is
+        read."""
         self.memory = memory
         """The host's copy, from its first use on; always the same memory, which NumPy arrays may view."""
         self.home = memory is not None
@@ -63,7 +64,7 @@ class LegateInstance:
         self.scattered = False
         """Is it a slice of a larger store, with gaps between its rows?"""
         self.number = 0
-        """Its number in the digests of agreement.py, equal on all ranks."""
+        """The number of the instance in the digests of agreement.py, equal on all ranks."""
 
     @property
     def handy(self) -> bool:

@@ -35,11 +35,11 @@ class Library:
 
     source: Path
     flags: tuple[str, ...]
-    """Before the source."""
+    """Compiler flags before the source."""
     links: tuple[str, ...] = ()
-    """After it."""
+    """Linker flags after the source."""
     release: str = ""
-    """Whatever else the result depends on."""
+    """Anything else that the result depends on."""
 
     @property
     def path(self) -> Path:

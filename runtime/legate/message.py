@@ -1,4 +1,4 @@
-"""Serialises launches for the trampoline: a row of 8-byte words, which message.h parses.
+"""Serialises launches for the trampoline as 8-byte words, which message.h parses.
 
 Most of a message is equal for all launches of a layout and is packed once; the kernel's address, its
 parameter block and pointers to host memory are put in front of it for each launch.  A launch of grid kernels
@@ -33,7 +33,7 @@ class Message(NamedTuple):
     points: int
     span: int
     pointers: int
-    """How many host addresses a launch passes."""
+    """The number of host addresses that a launch passes."""
     stores: int
     fields: int
     scratch: int
@@ -43,8 +43,8 @@ class Message(NamedTuple):
 
     def launching(self, copying: Sequence[int], rank: int, steps: Sequence[Step], finishing: Sequence[Step]
                   ) -> Message:
-        """The message of the same launch as grid kernels: those of each point of the launch domain, which
-        has this rank, and those after all points.  `copying` are the kernels of copying.py."""
+        """The message of the same launch as grid kernels: `steps` for each point of the launch domain, whose
+        rank is `rank`, and `rest` after all points.  `copying` are the kernels of copying.py."""
         groups = [(len(group), *chain(*group)) for group in (steps, finishing)]
         listed = [*copying, rank, *chain(*groups)]
         return self._replace(tail=self.tail + words(listed), listed=len(listed))
@@ -66,7 +66,8 @@ def _row(length: int) -> Struct:
 
 
 def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool) -> Message:
-    """The message of a launch.  `hosted` needs are read from host memory instead of Legate's stores.
+    """The message of a launch.  Needs whose `hosted` is true are read from host memory instead of Legate's
+    stores.
 
     `inside`: the task allocates scratch memory itself, and copies partial results of its points to stores
     that follow the needs.
@@ -133,13 +134,13 @@ def _places(needs: Sequence[Need], of: dict[int, tuple[Point, str]], hosted: Seq
 
 
 def _plane(kind: int, number: int, plane: Plane) -> list[int]:
-    """A store of bytes with the partials that points share out."""
+    """A store of bytes with the partial results, which the points divide among themselves."""
     rank = len(plane.shape)
     return [kind, number, rank, 1, *[0] * rank, *plane.shape]
 
 
 def _field(argument: LaunchArgument, place: int) -> list[int]:
-    """The words that tell how an argument's address and strides follow from those of its store."""
+    """The words that derive an argument's address and strides from those of its store."""
     access, view = argument.access, shown(argument.access)
     rank = len(view.strides)
     if (access.store.shape, access.store.dtype) != argument.storage:

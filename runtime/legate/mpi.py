@@ -1,8 +1,8 @@
 """An all-gather of one word over MPI, beside Legate.
 
-Legate's operations require that all ranks submit the same ones, so ranks cannot use them to find out
-whether they do.  Legate itself starts by MPI, and brings a library over it (named by LEGATE_MPI_WRAPPER)
-whose interface is the same for every MPI.  A gather over two ranks takes 20 us.
+Legate requires that all ranks submit the same operations, so ranks cannot use these to check whether they do.
+Legate itself starts by MPI, and brings a library over it (named by LEGATE_MPI_WRAPPER) whose interface is the
+same for every MPI.  A gather over two ranks takes 20 us.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ class Gather:
         if not running.value:
             raise RuntimeError(f"Legate runs on {ranks} ranks without MPI, which Diffuse needs there: leave "
                                "out REALM_UCP_BOOTSTRAP_MODE, or set it to mpi")
-        communicator = c_ssize_t()  # of our own: what another library sends is never taken for ours
+        communicator = c_ssize_t()  # a tag of our own, so that messages of other libraries never match
         library.legate_mpi_comm_dup(library.legate_mpi_comm_world(), byref(communicator))
         self._exchange = library.legate_mpi_sendrecv
         self._communicator, self._type = communicator, library.legate_mpi_int64_t()
         self._status = create_string_buffer(STATUS)
         self._words = (c_int64 * ranks)()
         self.since = 0.0
-        """When this rank began to wait for others; 0 if it does not."""
+        """The time when this rank began to wait for others; 0 if it does not wait."""
 
     def __call__(self, word: int) -> list[int]:
-        """Wait until all ranks have called: Bruck's algorithm, in which known words double in each round."""
+        """Wait until all ranks have called, by Bruck's algorithm: the number of known words doubles in each
+        round."""
         rank, ranks, words = self._rank, self._ranks, self._words
         words[0], known, base = word, 1, addressof(words)
         self.since = monotonic()

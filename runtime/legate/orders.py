@@ -1,4 +1,4 @@
-"""From a layout to what is kept for all of its launches: how they are cut, what their tasks are told."""
+"""Derives from a layout what all of its launches share: how they are cut, and the messages of their tasks."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from diffuse.runtime.ranks.agreement import form
 
 
 class Orders(NamedTuple):
-    """What the tasks of a launch are told."""
+    """The messages of a launch's tasks."""
 
     running: message.Message
     folding: message.Message | None
-    """For the task of `finish`, where that is a launch of its own."""
+    """The message of the `finish` task, if that is a launch of its own."""
     launcher: int = 0
-    """The function that launches grid kernels; 0: the kernel is for processors."""
+    """The address of the function that launches grid kernels; 0 if the kernel runs on processors."""
 
     def pack(self, words: message.Message, native: Any, finish: bool, pointers: Sequence[int], block: bytes
              ) -> bytes:
-        """The message of one task.  `finish`: it finishes the launch."""
+        """The message of one task.  With `finish` it also runs the kernel's epilogue."""
         if self.launcher:
             return words.pack(self.launcher, words.listed, False, pointers, block)
         return words.pack(native.address, native.finish if finish else 0, False, pointers, block)
 
 
 class Prepared(NamedTuple):
-    """What is derived from a layout once, for all of its launches."""
+    """Data derived from a layout once, for all of its launches."""
 
     cut: Cut
     slots: tuple[int, ...]
@@ -43,7 +43,7 @@ class Prepared(NamedTuple):
     """For each need: the index of its store among the launch's instances, the need, whether it writes, and
     the words of the block with its arguments' addresses."""
     messages: dict[tuple[bool, ...], Orders]
-    """By which needs are read from host memory."""
+    """Messages, keyed by which needs are read from host memory."""
     form: bytes
     """A digest of the layout, for the comparison of ranks."""
 
@@ -65,7 +65,7 @@ def prepared(layout: Layout, span: int, whole: bool) -> Prepared:
 
 def orders(launch: Launch, found: Prepared, hosted: Sequence[bool], inside: bool, devices: Devices | None
            ) -> Orders:
-    """The messages of all launches of a layout, of one kernel."""
+    """The messages of all launches of a layout with one kernel."""
     layout, cut = found.layout, found.cut
     native: Any = launch.kernel.native
     words = message.running(layout, cut, hosted, inside)
@@ -81,5 +81,5 @@ def orders(launch: Launch, found: Prepared, hosted: Sequence[bool], inside: bool
 
 
 def on_grid(native: Any) -> bool:
-    """Are these grid kernels?"""
+    """Whether the code consists of grid kernels."""
     return hasattr(native, "parts")

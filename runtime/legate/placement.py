@@ -74,7 +74,7 @@ class Placement:
         self._grid_code: GridTrampoline | None = None
         self._grid_number: Any = None
         self.devices: gpus.Devices | None = None
-        """The GPUs, if Legate has some."""
+        """The GPUs; None if Legate has none."""
         if not self.alone and (found := _registered_on_gpus()) is not None:
             self._grid_code, self._grid_number, self.devices = found
         self.pool: Pool | None = None
@@ -99,12 +99,12 @@ class Placement:
         """Host memory of dropped instances that queued launches may still read."""
         self._dropped: deque[LegateInstance] = deque()
         self.launched = self.fenced = 0
-        """How many tasks were submitted, and how many of them had been at the last fence."""
+        """The number of tasks submitted, and the number of them at the last fence."""
         self._flags = 0
 
     def _watch(self, gather: Gather, agreement: Agreement) -> None:
-        """Compare this rank's environment with the others', and watch over it.  Of its threads the main one
-        counts: those that look for messages are never idle."""
+        """Compare this rank's environment with the others', and start its watchdog.  Only the main thread's
+        activity counts, as the threads that poll for messages are never idle."""
         alike(self.rank, gather, ("Legate", version("legate")), ("Legate's processors", self.processors))
         clock = time.pthread_getcpuclockid(self._main)
         watch(self.rank, self.ranks, gather, Activity(self.rank, agreement.progress, lambda: gather.since,
@@ -113,14 +113,15 @@ class Placement:
     # -- tasks ---------------------------------------------------------------------------------------------
 
     def task(self, spread: Point, grid: bool = False) -> Any:
-        """A task over a launch domain of Legate points, without arguments yet; `grid`: of grid kernels."""
+        """Make a task over a launch domain of Legate points, without arguments yet; `grid`: of grid
+        kernels."""
         if self.alone:
             return self.legate.create_auto_task(self._library, self._number)
         return self.legate.create_manual_task(self._library, self._grid_number if grid else self._number,
                                               spread)
 
     def complaint(self) -> str | None:
-        """The first error of a task since the last call, if there was one."""
+        """The first error of a task since the last call; None if there was none."""
         return self.code.complaint() or (self._grid_code.complaint() if self._grid_code else None)
 
     def send(self, task: Any, words: bytes) -> None:
@@ -165,7 +166,7 @@ class Placement:
     # -- stores --------------------------------------------------------------------------------------------
 
     def _made(self, shape: Point, dtype: str) -> Any:
-        """Make a store."""
+        """Make a Legate store."""
         if self.agreement is not None:
             self.agreement.meet(f"making a store of shape {shape}, {dtype}")
         return self.legate.create_store(self._types[dtype], shape)
@@ -181,12 +182,12 @@ class Placement:
         store = self.store(owner)
         if not owner.filled:
             whole = need.low == (0,) * len(need.low) and need.high == owner.shape
-            if need.reads or not whole:  # what is outside the box is kept
+            if need.reads or not whole:  # elements outside the box are kept
                 self.fill(owner)
         return store
 
     def fill(self, owner: LegateInstance) -> None:
-        """Copy the host's data to Legate's store, or initialise that: Legate aborts on uninitialised
+        """Copy the host's data to Legate's store, or initialise the store: Legate aborts on uninitialised
         reads."""
         if owner.home:
             self.move(message.PUT, owner)
@@ -211,7 +212,7 @@ class Placement:
         """The part of the store that a need describes (a box or a partition), the projection to its tiles,
         and the need.
 
-        A need belongs to one cut, and so to one spread.  The cache key is its identity, so it is kept
+        A need belongs to one cut, and so to one launch domain.  Its identity is the cache key, so it is kept
         alive.
         """
         piece = owner.piece
@@ -268,7 +269,7 @@ class Placement:
                 self._reuse.give(instance.shape, instance.dtype, piece)
 
     def _keep(self, piece: Piece) -> None:
-        """Keep a store alive until everything submitted has ended.  Legate does so for tasks of its own."""
+        """Keep a store alive until everything submitted has ended; Legate does so only for its own tasks."""
         if self.alone and self.pool is not None:
             self.pool.keep(piece)
 
@@ -276,7 +277,7 @@ class Placement:
 
     def lend(self, owner: LegateInstance, need: Need | None = None) -> int:
         """The address of an instance's host copy, which may not change until the next fence."""
-        if owner.memory is None:  # never written, or no elements: whatever is there
+        if owner.memory is None:  # never written, or no elements: the contents do not matter
             owner.memory = np.empty(max(owner.nbytes, 1), np.uint8)
         elif need is not None and self.agreement is not None and self.agreement.close:
             part = tuple(map(slice, need.low, need.high))
@@ -306,13 +307,13 @@ class Placement:
         store = self.store(owner)
         if self.alone:
             self.wait()
-        if order == message.GET:  # every rank gets all of it
+        if order == message.GET:  # every rank gets the whole store
             task = self.task((spread,))
             task.add_input(store)
         elif self.alone:
             task = self.task((1,))
             task.add_output(store)
-        else:  # each its own part
+        else:  # each rank gets its own part
             tile = -(-shape[0] // spread)
             domain = (-(-shape[0] // tile),)
             task = self.task(domain)

@@ -1,9 +1,9 @@
 """Starts Legate: finds what is installed, sets the environment, loads libraries, imports `legate.core`.
 
-The wheel of Legate wants NVIDIA's driver, CUDA's runtime and, for several ranks, UCX and MPI, found by the
+The wheel of Legate needs NVIDIA's driver, CUDA's runtime and, for several ranks, UCX and MPI, found by the
 dynamic linker.  `start` loads what is installed and a stand-in for the driver where there is none (see
-`libraries`), so that a program needs no variables set.  What the variables `LEGATE_CONFIG`,
-`LEGATE_MPI_WRAPPER` and so on say is kept.
+`libraries`), so that a program needs no variables set.  Variables such as `LEGATE_CONFIG` and
+`LEGATE_MPI_WRAPPER` are respected.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ SHARE = 0.7
 
 @dataclass(frozen=True)
 class Found:
-    """What is installed: versions and paths, None for what is missing."""
+    """The installed software: versions and paths, None for what is missing."""
 
     version: str | None
-    """Legate's."""
+    """Legate's version."""
     site: Path
     """Legate's folder."""
     libucx: str | None
@@ -50,12 +50,12 @@ class Found:
     cudart: str | None
     cupynumeric: str | None
     driver: str | None
-    """NVIDIA's own libcuda.so.1."""
+    """The path of NVIDIA's own libcuda.so.1."""
     compiler: str | None
-    """A C++ compiler."""
+    """The path of a C++ compiler."""
 
     def built(self, several: bool = False) -> list[Library]:
-        """The libraries that one rank, or several, need to have built."""
+        """The libraries that have to be built for one rank, or for several."""
         return [libraries.trampoline(self.site, self.version or ""), *[libraries.driver] * (not self.driver),
                 *[libraries.yielding] * several]
 
@@ -91,7 +91,7 @@ _started: ModuleType | None = None
 
 
 def start() -> ModuleType:
-    """Import `legate.core`, which starts Legate, with all that it needs.  Later calls return the same
+    """Import `legate.core` with all that it needs, which starts Legate.  Later calls return the same
     module."""
     global _started
     if _started is None:  # the program may have imported it by itself
@@ -128,7 +128,8 @@ def start() -> ModuleType:
 def huge_pages(least: int) -> None:
     """Ask for huge pages in the mapping of at least so many bytes where Legate keeps arrays.
 
-    Legate does not, and a stencil over 4096 x 4096 elements takes up to half as long again without."""
+    Legate does not ask for them, and without them a stencil over 4096 x 4096 elements takes up to 50 %
+    longer."""
     libc = ctypes.CDLL(None)
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     with suppress(OSError), open("/proc/self/maps", encoding="ascii", errors="replace") as maps:
@@ -183,7 +184,7 @@ def gpus(found: Found) -> str:
 
 
 def option(words: list[str], name: str) -> str | None:
-    """The value of an option, the last one if it is repeated; None if it is missing."""
+    """The last value of a command-line option; None if it is missing."""
     value = None
     for word, following in zip(words, [*words[1:], ""]):
         if word == name:
@@ -214,7 +215,8 @@ def memory() -> int:
 
 
 def _load_driver() -> bool:
-    """Load NVIDIA's driver if there is one, else the stand-in; is there a driver with a device?"""
+    """Load NVIDIA's driver if there is one, else the stand-in; returns whether a driver with a device is
+    there."""
     try:
         driver = ctypes.CDLL(libraries.DRIVER)
     except OSError:
@@ -224,7 +226,7 @@ def _load_driver() -> bool:
 
 
 def _load(name: str, *paths: Path) -> None:
-    """Load a library from the first of these paths that exists, else by the dynamic linker's search."""
+    """Load a library from the first of these paths that exists, else through the dynamic linker."""
     path = next((str(path) for path in paths if path.exists()), name)
     try:
         ctypes.CDLL(path)
@@ -237,13 +239,13 @@ def _network(site: Path) -> None:
     *_, ucp = import_module("libucx").load_library()
     if ucp is not None:
         yield_between_polls(ucp)
-    if "LEGATE_MPI_WRAPPER" not in os.environ:  # who sets it brings an MPI of their own
+    if "LEGATE_MPI_WRAPPER" not in os.environ:  # a user who sets it brings their own MPI
         _load("libmpi.so.40", beside("lib/libmpi.so.40"))
     wrapper = mpi_wrapper(site)
     os.environ.setdefault("LEGATE_MPI_WRAPPER", str(wrapper))
     os.environ.setdefault("REALM_UCP_BOOTSTRAP_PLUGIN",
                           str(wrapper.with_name("librealm_ucp_bootstrap_mpi_ompi.so")))
-    os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")  # who waits for other ranks leaves them work
+    os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")  # a waiting rank yields the processor
     # one thread for messages: by default several spin.  (-ucx:use_wakeup would let it sleep, but loses a
     # wake-up now and then when ranks end, which then wait for ever.)
     os.environ.setdefault("REALM_DEFAULT_ARGS", "-ll:bgwork 1")

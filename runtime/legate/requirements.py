@@ -6,7 +6,7 @@ that it can express: a box of the store, tiled from the box's start, each launch
 of the store.  An access that is none (reversed, overlapping or in other coordinates) is replicated if it only
 reads; otherwise the launch runs on one Legate point, which is always correct.
 
-These are pure functions over plain data, which know nothing of Legate.
+These are pure functions over plain data, independent of Legate.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Need(NamedTuple):
 
 @lru_cache(1024)
 def shared(shape: Point, tiles: Tiles, spread: Point) -> Need:
-    """A whole store, which the points of a launch domain write by tiles.
+    """A whole store, of which each point of a launch domain writes a tile.
 
     A need belongs to one launch domain: its identity is the key under which partitions of stores are kept.
     """
@@ -72,13 +72,14 @@ class Cut(NamedTuple):
         return prod(self.spread) > 1
 
     def tiles(self, tiles: Tiles) -> Tiles:
-        """From the tiles of points to those of Legate points, of launch dimensions with several of these."""
+        """Convert the tiles of points to those of Legate points, in launch dimensions with several Legate
+        points."""
         last = len(self.spread) - 1
         return tuple([(d, launch, tile * (self.span if launch == last else 1))
                       for d, launch, tile in tiles if self.spread[launch] > 1])
 
     def distinguished(self, tiles: Tiles) -> bool:
-        """Has each Legate point a tile of its own?"""
+        """Does each Legate point have a tile of its own?"""
         return {launch for launch, n in enumerate(self.spread) if n > 1} <= {launch for _, launch, _ in tiles}
 
 
@@ -99,7 +100,7 @@ def cut(layout: Layout, span: int, whole: bool = False) -> Cut:
 
 
 def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool) -> Cut:
-    """One Legate point, with an argument for each separate box of a store.
+    """The cut into one Legate point, with an argument for each separate box of a store.
 
     The bounding box could be the whole store, where a task reads its first and last row, for instance.
     """
@@ -122,7 +123,7 @@ def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool) -> Cut:
 
 
 def _spread(arguments: Sequence[LaunchArgument], launch: Cut) -> Cut | None:
-    """Several Legate points; None if one of them might write what another one accesses."""
+    """The cut into several Legate points; None if one of them might write what another one accesses."""
     needs: list[Need] = []
     results: list[Need] = []
     of = [-1] * len(arguments)
@@ -160,7 +161,7 @@ def _all(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
 
 
 def _bounds(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
-    """The bounding box of what these arguments access of their store."""
+    """The bounding box of the elements of a store that these arguments access."""
     boxes = [_box(a) for a in group]
     if None in boxes:
         return _all(group)
@@ -172,8 +173,8 @@ Box = tuple[Point, Point, Tiles]
 
 
 def _box(argument: LaunchArgument, launch: Cut | None = None) -> Box | None:
-    """The partition of an argument as a box and its tiles, of which there are none without a launch; None if
-    Legate cannot express it."""
+    """The partition of an argument as a box and its tiles (no tiles without a launch); None if Legate cannot
+    express it."""
     access = argument.access
     if (access.store.shape, access.store.dtype) != argument.storage:
         return None
@@ -195,7 +196,8 @@ def _box(argument: LaunchArgument, launch: Cut | None = None) -> Box | None:
 
 
 def _merged(parts: dict[Box, list[LaunchArgument]]) -> dict[Box, list[LaunchArgument]] | None:
-    """Merge the boxes of a store that is written: equal tilings join, disjoint boxes stay; else None."""
+    """Merge the boxes of a store that is written: equal tilings are joined, disjoint boxes stay; else
+    None."""
     boxes = list(parts)
     if len(boxes) == 1:
         return parts
@@ -235,7 +237,7 @@ def _apart(a: Box, b: Box) -> bool:
 
 
 def _need(members: Sequence[LaunchArgument], box: Box) -> Need:
-    """One argument of a Legate task for these arguments of a kernel.  A box that may be written in part only
+    """The argument of a Legate task for these arguments of a kernel.  A box that may be written in part only
     is read as well: Legate could otherwise provide memory without the store's elements."""
     low, high, tiles = box
     writes = any(a.privilege is not Privilege.READ for a in members)
@@ -248,7 +250,7 @@ def _need(members: Sequence[LaunchArgument], box: Box) -> Need:
 def _fills(access: Access, low: Point, high: Point, storage: tuple[Point, str]) -> bool:
     """Does the access cover every element of the box?"""
     if (access.store.shape, access.store.dtype) != storage:
-        # other coordinates for the same elements: all of them are all of the store
+        # other coordinates for the same elements: they cover the whole store
         return low == (0,) * len(low) and high == storage[0] and covers(access)
     if low == (0,) * len(low) and high == access.store.shape:
         return covers(access)

@@ -14,10 +14,10 @@ from diffuse.ir import Point
 from diffuse.ir.bounded import Bounded
 
 SOMEWHERE = 0
-"""The address of a store that Legate moves, or keeps in another order: a task finds it at each launch."""
+"""The address of a store that Legate moves or keeps in another order: each task looks it up."""
 
 MOST_PARTS = 256
-"""Partitions of one store that are cached."""
+"""The most cached partitions of one store."""
 
 
 class Piece:
@@ -31,7 +31,7 @@ class Piece:
         self.parts: dict[int, Any] = Bounded(MOST_PARTS)
         """Partitions made so far, by the identity of their need."""
         self.address = address
-        """The permanent address of its first element; None until it is asked for."""
+        """The permanent address of its first element; None until it is looked up."""
 
 
 class Reuse:
@@ -49,7 +49,7 @@ class Reuse:
         self.bytes_used = 0
 
     def take(self, shape: Point, dtype: str, nbytes: int) -> tuple[Piece, bool]:
-        """A store, and whether it is recycled (and so initialised, with meaningless data)."""
+        """A store, and whether it is recycled: initialised, with meaningless data."""
         key = (shape, dtype)
         pieces = self._kept.get(key)
         if pieces:

@@ -45,11 +45,11 @@ class Legate:
     name = "legate"
     addressed = host_sees = False
     completes = True
-    """On processors; grid kernels combine what their groups have folded."""
+    """True for processors; for grid kernels, the groups' results are combined afterwards."""
     blocks = 0
     code = CodeUse.NEEDED
     target = "host"
-    """Or what Legate's GPUs run: then what has no grid kernels runs on processors."""
+    """Or the architecture of Legate's GPUs; launches without grid kernels then run on processors."""
 
     def __init__(self, points: int | None = None) -> None:
         self.placement = place = Placement()
@@ -148,7 +148,7 @@ class Legate:
         owners: list[Any] = [instances[k] for k in prepared.slots]
         needs = prepared.cut.needs
         grid = orders.on_grid(launch.kernel.native)
-        # inputs are read from the host's copies where these are the valid ones, or small and up to date
+        # inputs are read from the host's copies where these are valid, or small and up to date
         hosted = tuple([not need.writes and (not owner.nbytes or not grid and (owner.home or owner.handy))
                         for need, owner in zip(needs, owners, strict=True)])
         found = prepared.messages.get(hosted)
@@ -218,8 +218,8 @@ class Legate:
 
     def _send_home(self, launch: Launch, needs: Sequence[Need], owners: Sequence[LegateInstance]
                    ) -> list[LegateInstance]:
-        """Have Legate's stores take over what grid kernels read: GPUs do not see the host's copies.  Returns
-        the instances whose copies the host may write to at any time, which stay the valid ones."""
+        """Move the data that grid kernels read to Legate's stores, as GPUs do not see the host's copies.
+        Returns the instances whose copies the host may write to at any time, which stay the valid ones."""
         watched = []
         for need, owner in zip(needs, owners, strict=True):
             if owner.home and need.reads and owner.nbytes:
@@ -259,7 +259,7 @@ class Legate:
             self._fold(launch, prepared, told, partials, block)
 
     def _partials(self, task: Any, prepared: Prepared) -> list[LegateInstance]:
-        """Stores for the partial results of a launch, of which each Legate point writes a tile."""
+        """Make stores for the partial results of a launch; each Legate point writes a tile of them."""
         place, cut, found = self.placement, prepared.cut, []
         for plane in [plane for piece in prepared.layout.scratch for plane in piece.planes]:
             owner = LegateInstance(Store(-1, plane.shape, "uint8"))
@@ -271,7 +271,7 @@ class Legate:
 
     def _fold(self, launch: Launch, prepared: Prepared, told: Orders, partials: Sequence[LegateInstance],
               block: bytes) -> None:
-        """Submit the task that combines the partial results: one fixed tree, whatever the number of
+        """Submit the task that combines the partial results in one fixed tree, whatever the number of
         points."""
         place = self.placement
         assert told.folding is not None
@@ -314,7 +314,7 @@ class Legate:
             self._pay()
 
     def _pay(self) -> None:
-        """Copy to shared stores what the host wrote to its copies."""
+        """Copy what the host wrote to copies of shared instances to Legate's stores."""
         while self._owed:
             self.placement.move(message.PUT, self._owed.pop())
 
@@ -344,7 +344,7 @@ class Legate:
 
 
 def threads(place: Placement) -> int:
-    """Threads for each Legate processor: the setting, or a share of the machine's processors."""
+    """Threads of each Legate processor: the setting, or a share of the machine's processors."""
     if settings.config.threads != "auto":
         return machine.threads()
     sharing: int = launcher.local_ranks() * max(1, place.processors // place.ranks)
@@ -361,7 +361,7 @@ def _scratch(layout: Layout, block: memoryview) -> list[NDArray[np.uint8]]:
 
 
 def _written(owner: LegateInstance) -> None:
-    """Only Legate's store is valid after a launch wrote it."""
+    """Record that a launch wrote an instance: only Legate's store is valid then."""
     owner.filled = owner.written = True
     owner.home = owner.fresh = False
 

@@ -17,20 +17,20 @@ COMPLAINTS = {
     4: "Legate could not say where a store lies",
     5: "a kernel could not be launched on a GPU",
 }
-"""The errors that a task reports, by their numbers in message.h."""
+"""Messages for the error numbers of tasks in message.h."""
 DETAIL = 256
-"""From this bit on an error says what the driver said."""
+"""From this bit on an error holds the driver's error number."""
 
 
 def described(complaint: int) -> str | None:
-    """The error of a task in words; None for 0."""
+    """The message for a task's error; None for 0."""
     detail, number = divmod(complaint, DETAIL)
     text = COMPLAINTS.get(number)
     return f"{text}: error {detail} of NVIDIA's driver" if text and detail else text
 
 
 class Trampoline:
-    """The library with the task in it."""
+    """The library that contains the task."""
 
     def __init__(self, site: Path, release: str) -> None:
         self._library = library = ctypes.CDLL(str(libraries.trampoline(site, release).build()))
@@ -64,12 +64,12 @@ class Trampoline:
         return seen | (self._pool.flags() if self._pool is not None else 0)
 
     def complaint(self) -> str | None:
-        """The first error of a task since the last call, if there was one."""
+        """The first error of a task since the last call; None if there was none."""
         return described(self._library.diffuse_complaint())
 
 
 class GridTrampoline:
-    """The library with the task for GPUs."""
+    """The library that contains the task for GPUs."""
 
     def __init__(self, site: Path, release: str) -> None:
         found = libraries.trampoline(site, release, "trampoline_gpu")
@@ -84,5 +84,5 @@ class GridTrampoline:
         return core.LocalTaskID(1)
 
     def complaint(self) -> str | None:
-        """The first error of a task since the last call, if there was one."""
+        """The first error of a task since the last call; None if there was none."""
         return described(self._library.diffuse_complaint())

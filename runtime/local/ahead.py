@@ -1,8 +1,8 @@
 """Flow control: limits how far the program may run ahead of the thread pool, to about half a second of work.
 
-Queued launches cannot be cancelled by an interrupt, and whoever reads an array waits for them.  Work is
-estimated as operations times elements (plan.py); its speed is measured whenever the program waits here, and
-assumed to be slow until the first measurement.
+Queued launches cannot be cancelled by an interrupt, and reading an array waits for them.  Work is estimated
+as operations times elements (plan.py); its speed is measured whenever the program waits here, and assumed to
+be slow until the first measurement.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ CHECK = 0.05
 
 
 class Ahead:
-    """The launches that were submitted and may not have ended."""
+    """The submitted launches that may not have ended."""
 
     def __init__(self, pool: Pool, limit: float = LIMIT) -> None:
         self._pool, self._limit = pool, limit
         self._queued: deque[tuple[int, int]] = deque()
-        """Number and work of each launch."""
+        """The number and the work of each queued launch."""
         self._work = 0
-        """An upper bound of the work that is queued."""
+        """An upper bound of the queued work."""
         self.most = limit / SLOW
-        """Work that may be queued."""
+        """The most work that may be queued."""
         self._looked = 0.0
 
     def add(self, sequence: int, work: int) -> None:
@@ -53,7 +53,8 @@ class Ahead:
             self._measure(self._looked - now, before - self._work)
 
     def _count(self) -> None:
-        """Drop the launches that have ended.  A call that an interrupt cut short is made good by the next."""
+        """Drop the launches that have ended.  If an interrupt cuts the call short, the next one completes
+        it."""
         done, queued = self._pool.completed, self._queued
         while queued and queued[0][0] <= done:
             queued.popleft()
@@ -61,7 +62,7 @@ class Ahead:
         self._looked = time.perf_counter()
 
     def _until(self) -> int:
-        """The first launch after which at most half of the limit is queued, or the last but one."""
+        """The first launch after which at most half of the limit is queued, or the second to last."""
         left = self._work
         for sequence, work in list(self._queued)[:-1]:
             left -= work

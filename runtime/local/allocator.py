@@ -35,7 +35,7 @@ MAPPED = 4 << 20
 GRAIN = 64 << 10
 """The size of a mapped block is a multiple of this."""
 KEPT = 256 << 20
-"""Bytes cached at most, besides a quarter of what is in use; by default fewer (keeping.py)."""
+"""The most bytes cached, besides a quarter of what is in use; by default fewer (keeping.py)."""
 RESERVE = 64 << 20
 """Bytes of the available memory that are left to the rest of the program."""
 
@@ -62,20 +62,20 @@ class Still:
 
 
 class System(Protocol):
-    """Where blocks come from and go back to."""
+    """The source of memory blocks."""
 
     lazy: bool
     """Does the system hand out memory only when it is touched?  Then requests are checked against what is
     left, with some of it kept for the rest of the program."""
 
     def available(self) -> int:
-        """Bytes that can still be taken."""
+        """Bytes that can still be allocated."""
 
     def take(self, size: int) -> int:
-        """The address of so many bytes; 0 if they are refused."""
+        """Allocate so many bytes; returns the address, or 0 if they are refused."""
 
     def giving(self, address: int, size: int) -> tuple[Callable[..., Any], tuple[int, ...]]:
-        """The function that gives memory back, and its arguments."""
+        """The function that frees memory, and its arguments."""
 
 
 class Host:
@@ -83,7 +83,7 @@ class Host:
 
     lazy = True
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    """Of the mappings that large blocks are."""
+    """Flags of the mappings that hold large blocks."""
 
     def __init__(self, available: Callable[[], int] = machine.memory_available) -> None:
         self.available = available
@@ -140,7 +140,7 @@ class Allocator:
         self._system = system or Host()
         self._free: dict[int, deque[MemoryBlock]] = {}    # by size, oldest first
         self._order: dict[int, MemoryBlock] = {}          # free blocks by address, oldest first
-        self._returned: deque[MemoryBlock] = deque()      # given back, not yet sorted into the two above
+        self._returned: deque[MemoryBlock] = deque()      # freed, not yet sorted into the two above
         self._untouched: deque[tuple[int, int]] = deque()   # (stamp, bytes) mapped for launches to come
         self._in_use = self._peak = self._cached = self._unchecked = 0
         self._total = 0
@@ -153,7 +153,7 @@ class Allocator:
         _allocators.add(self)
         last = weakref.finalize(self, _give_back_all, self._progress, self._system, self._order,
                                 self._returned)
-        last.atexit = False  # launches may still run then, and the process gives everything back anyway
+        last.atexit = False  # launches may still run at exit, and the process returns all memory anyway
 
     def take(self, nbytes: int, owner: Any = None, zero: bool = False) -> MemoryBlock:
         """Allocate at least `nbytes`, contents undefined (zero if asked, from MAPPED bytes on).  The block is
@@ -175,7 +175,7 @@ class Allocator:
             self._torn = True
             limit = settings.config.memory
             if limit is not None and self._limited and self._in_use + size > limit:
-                raise MemoryError(f"{nbytes} bytes asked, {self._in_use} in use: the setting memory "
+                raise MemoryError(f"{nbytes} bytes requested, {self._in_use} in use: the setting memory "
                                   f"(DIFFUSE_MEMORY) allows {limit} bytes; raise it or hold fewer arrays")
             block = (self._cleared(size) if zero else self._reuse(size)) or self._make(size, nbytes)
             block.stamp = self._progress.submitted
@@ -240,7 +240,7 @@ class Allocator:
 
     def _reuse(self, size: int) -> MemoryBlock | None:
         blocks = self._free.get(size)
-        if not blocks and size >= MAPPED:  # mappings differ by little more often than they agree
+        if not blocks and size >= MAPPED:  # mappings of a similar size will do
             near = [s for s, found in self._free.items() if found and size <= s <= size + size // 8]
             blocks = self._free.get(min(near, default=0))
         if not blocks:
@@ -252,7 +252,7 @@ class Allocator:
         return block
 
     def _cleared(self, size: int) -> MemoryBlock | None:
-        """A mapped block whose pages were dropped, so that the system zeroes them on the next touch."""
+        """Drop the pages of a mapped block, so that the system zeroes them on the next touch."""
         blocks = self._free.get(size)
         if not blocks or blocks[0].stamp > self._progress.completed:
             return None
@@ -271,7 +271,7 @@ class Allocator:
         for attempt in range(3):
             if attempt == 1:
                 self._trim(0)
-            if attempt == 2:  # everything in flight done: its memory is touched, what it used can go
+            if attempt == 2:  # let all launches end: their memory is touched or freed then
                 self._progress.fence()
                 self._untouched.clear()
                 self._trim(0)
@@ -287,7 +287,7 @@ class Allocator:
                     return block
         room = self._room()
         self._unchecked -= size
-        raise MemoryError(f"{nbytes} bytes asked, {max(0, room)} bytes available "
+        raise MemoryError(f"{nbytes} bytes requested, {max(0, room)} bytes available "
                           f"({self._in_use} bytes are in use); free arrays or use smaller ones")
 
     def _room(self) -> int:
@@ -312,7 +312,7 @@ class Allocator:
             self._cached -= block.size
             self._keeping.gave(block.size)
             self._total, self._moving = self._total - block.size, None
-            # An interrupt finds the block with us or gone: the call is the next step.
+            # If interrupted, the block is either with us or freed: the call is the next step.
             give(*arguments)
             self._torn = torn
         return before - self._cached
@@ -346,7 +346,7 @@ _allocators: weakref.WeakSet[Allocator] = weakref.WeakSet()
 
 
 def _unlock_all() -> None:
-    """Renew the locks in a forked child, where a thread that held one does not exist."""
+    """Renew the locks in a forked child, where the threads that held them do not exist."""
     for allocator in list(_allocators):
         allocator._lock = threading.Lock()
 
@@ -371,7 +371,8 @@ def _libc() -> Any:
 
 
 def give_back(address: int, size: int) -> bool:
-    """Give the memory of some pages of a mapping back, which then read as zeros; false if it stays."""
+    """Return the memory of some pages of a mapping to the system; they then read as zeros.  False if it
+    refuses."""
     return not _libc().madvise(address, size, getattr(mmap, "MADV_DONTNEED", 4))
 
 
@@ -380,7 +381,7 @@ def _allocate(size: int) -> int:
 
 
 def _map(size: int, flags: int) -> int:
-    """A private mapping that starts at a huge page; 0 when the system refuses."""
+    """Make a private mapping that starts at a huge page; 0 if the system refuses."""
     libc = _libc()
     start = libc.mmap(None, size + HUGE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
     if start is None or start == ctypes.c_void_p(-1).value:

@@ -26,10 +26,10 @@ FIELDS = {
     "submitted": 1 * LINE,     # launches submitted
     "wanted": 2 * LINE,        # smallest number of launches some waiting thread wants done
     "work": 3 * LINE,          # event: there may be points to claim, or a wanted launch is done
-    "sleepers": 3 * LINE + 4,  # threads announced as sleeping on it
+    "sleepers": 3 * LINE + 4,  # threads registered as sleeping on it
     "flags": 4 * LINE,         # floating-point exceptions seen
-    "stopping": 5 * LINE,      # workers shall end
-    "spin": 5 * LINE + 8,      # looks before sleeping
+    "stopping": 5 * LINE,      # workers have to end
+    "spin": 5 * LINE + 8,      # polls before sleeping
     "mask": 5 * LINE + 16,     # ring size - 1
     "ring": 6 * LINE,
 }

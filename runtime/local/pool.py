@@ -67,7 +67,7 @@ _entries: dict[bool, Entry] = {}
 
 @cache
 def _text(portable: bool) -> tuple[str, str]:
-    """Return the cache key and the LLVM IR of the machine code."""
+    """The cache key and the LLVM IR of the machine code."""
     text = native.text(portable)
     return code.text_key(text), text
 
@@ -87,7 +87,7 @@ def ready(portable: bool = False, seconds: float | None = 0.0) -> bool:
         key, text = _text(portable)
         found = code.within(seconds, key, NAMES, code.TEXT, lambda: text)
         if found is None:
-            code.urge(key)  # no kernel runs without it
+            code.urge(key)  # no kernel runs without the pool
             return False
         _entries[portable] = Entry(found)
     return True
@@ -135,20 +135,20 @@ class Threads:
             while len(self.handles) < self.count:
                 handle = ctypes.c_void_p()
                 if create(ctypes.addressof(handle), None, self.entry.worker, self.address):
-                    break  # the system gives no more: slower, not wrong, for whoever waits runs points
+                    break  # no more threads: slower but correct, as a waiting thread runs points
                 self.handles.append(handle)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.started = True
 
     def wait(self, sequence: int) -> None:
-        """Return when `sequence` launches have ended.  An interrupt changes nothing."""
+        """Wait until `sequence` launches have ended; safe to interrupt."""
         while not self.entry.wait(self.address, sequence, SLICE):
             pass
 
     def purge(self) -> None:
         """Release the objects that launches which have ended kept alive."""
-        # One thread at a time, or the second would drop what the first has not judged.  What is dropped may
+        # One thread at a time, or the second would drop what the first has not examined.  What is dropped may
         # come back here through a finalizer: it is turned away too.  A flag and no lock: neither a thread nor
         # an interrupt comes between looking at it and setting it, but one may follow on a call of `acquire`.
         if self.purging:
@@ -168,7 +168,7 @@ class Threads:
             try:
                 self.wait(self.submitted.value)
             except BaseException:
-                # Interrupted: the threads go on until the process ends, so what they work on stays.
+                # Interrupted: the threads run until the process ends, so the memory that they use stays.
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
                 raise
             worker.shielded(self._end)

@@ -87,19 +87,19 @@ class Local:
     def __init__(self, points: int | None = None) -> None:
         self.points = points or machine.threads()
         # To wake a sleeping processor costs the program 20 to 500 us, a hundred times what a look costs it:
-        # look for about as long as it takes to record a fused task, unless others need the processor.
+        # poll for about as long as recording a fused task takes, unless others need the processor.
         spin = 200.0 if self.points <= machine.processors() else 10.0
         self._pool = Pool(self.points - 1, spin=spin)
         self._allocator = Allocator(self._pool)
         self._submit: Callable[..., int] | None = None
-        """The pool's function of this name, once its code is there."""
+        """The pool's `submit`, once its code is loaded."""
         self._submitted = self._pool.threads.submitted
         self._ahead = Ahead(self._pool)
         self._asleep = 0
-        """The work that was submitted since the program last waited, or last woke a sleeping processor."""
+        """The work submitted since the program last waited, or last woke a sleeping processor."""
         self._flags = 0
         self._turns = 0
-        """How many launches were interpreted and how many host functions called."""
+        """The number of launches interpreted and host functions called."""
         self._unfinished = -1
         """The mark at which the last of these began; -1 once it has ended."""
 
@@ -119,7 +119,7 @@ class Local:
             return None
         try:
             return LocalInstance(Lease(self._allocator, nbytes, zero=True), None)
-        except MemoryError:  # whoever fills it says so
+        except MemoryError:  # the caller initialises it if needed
             return None
 
     def attach(self, array: NDArray[Any], store: Store | None = None) -> LocalInstance:
@@ -157,8 +157,8 @@ class Local:
             self._ahead.add(sequence, work)
 
     def _starts(self, seconds: float | None) -> bool:
-        """Is the code of the thread pool there, or does it arrive within so many seconds?  It is requested by
-        the first call."""
+        """Is the thread pool's code there, or does it arrive within so many seconds?  The first call requests
+        it."""
         try:
             if seconds is None:
                 pool.entry()
@@ -172,12 +172,12 @@ class Local:
     def _interpret(self, launch: Launch) -> None:
         """Interpret a launch; if its machine code is ready before the end, that runs the rest."""
         if self._submit is None and config.compile != "off":
-            self._starts(0.0)  # ahead of the first kernel that is compiled
+            self._starts(0.0)  # requested before the first kernel that is compiled
         self._pool.fence()
         deferred(lambda: self._turn(lambda: self._by_points(launch)))
 
     def _turn(self, work: Callable[[], None]) -> None:
-        """Run something synchronously, noting whether it came to its end."""
+        """Run a step synchronously, and note whether it completed."""
         self._unfinished = self.mark()
         self._turns += 1
         work()
@@ -210,7 +210,7 @@ class Local:
         self._pool.fence()
 
     def release(self, instance: Instance) -> None:
-        if not isinstance(instance, LocalInstance):  # of the runtime before
+        if not isinstance(instance, LocalInstance):  # of a previous runtime
             return
         # An attached array must outlive the launches on it; a block goes back now, or with its last array.
         if instance._memory is None:
@@ -247,7 +247,7 @@ class Local:
 
 
 def _patience(kernel: Kernel, work: int) -> float | None:
-    """Return how many seconds a launch waits for the thread pool's code; None, without limit, if the kernel
-    cannot be interpreted."""
+    """How many seconds a launch waits for the thread pool's code; None, without limit, if the kernel cannot
+    be interpreted."""
     interpretable = hasattr(kernel, "divide") and cast(Divisible, kernel).interpretable()
     return patience(work, 0, interpretable)

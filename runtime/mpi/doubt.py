@@ -1,7 +1,7 @@
-"""Finds out that ranks went different ways while they wait for messages that nobody will send.
+"""Detects ranks that diverged while they wait for messages that nobody will send.
 
-A rank that has been waiting for a while tells the others the digests of what it submitted lately.  Who gets
-digests that differ from its own says so and ends.
+A rank that has waited for a while sends the others the digests of its recent submissions.  A rank that
+receives digests which differ from its own reports this and ends the program.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from diffuse.runtime.ranks.agreement import Agreement
 
 
 class Doubt:
-    """What this rank knows of the others that wait."""
+    """What this rank knows of the other waiting ranks."""
 
     def __init__(self, network: Network, agreement: Agreement) -> None:
         self._channel = network.channel()
         self._rank, self._ranks = network.rank, network.ranks
         self._agreement = agreement
         self._told: object = None
-        """What this rank told last."""
+        """The digests that this rank sent last."""
         self._sending: list[Any] = []
         self._heard: dict[int, tuple[int, list[bytes]]] = {}
         network.doubt = self.waits
 
     def waits(self, seconds: float) -> None:
-        """This rank has been waiting so long: tell it, hear what others told, and judge."""
+        """Exchange digests with the other ranks, as this one has waited long, and end the program if they
+        differ."""
         links = self._agreement.links
         if links != self._told:
             self._told = links

@@ -1,8 +1,9 @@
-"""Reads at places that are data: which rows of a dense operand each rank needs, and who holds them.
+"""Gathers (reads at data-dependent places): which rows of a dense operand each rank reads, and who holds
+them.
 
-The validity map knows boxes, which all ranks know of all.  The rows that the elements of a sparse matrix name
-are known to the rank that has those elements, and nobody else; they are numbers in an array here.  These are
-pure functions over plain data and NumPy's arrays, which know nothing of MPI.
+The validity map stores boxes, and every rank knows those of all ranks.  The rows that a sparse matrix refers
+to are known only to the rank that holds its elements; here they are arrays of row numbers.  These are pure
+functions over plain data and NumPy arrays, independent of MPI.
 """
 
 from __future__ import annotations
@@ -23,36 +24,38 @@ from diffuse.runtime.mpi.shares import Share, boxes, groups, run
 from diffuse.runtime.mpi.validity import State, tidy
 
 SPARSE = 16
-"""How many times wider than long numbers may lie so that they are marked rather than sorted."""
+"""Row numbers are made distinct with a table of marks if their range is at most this many times their count,
+else by sorting."""
 Ends = tuple[tuple[int, int], ...]
-"""For each rank the first of its elements of an array, and the one behind the last."""
+"""For each rank, the first of its elements of an array and the one after the last."""
 Rows = NDArray[np.int64]
-"""Numbers of rows, rising."""
+"""Row numbers in ascending order."""
 
 
 class Reader(NamedTuple):
-    """A gather, as ranks share it out."""
+    """A gather, divided among the ranks."""
 
     gather: Gather
     boxes: tuple[Layout, Layout]
-    """What each rank has to have of where rows begin, and of where they end."""
+    """The boxes that each rank needs of the arrays with the first and with the last element of each row."""
     ends: tuple[Ends, Ends]
-    """The same as elements of these arrays."""
+    """The same boxes as ranges of elements of these arrays."""
     base: int
-    """Where the dense operand begins in its store, in bytes."""
+    """The byte offset of the dense operand in its store."""
     pitch: int
-    """The bytes from one of its rows to the next."""
+    """The byte distance between its rows."""
 
 
 class Holders(NamedTuple):
-    """Who has which rows of an array: between two neighbours of `edges` that is one rank."""
+    """The owner of each row of an array: `owner[k]` holds the rows from `edges[k]` to `edges[k + 1]`."""
 
     edges: Rows
     owner: NDArray[np.int64]
 
 
 def readers(layout: Launched, shared: Share, ranks: int) -> tuple[Reader, ...]:
-    """The gathers of a launch, if each rank may find out for itself what its points read; else none."""
+    """The gathers of a launch if each rank can determine by itself what its points read; else an empty
+    tuple."""
     found = [_reader(layout, gather, ranks) for gather in layout.gathers] if shared.divided else []
     return () if None in found else tuple([each for each in found if each is not None])
 
@@ -78,7 +81,8 @@ def _reader(layout: Launched, gather: Gather, ranks: int) -> Reader | None:
 
 
 def _ends(argument: LaunchArgument, each: Sequence[Sequence[Any]]) -> tuple[Layout, Ends] | None:
-    """What the points of each rank read of an array, if that is one run of its memory."""
+    """The boxes of an array that each rank reads, and their element ranges; None if a rank's is not
+    contiguous."""
     access, (shape, dtype) = argument.access, argument.storage
     if (access.store.shape, access.store.dtype) != (shape, dtype):
         return None
@@ -88,8 +92,8 @@ def _ends(argument: LaunchArgument, each: Sequence[Sequence[Any]]) -> tuple[Layo
 
 
 def holders(state: State, base: int, pitch: int) -> Holders | None:
-    """Who has which rows of an array in a store: the first of those that do.  None if some row is nobody's
-    alone."""
+    """Find for each row the first rank that holds all of it; None if there is a row that no rank holds as a
+    whole."""
     total = (prod(state.shape) * state.itemsize - base) // pitch
     held = [own(state, rank, base, pitch) for rank in range(len(state.have))]
     edges = np.unique(np.array([0, total, *[edge for ends in held for pair in ends for edge in pair]]))
@@ -102,7 +106,7 @@ def holders(state: State, base: int, pitch: int) -> Holders | None:
 
 
 def own(state: State, rank: int, base: int, pitch: int) -> list[tuple[int, int]]:
-    """The rows of an array of which a rank has all, as runs."""
+    """The rows that a rank holds as a whole, as ranges."""
     total = (prod(state.shape) * state.itemsize - base) // pitch
     found = []
     for box in state.have[rank]:
@@ -116,7 +120,7 @@ def own(state: State, rank: int, base: int, pitch: int) -> list[tuple[int, int]]
 
 
 def distinct(columns: NDArray[Any]) -> Rows:
-    """The numbers among these, each once, rising."""
+    """The distinct values of an integer array, ascending."""
     if not columns.size:
         return np.zeros(0, np.int64)
     low, high = int(columns.min()), int(columns.max())
@@ -128,7 +132,7 @@ def distinct(columns: NDArray[Any]) -> Rows:
 
 
 def lacking(wanted: Rows, state: State, rank: int, base: int, pitch: int, held: Holders) -> dict[int, Rows]:
-    """The rows that a rank wants and has not, by the ranks that it gets them from."""
+    """The rows that a rank wants but does not hold, grouped by the rank that sends them."""
     rest = wanted
     for low, high in own(state, rank, base, pitch):
         first, last = np.searchsorted(rest, (low, high))
@@ -138,7 +142,8 @@ def lacking(wanted: Rows, state: State, rank: int, base: int, pitch: int, held: 
 
 
 def written(rows: Rows) -> Rows:
-    """Rows as a message: 1 and the ends of their runs, or 0 and their numbers if that is shorter."""
+    """Encode rows as a message: 1 and the bounds of their ranges, or 0 and their numbers if that is
+    shorter."""
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1
     if 2 * (len(breaks) + 1) >= len(rows):
         return np.concatenate(([0], rows))
@@ -147,7 +152,7 @@ def written(rows: Rows) -> Rows:
 
 
 def read(message: Rows) -> Rows:
-    """The rows of such a message."""
+    """Decode a message made by `written`."""
     if not message[0]:
         return message[1:]
     return np.concatenate([np.arange(low, high) for low, high in message[1:].reshape(-1, 2).tolist()])

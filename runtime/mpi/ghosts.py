@@ -1,7 +1,7 @@
-"""Ghosts of stores on ranks: what a runtime does so that the inspector finds them, and to bring them.
+"""Ghosts of stores on ranks: how the runtime exchanges them and accounts for their memory.
 
-Ghosts are copies that a rank has of elements of others, besides what the validity map says: good until the
-store is written (inspector.py says what they are for).
+Ghosts are copies of other ranks' elements that the validity map does not record; they are valid until the
+store is written (see inspector.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from diffuse.runtime.ranks.agreement import Agreement
 
 
 class WithGhosts(ABC):
-    """The part of the runtime mpi that is for ghosts."""
+    """The part of the mpi runtime that handles ghosts."""
 
     ranks: int
     rank: int
@@ -48,14 +48,14 @@ class WithGhosts(ABC):
     def _charge(self, nbytes: Sequence[int], sign: int) -> None: ...
 
     def fetch(self, instance: MpiInstance, want: Boxes, title: str) -> None:
-        """Give each rank what it wants of a store, and wait until that is there."""
+        """Send each rank the boxes that it wants of a store, and wait until they have arrived."""
         if self._traffic is not None:
             self._traffic.begin(title, traffic.arriving(instance.state, want))
         self._get(instance, want)
         self._pool.wait(instance.written)
 
     def ask(self, title: str) -> int:
-        """Meet the other ranks, to ask them for something; returns a tag for messages."""
+        """Synchronise with the other ranks before a request; returns a message tag."""
         if self._traffic is not None:
             self._traffic.begin(title, 0)
         if self.agreement is None:
@@ -64,20 +64,20 @@ class WithGhosts(ABC):
         return self.agreement.tag
 
     def asked(self, nbytes: int, messages: int) -> None:
-        """Count messages with which ranks asked."""
+        """Count the request messages that ranks sent."""
         if self._traffic is not None:
             self._traffic.sent(nbytes, messages)
 
     def _inspected(self, layout: Layout, shared: Share, instances: Sequence[MpiInstance],
                    watched: Sequence[Any], make: Callable[[Share], Any]) -> tuple[Any, Due] | None:
-        """What `make` makes of the share of a launch whose ranks know what they read at places that are data,
-        and the ghosts that they have not; None where ranks read as the share says."""
+        """Call `make` with the launch's share reduced to what its gathers read, found by inspection.  Returns
+        the result and the ghosts that are still missing; None if the launch keeps its share."""
         if self.ranks == 1 or not layout.gathers:
             return None
         return self._inspector.inspect(layout, shared, instances, watched, make)
 
     def _bring_ghosts(self, ghosts: Ghosts, instance: MpiInstance) -> None:
-        """Bring the ghosts of a store."""
+        """Exchange the ghosts of a store."""
         if instance.trims:
             more = [max(new - old, 0) for new, old in zip(ghosts.growth, instance.ghost_bytes, strict=True)]
             self._afford(more, f"parts of an array of shape {instance.state.shape}")
@@ -87,7 +87,7 @@ class WithGhosts(ABC):
         instance.ghosts.add(ghosts)
 
     def _free_ghosts(self, instance: MpiInstance) -> None:
-        """Count the memory of the ghosts of a store as free."""
+        """Count the memory of a store's ghosts as free."""
         if any(instance.ghost_bytes):
             self._charge(instance.ghost_bytes, -1)
             instance.ghost_bytes = (0,) * self.ranks

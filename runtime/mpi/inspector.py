@@ -1,10 +1,10 @@
-"""The inspector: finds out, once, what the points of each rank read at places that are data.
+"""The inspector: finds out, once, which data-dependent elements the points of each rank read.
 
-Rows of a sparse matrix that a rank has say which rows of a dense operand it reads.  Of those that it has not
-(its ghosts) it tells their owners, and a plan of the exchange is kept for as long as the matrix is what it
-is: afterwards the owners send those rows alone, each time the operand has changed.  Ghosts are no part of the
-validity map: only the rank that has them knows them, and they are good for one version of the operand.
-Where ranks are predicted, one process inspects for all of them, and nobody is told.
+The rows of a sparse matrix that a rank holds determine which rows of a dense operand it reads.  It requests
+those that it does not hold (its ghosts) from their owners.  The resulting exchange plan is kept until the
+matrix changes: the owners then send just those rows whenever the operand has changed.  Ghosts are not part of
+the validity map: only the rank that has them knows of them, and they are valid for one version of the
+operand. Where ranks are predicted, one process inspects for all of them, and no messages are sent.
 """
 
 from __future__ import annotations
@@ -29,53 +29,53 @@ from diffuse.runtime.mpi.shares import Share, share, spread
 from diffuse.runtime.mpi.validity import State
 
 MOST = 16
-"""Inspections of one array, and plans of one inspection, that are kept."""
+"""The most inspections kept for one array, and plans for one inspection."""
 
 
 class Ranks(Protocol):
-    """What the inspector needs of a runtime."""
+    """The part of a runtime that the inspector uses."""
 
     ranks: int
     rank: int
     network: Network | None
 
     def fetch(self, instance: MpiInstance, want: Layout, title: str) -> None:
-        """Give each rank what it wants of a store, and wait until that is there."""
+        """Send each rank the boxes that it wants of a store, and wait until they have arrived."""
         ...
 
     def ask(self, title: str) -> int:
-        """Meet the other ranks, to ask them for something; returns a tag for messages."""
+        """Synchronise with the other ranks before a request; returns a message tag."""
         ...
 
     def asked(self, nbytes: int, messages: int) -> None:
-        """Count messages with which ranks asked."""
+        """Count the request messages that ranks sent."""
         ...
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ghosts:
-    """The exchange after which each rank has the rows of a dense operand that it reads."""
+    """An exchange that gives each rank the rows of a dense operand that it reads."""
 
     moves: tuple[Move, ...]
-    """Those of this rank; none where ranks are predicted."""
+    """The sends and receives of this rank; empty where ranks are predicted."""
     base: int
-    """The byte of the store that the moves count from."""
+    """The byte offset in the store from which the moves count."""
     nbytes: int
-    """What all ranks send together."""
+    """Bytes that all ranks send together."""
     messages: int
-    """In how many messages, where ranks are predicted."""
+    """The number of messages, where ranks are predicted."""
     growth: tuple[int, ...]
     """The bytes of memory that the ghosts of each rank take."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Inspection:
-    """What is known of one matrix in one version."""
+    """What is known of one version of a matrix."""
 
     bounds: tuple[tuple[int, int], ...]
-    """From where to where each rank reads its elements."""
+    """For each rank, the first element of the matrix that it reads and the one after the last."""
     wanted: dict[int, Rows]
-    """The rows of a dense operand that it reads: of this rank, or of all where they are predicted."""
+    """For each rank in this process, the rows of the dense operand that it reads."""
     plans: dict[Any, Ghosts | None]
 
 
@@ -83,7 +83,7 @@ Due = list[tuple[Ghosts, MpiInstance]]
 
 
 class Inspector:
-    """Inspects for the ranks of a runtime."""
+    """Inspects the gathers of launches for the ranks of a runtime."""
 
     def __init__(self, runtime: Ranks) -> None:
         self._runtime = runtime
@@ -93,9 +93,9 @@ class Inspector:
 
     def inspect(self, layout: Launched, shared: Share, instances: Sequence[MpiInstance],
                 watched: Sequence[Any], make: Callable[[Share], Any]) -> tuple[Any, Due] | None:
-        """What `make` makes of the share in which each rank reads what it needs alone, and the ghosts that it
-        needs besides; None where ranks read as the share says.  Arrays that code outside may write to at
-        any time, which are `watched`, are not looked into."""
+        """Call `make` with a share in which each rank reads only what its gathers need.  Returns the result
+        and the missing ghosts; None if the launch keeps its share.  Arrays that outside code may write to at
+        any time (`watched`) are not inspected."""
         found = layout.derived.get(("readers", self._ranks))
         if found is None:
             found = layout.derived["readers", self._ranks] = readers(layout, shared, self._ranks)
@@ -115,13 +115,13 @@ class Inspector:
                     return None
                 if ghosts not in dense.ghosts and all(ghosts is not other for other, _ in due):
                     due.append((ghosts, dense))
-        made = layout.derived.setdefault(("inspected", self._ranks), Bounded(MOST))
+        made = layout.derived.setdefault(("inspected", self._ranks, self._runtime.rank), Bounded(MOST))
         if inspections not in made:
             made[inspections] = make(self._share(layout, found, inspections))
         return made[inspections], due
 
     def _share(self, layout: Launched, found: Sequence[Reader], inspections: Sequence[Inspection]) -> Share:
-        """The share in which ranks read of a matrix what they need, and nothing of dense operands."""
+        """The share in which each rank reads only its part of a matrix, and nothing of dense operands."""
         known: dict[int, Layout] = {}
         for reader, inspection in zip(found, inspections, strict=True):
             for k in reader.gather.along:
@@ -148,7 +148,7 @@ class Inspector:
         return found
 
     def _inspect(self, reader: Reader, layout: Launched, instances: Sequence[MpiInstance]) -> Inspection:
-        """Look at the rows that each rank has, and at the columns of their elements."""
+        """Read each rank's row bounds, and the column numbers of the elements in those rows."""
         gather, arguments, title = reader.gather, layout.arguments, f"inspect {layout.title}"
         for k, want in zip((gather.low, gather.high), reader.boxes, strict=True):
             self._runtime.fetch(instances[k], want, title)
@@ -169,7 +169,8 @@ class Inspector:
         return Inspection(bounds, wanted, Bounded(MOST))
 
     def _ghosts(self, inspection: Inspection, reader: Reader, state: State, title: str) -> Ghosts | None:
-        """The exchange of the rows that ranks lack; None if some rows are nobody's alone."""
+        """The plan that exchanges the rows that ranks lack; None if there is a row that no rank holds as a
+        whole."""
         key = state, reader.base, reader.pitch
         if key not in inspection.plans:
             held = holders(state, reader.base, reader.pitch)
@@ -181,7 +182,7 @@ class Inspector:
         return inspection.plans[key]
 
     def _plan(self, needs: Sequence[dict[int, Rows]], reader: Reader, state: State, title: str) -> Ghosts:
-        """The exchange of the rows that the ranks here lack, by the ranks that they get them from."""
+        """Plan the exchange of missing rows; `needs` maps senders to rows, for each rank in this process."""
         tag, base, pitch = self._runtime.ask(title), reader.base, reader.pitch
         requests = [{sender: written(rows) for sender, rows in need.items()} for need in needs]
         self._runtime.asked(sum(message.nbytes for each in requests for message in each.values()),
@@ -198,12 +199,12 @@ class Inspector:
         return Ghosts(tuple(moves), base, sum(rows) * pitch, sum(map(len, needs)), tuple(growth))
 
     def _told(self, words: list[int]) -> list[int]:
-        """The words of all ranks, given those of the ranks here."""
+        """Gather one word of every rank, given the words of the ranks in this process."""
         return words if self._network is None else self._network.gather(words[0])
 
 
 def _bounds(low: NDArray[Any], high: NDArray[Any], most: int) -> tuple[int, int]:
-    """From where to where rows have elements that begin and end there; of none, nowhere."""
+    """The range of elements that the rows with these bounds have; (0, 0) if there are none."""
     if not low.size:
         return 0, 0
     first, last = max(int(low.min()), 0), min(int(high.max()), most)
@@ -211,7 +212,7 @@ def _bounds(low: NDArray[Any], high: NDArray[Any], most: int) -> tuple[int, int]
 
 
 def _parts(layout: Launched, k: int, bounds: Sequence[tuple[int, int]]) -> Layout:
-    """The boxes in which ranks find the elements that they read through an argument, from there to there."""
+    """For each rank, the boxes of the store with the elements that it reads through argument `k`."""
     argument = layout.arguments[k]
     view, item = shown(argument.access), ITEMSIZE[argument.access.store.dtype]
     shape, dtype = argument.storage
@@ -220,7 +221,7 @@ def _parts(layout: Launched, k: int, bounds: Sequence[tuple[int, int]]) -> Layou
 
 
 def _requested(network: Network, requests: dict[int, Rows], tag: int) -> dict[int, Rows]:
-    """Tell other ranks which rows this one needs of them; returns those that they need of this one."""
+    """Send the other ranks the row numbers requested of them; returns those that they request of this one."""
     sizes = network.swap([requests[rank].nbytes if rank in requests else 0 for rank in range(network.ranks)])
     messages = {peer: np.empty(nbytes // 8, np.int64) for peer, nbytes in enumerate(sizes) if nbytes}
     network.exchange([(peer, message.view(np.uint8)) for peer, message in sorted(requests.items())],
@@ -229,13 +230,13 @@ def _requested(network: Network, requests: dict[int, Rows], tag: int) -> dict[in
 
 
 def _move(peer: int, sends: bool, rows: Rows, total: int, pitch: int) -> Move:
-    """The move of rows of an array; those that are one run of memory are not packed."""
+    """The message with these rows; rows that are contiguous in memory need no packing."""
     low, high = int(rows[0]), int(rows[-1]) + 1
     region = (low * pitch, high * pitch) if high - low == len(rows) else (rows,)
     return Move(0, peer, sends, (total,), pitch, region, len(rows) * pitch)
 
 
 def _memory(need: dict[int, Rows], base: int, pitch: int) -> int:
-    """The bytes of the pages in which rows lie."""
+    """Bytes of the pages that hold these rows."""
     rows = np.concatenate([np.zeros(0, np.int64), *need.values()])
     return max(len(np.unique((base + rows * pitch) // PAGE)) * PAGE, len(rows) * pitch)

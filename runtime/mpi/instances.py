@@ -24,7 +24,7 @@ NORESERVE = 0x4000
 
 
 class MpiInstance(LocalInstance):
-    """The memory of one store, and who holds what of it."""
+    """The memory of one store, and which ranks hold valid copies of its parts."""
 
     __slots__ = ("state", "number", "written", "used", "pieces", "trims", "version", "inspected", "ghosts",
                  "ghost_bytes")
@@ -37,25 +37,25 @@ class MpiInstance(LocalInstance):
         where = fresh if array is None else everywhere
         self.state: State = where(store.shape, ITEMSIZE[store.dtype], ranks)
         self.number = 0
-        """Its number in the digests of the agreement, equal on all ranks."""
+        """The number of the instance in the digests of the agreement, equal on all ranks."""
         self.written = self.used = 0
         """The numbers of the last launches that write it, and that use it."""
         self.pieces = 0
-        """How often parts were asked for since the store was written."""
+        """How often pieces were requested since the store was written."""
         self.trims = memory is not None and self.nbytes >= MAPPED
-        """Is the memory a mapping of its own, of which parts can be given back?"""
+        """Is the memory a mapping of its own, of which parts can be returned to the system?"""
         self.version = 0
         """How often it was written, or given to the host to write."""
         self.inspected: dict[Any, Any] = {}
-        """What was found out from its elements, by a name that begins with the version."""
+        """Inspections of its elements, by keys that begin with the version."""
         self.ghosts: set[Any] = set()
-        """The exchanges since it was written after which ranks have copies besides its state."""
+        """The ghost exchanges since it was written, whose copies are not part of the state."""
         self.ghost_bytes: tuple[int, ...] = (0,) * ranks
-        """The bytes of memory that those take on each rank."""
+        """Bytes of memory that the ghosts take on each rank."""
 
     def trim(self, state: State, rank: int) -> None:
-        """Take a state in which this rank has less memory, and give the rest back: it then reads as zeros.
-        Nothing that is queued may use it."""
+        """Switch to a state in which this rank has less memory, and return the rest to the system; it then
+        reads as zeros.  Nothing that is queued may use it."""
         self.state = state
         kept: list[tuple[int, int]] = []
         for box in state.touched[rank]:
@@ -69,7 +69,8 @@ class MpiInstance(LocalInstance):
 
 
 class Reserved(Host):
-    """Address space: blocks are refused when there is none, not when there is no memory."""
+    """Reserves address space: a block is refused when there is no address space left, not when memory is
+    short."""
 
     lazy = False
     flags = Host.flags | NORESERVE

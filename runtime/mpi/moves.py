@@ -1,4 +1,4 @@
-"""Moves: what one rank sends and gets in an exchange, and the bytes in memory that those are."""
+"""Moves: what one rank sends and receives in an exchange, and the memory regions that are sent."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from diffuse.runtime.mpi.steps import Arrivals
 
 
 class Move(NamedTuple):
-    """A box that this rank sends to another one, or gets from it."""
+    """A box that this rank sends to another one, or receives from it."""
 
     place: int
-    """Whose memory it is in: a number that the step gives."""
+    """Which memory it is in: a number defined by the step."""
     peer: int
     sends: bool
     shape: Point
     itemsize: int
     region: tuple[Any, ...]
-    """The bytes from one offset to another if it is one run of memory; else its indices."""
+    """The byte range if the box is contiguous in memory; else its indices."""
     nbytes: int
 
 
 def moves(rank: int, place: int, arrivals: Arrivals, shape: Point, itemsize: int) -> Iterable[Move]:
-    """The moves of one rank, in an order in which each two ranks have the messages between them."""
+    """The moves of one rank, ordered so that any two ranks agree on the order of the messages between
+    them."""
     for receiver, boxes in enumerate(arrivals):
         for sender, box in boxes:
             if rank in (sender, receiver):
@@ -39,7 +40,7 @@ def moves(rank: int, place: int, arrivals: Arrivals, shape: Point, itemsize: int
 
 
 def region(box: Box, shape: Point, itemsize: int) -> tuple[int, int] | tuple[slice, ...]:
-    """Where a box is in the memory of a store."""
+    """The memory region of a box in a store."""
     found = run(box, shape)
     if found is not None:
         return found[0] * itemsize, found[1] * itemsize
@@ -47,8 +48,8 @@ def region(box: Box, shape: Point, itemsize: int) -> tuple[int, int] | tuple[sli
 
 
 def carry(network: Network, todo: Sequence[Move], memories: Sequence[NDArray[np.uint8]], tag: int) -> None:
-    """Send and get what a rank has to; `memories` are the bytes of each move's memory.  Nothing else may
-    write or, where boxes arrive, read them."""
+    """Perform the sends and receives of this rank; `memories` are the bytes of each move's memory.  Nothing
+    else may write to them or, where boxes arrive, read them."""
     sends: list[tuple[int, Any]] = []
     receives: list[tuple[int, Any]] = []
     unpack = []
@@ -72,7 +73,7 @@ def carry(network: Network, todo: Sequence[Move], memories: Sequence[NDArray[np.
 
 
 def _elements(memory: NDArray[np.uint8], move: Move) -> Any:
-    """The memory of a store as elements without a meaning, in its shape."""
+    """View the memory of a store as raw elements of its item size, in its shape."""
     count = 1
     for n in move.shape:
         count *= n

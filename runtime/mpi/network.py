@@ -1,8 +1,8 @@
-"""Messages between ranks: exchanges of bytes, and a gather of one word.
+"""Messages between ranks: exchanges of bytes, and an all-gather of one word.
 
-Nothing here blocks inside of MPI: a rank that waits looks for messages, leaves its processor to others, and
-after a while tells the other ranks for what it waits.  Ranks that went different ways wait for messages that
-nobody will send; from what they tell each other they find out (`Doubt`), and end.
+Nothing here blocks inside MPI: a rank that waits polls for messages, yields its processor, and after a while
+tells the other ranks what it waits for.  Ranks that diverged wait for messages that nobody will send; they
+detect this from what they tell each other (`Doubt`), and end.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from diffuse.runtime.mpi import prepare
 from diffuse.runtime.ranks.process import leave
 
 Messages = Sequence[tuple[int, Any]]
-"""Other ranks, each with the bytes that it is to send or get."""
+"""Other ranks, each with the buffer to send to it or to receive from it into."""
 LONGEST = 1 << 30
-"""Bytes of one message; MPI counts with 32 bits."""
+"""The most bytes of one message, as MPI counts with 32 bits."""
 SOON, NAP = 0.01, 1e-4
-"""Seconds of waiting after which a rank sleeps between two looks, and for how long."""
+"""Seconds of waiting after which a rank sleeps between two polls, and for how long."""
 PATIENCE = 0.5
-"""Seconds of waiting after which a rank tells the others for what it waits."""
+"""Seconds of waiting after which a rank tells the others what it waits for."""
 
 
 class Network:
@@ -37,18 +37,18 @@ class Network:
         self.ranks: int = self._world.size
         self._word, self._words = np.zeros(2, np.int64), np.zeros((self.ranks, 2), np.int64)
         self.raised: Callable[[], int] = lambda: 0
-        """The floating-point exceptions of this rank that no other knows of; they travel with each word."""
+        """The floating-point exceptions of this rank that no other knows of; they are sent with each word."""
         self.flags = 0
-        """Those of all ranks."""
+        """The floating-point exceptions of all ranks."""
         self.doubt: Callable[[float], None] | None = None
-        """Is told every so often for how many seconds this rank has been waiting."""
+        """Called from time to time with the seconds for which this rank has been waiting."""
         self.since = 0.0
-        """When this rank began to wait for others; 0 if it does not."""
-        self.sent = self.messages = 0
-        """Bytes that this rank sent in exchanges, and in how many messages."""
+        """The time when this rank began to wait for others; 0 if it does not wait."""
+        self.sent = self.messages = self.received = 0
+        """Bytes that this rank sent in exchanges, the number of messages, and bytes that it received."""
 
     def gather(self, word: int) -> list[int]:
-        """The words of all ranks."""
+        """Gather one word of every rank."""
         self._word[:] = word, self.raised()
         self._wait([self._world.Iallgather(self._word, self._words)])
         for found, flags in (rows := self._words.tolist()):
@@ -56,18 +56,19 @@ class Network:
         return [found for found, _ in rows]
 
     def swap(self, words: Sequence[int]) -> list[int]:
-        """Give each rank its word, and get those that they have for this one."""
+        """Exchange one word with each rank (all-to-all)."""
         mine, theirs = np.array(words, np.int64), np.zeros(self.ranks, np.int64)
         self._wait([self._world.Ialltoall(mine, theirs)])
         return [int(word) for word in theirs]
 
     def exchange(self, sends: Messages, receives: Messages, tag: int) -> None:
-        """Send and receive bytes, both in the order in which the other side has them.
+        """Send and receive bytes; for each pair of ranks both sides list their messages in the same order.
 
-        The tag says what they are for.  A rank that went another way has other tags, and its messages never
+        The tag identifies the exchange.  The tags of a rank that diverged differ, so its messages never
         arrive where they do not fit, which Open MPI may answer by damaged memory."""
         requests = [self._world.Irecv([piece, self._mpi.BYTE], peer, tag)
                     for peer, memory in receives for piece in _pieces(memory)]
+        self.received += sum([memory.nbytes for _, memory in receives])
         for peer, memory in sends:
             self.sent += memory.nbytes
             self.messages += 1
@@ -81,8 +82,8 @@ class Network:
             self._end(str(error))
 
     def _end(self, error: str) -> NoReturn:
-        """End the program, after the time in which ranks find out that they went different ways.  It never
-        returns: MPI may still write to the memory of messages that the callers would free."""
+        """End the program, after leaving ranks the time to detect that they diverged.  It never returns,
+        because MPI may still write to message buffers that the callers would free."""
         for k in range(50):
             if self.doubt is not None:
                 self.doubt(k / 10)
@@ -90,7 +91,7 @@ class Network:
         leave(1, f"rank {self.rank} of {self.ranks}: MPI failed: {error}\n")
 
     def _look(self, requests: list[Any]) -> None:
-        """Return when the requests are done."""
+        """Wait until the requests have completed."""
         test = self._mpi.Request.Testall
         looks, begun, told = 0, 0.0, PATIENCE
         while not test(requests):
@@ -109,7 +110,7 @@ class Network:
         self.since = 0.0
 
     def channel(self) -> Any:
-        """A communicator for messages besides; every rank has to ask for it."""
+        """Make a communicator for other messages; every rank has to call this."""
         return self._world.Dup()
 
 

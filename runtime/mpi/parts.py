@@ -1,4 +1,4 @@
-"""Host functions in parts: which of the ways to cut a call moves least."""
+"""Host functions in parts: chooses the way to divide a call that moves the least data."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from diffuse.runtime.mpi.shares import Share, share
 from diffuse.runtime.mpi.validity import State
 
 MOST_CHOICES = 64
-"""Choices of one call that are kept: for as many combinations of states."""
+"""The most choices kept for one call, each for one combination of states."""
 
 
 def cheapest(layouts: Sequence[Layout], instances: Sequence[Any], ranks: int) -> int:
-    """Which of the layouts of a call needs the fewest bytes from other ranks, and of equal ones the first.
+    """The index of the layout that needs the fewest bytes from other ranks; the first of several equal ones.
 
-    It follows from the states of the stores, so that all ranks choose the same."""
+    The choice depends on the states of the stores alone, so all ranks make the same one.
+    """
     if len(layouts) == 1:
         return 0
     states = tuple([instance.state for instance in instances])
@@ -27,12 +28,13 @@ def cheapest(layouts: Sequence[Layout], instances: Sequence[Any], ranks: int) ->
     key = (states, *layouts[1:])
     found: int | None = kept.get(key)
     if found is None:
-        costs = [_lacking(_shared(layout, ranks), states) for layout in layouts]
+        costs = [_lacking(shared_out(layout, ranks), states) for layout in layouts]
         found = kept[key] = costs.index(min(costs))
     return found
 
 
-def _shared(layout: Layout, ranks: int) -> Share:
+def shared_out(layout: Layout, ranks: int) -> Share:
+    """The share of a layout, made once."""
     key = "shared", ranks
     found: Share | None = layout.derived.get(key)
     if found is None:
@@ -41,7 +43,7 @@ def _shared(layout: Layout, ranks: int) -> Share:
 
 
 def _lacking(shared: Share, states: Sequence[State]) -> int:
-    """The bytes that ranks get before their parts run."""
+    """Bytes that ranks receive before their parts run."""
     total = 0
     for use in shared.uses:
         state = states[use.place]

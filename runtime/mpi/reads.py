@@ -1,4 +1,4 @@
-"""What the host reads of stores that ranks hold in parts: all of one, or a piece."""
+"""Reads by the host of stores that ranks hold in parts: of a whole store, or of a piece."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from diffuse.runtime.mpi.shares import spread
 from diffuse.runtime.mpi.validity import all_of
 
 OFTEN = 16
-"""Parts of a store that are fetched one by one; after that all of it is."""
+"""The most pieces of a store that are fetched one by one, after which the whole store is fetched."""
 
 
 class Reads(ABC):
-    """The part of the runtime mpi that reads for the host, on real ranks and on predicted ones."""
+    """The part of the mpi runtime that reads for the host, on real ranks and on predicted ones."""
 
     ranks: int
     _pool: Pool
@@ -28,17 +28,18 @@ class Reads(ABC):
 
     @abstractmethod
     def _get(self, instance: MpiInstance, want: Boxes) -> None:
-        """Give each rank what it wants of a store."""
+        """Send each rank the boxes that it wants of a store, and record that it holds them."""
 
     @abstractmethod
     def _borrow(self, instance: MpiInstance, want: Boxes, what: str) -> None:
-        """Give each rank what it wants of a store for this once: nobody holds it afterwards."""
+        """Send each rank the boxes that it wants of a store without recording that it holds them."""
 
     @abstractmethod
     def fence(self) -> None: ...
 
     def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
-        """All bytes of a store, when what writes it is done, or for `write` all that uses it."""
+        """All bytes of a store, once the launches that write it are done; for `write` once all that use it
+        are."""
         if not isinstance(instance, MpiInstance):
             raise TypeError(f"{instance!r} is no instance of this runtime")
         if not instance.state.whole:
@@ -49,17 +50,18 @@ class Reads(ABC):
         return instance.array
 
     def _gather(self, instance: MpiInstance) -> None:
-        """Give every rank all of a store."""
+        """Give every rank the whole store."""
         if self._traffic is not None:
             self._traffic.begin(traffic.read_by(), None)
         self._get(instance, (all_of(instance.state.shape),) * self.ranks)
 
     def known(self, instance: Instance) -> NDArray[np.uint8] | None:
-        """The bytes of a store that every rank has; None if some lack some."""
+        """The bytes of a store that every rank holds whole; else None."""
         return instance.array if isinstance(instance, MpiInstance) and instance.state.whole else None
 
     def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
-        """Some bytes of a store, on every rank; where pieces of one are read often, all of it comes."""
+        """Some bytes of a store, on every rank; if pieces of it are read often, the whole store is
+        fetched."""
         assert isinstance(instance, MpiInstance)
         state = instance.state
         instance.pieces += 1

@@ -1,9 +1,9 @@
 """The mpi runtime: each rank runs its share of the points of a launch, on its threads, over its parts.
 
-Every rank runs the same program and submits the same launches.  What a rank lacks comes from a rank that
-holds it, before its points run: all ranks know who holds what (validity.py), and so post the messages of both
-sides without asking (steps.py).  A launch is then queued on the thread pool; the program waits for the pool
-only where messages need what is queued.
+Every rank runs the same program and submits the same launches.  Before its points run, a rank receives what
+it lacks from ranks that hold it: all ranks know who holds what (validity.py), and so send and receive without
+requests (steps.py).  A launch is then queued on the thread pool; the program waits for the pool only where
+messages need what is queued.
 """
 
 from __future__ import annotations
@@ -11,30 +11,31 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir import Store
 from diffuse.ir.bounded import Bounded
-from diffuse.memory import address
 from diffuse.movement.boxes import Layout as Boxes
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.local.allocator import Allocator, Lease
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.mpi import prepare, traffic
+from diffuse.runtime.mpi.calls import Calls
+from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, Mine, Prepared, addressed
 from diffuse.runtime.mpi.doubt import Doubt
 from diffuse.runtime.mpi.ghosts import WithGhosts
 from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance, Reserved
 from diffuse.runtime.mpi.moves import Move, carry, moves
 from diffuse.runtime.mpi.network import Network
-from diffuse.runtime.mpi.parts import cheapest
+from diffuse.runtime.mpi.parts import shared_out
 from diffuse.runtime.mpi.reads import Reads
-from diffuse.runtime.mpi.shares import Share, share
-from diffuse.runtime.mpi.steps import fetched, step, trimmed
+from diffuse.runtime.mpi.shares import Share
+from diffuse.runtime.mpi.steps import Step, fetched, step, trimmed
 from diffuse.runtime.mpi.validity import State
 from diffuse.runtime.ranks import launcher, process
 from diffuse.runtime.ranks.activity import Activity
@@ -45,45 +46,13 @@ from diffuse.runtime.ranks.watchdog import watch
 from diffuse.runtime.reference import HostInstance, attached
 from diffuse.settings import config
 
-MOST_STEPS = 64
-"""Steps of one layout that are kept: of as many combinations of states."""
 KEPT = 64 << 20
-"""Bytes of freed stores that are kept for others, besides a quarter of what is in use."""
+"""Bytes of freed stores that are kept for reuse, besides a quarter of what is in use."""
 MUCH = 16 << 20
-"""Bytes of copies that are valid no more, whose memory is given back."""
+"""Bytes of invalid copies from which on their memory is returned to the system."""
 
 
-class Prepared(NamedTuple):
-    """What is derived from a layout once, for all of its launches."""
-
-    share: Share
-    form: bytes
-    """A digest of the layout, for the comparison of ranks."""
-    steps: dict[tuple[State, ...], Mine]
-
-
-class Mine(NamedTuple):
-    """A step, as one rank takes it."""
-
-    before: tuple[Move, ...]
-    first: int
-    points: int
-    undivided: bool
-    partials: tuple[Move, ...]
-    """Their places are numbers of scratch memory."""
-    offsets: tuple[int, ...]
-    """Where in that memory the array of each of them begins."""
-    late: tuple[Move, ...]
-    meets: bool
-    """Does `finish` run by itself, on any rank?"""
-    finishes: bool
-    after: tuple[State, ...]
-    growth: tuple[int, ...] | None
-    least: int
-    """The fewest bytes that the launch can move; 0 where nobody counts."""
-
-
-class Mpi(Reads, WithGhosts):
+class Mpi(Reads, Calls, WithGhosts):
     """Launches on the ranks of MPI."""
 
     name = "mpi"
@@ -116,7 +85,7 @@ class Mpi(Reads, WithGhosts):
             self.network.raised = self._raised
 
     def _begin(self, workers: int, memory: int) -> None:
-        """Begin with so many threads here, and so many bytes for the arrays of a rank."""
+        """Initialise, with this many threads here and this many bytes for the arrays of a rank."""
         self.points, self.blocks = self.ranks * self.threads, self.threads
         spin = 200.0 if workers * launcher.local_ranks() <= machine.processors() else 10.0
         self._pool = Pool(workers - 1, spin=spin)
@@ -124,21 +93,30 @@ class Mpi(Reads, WithGhosts):
         self._most = memory
         self._touched = [0] * self.ranks
         """Bytes of memory that the stores of each rank take."""
+        self._peak = 0
+        """The most of them on this rank at any time."""
         self._held = 0
         """Bytes of all stores."""
         self._noted = 0
         """Floating-point exceptions of interpreted launches."""
         self._own = 0
-        """Those of parts of host functions that this rank ran."""
+        """Floating-point exceptions of the parts of host functions that this rank ran."""
         self._traffic = traffic.kept
-        """Where this rank counts what it sends."""
+        """The counter of the data that this rank sends."""
+        self._key: object = self.name
+        """The key under which a layout keeps what this rank derives from it."""
         self._inspector = Inspector(self)
         self._process = os.getpid()
 
     @property
     def pipelines(self) -> bool:
-        """One rank has whole stores, and their order."""
+        """True with one rank, which has whole stores in their order."""
         return self.ranks == 1
+
+    @property
+    def room(self) -> int:
+        """The bytes that arrays may take on each rank."""
+        return self._most
 
     # -- stores --------------------------------------------------------------------------------------------
 
@@ -147,7 +125,7 @@ class Mpi(Reads, WithGhosts):
 
     def create(self, nbytes: int, store: Store | None = None) -> MpiInstance:
         if config.memory is not None and self._held + nbytes > config.memory:
-            raise MemoryError(f"{nbytes} bytes asked, {self._held} in use: the setting memory "
+            raise MemoryError(f"{nbytes} bytes requested, {self._held} in use: the setting memory "
                               f"(DIFFUSE_MEMORY) allows {config.memory} bytes; raise it or hold fewer arrays")
         lease = Lease(self._allocator, nbytes)
         return self._made(MpiInstance(lease, None, _named(store, nbytes), self.ranks))
@@ -180,9 +158,11 @@ class Mpi(Reads, WithGhosts):
 
     def _charge(self, nbytes: Sequence[int], sign: int) -> None:
         self._touched = [before + sign * more for before, more in zip(self._touched, nbytes, strict=True)]
+        self._peak = max(self._peak, self._touched[self.rank])
 
     def _afford(self, growth: Sequence[int], what: str) -> None:
-        """Count memory that ranks are about to touch.  MemoryError, on all ranks, if one has not so much."""
+        """Count memory that ranks are about to touch.  Raises MemoryError on all ranks if it exceeds one
+        rank's."""
         for rank, (used, more) in enumerate(zip(self._touched, growth, strict=True)):
             if more > 0 and used + more > self._most:
                 raise MemoryError(f"{more} bytes more on rank {rank} for {what}, where arrays take {used} "
@@ -193,19 +173,23 @@ class Mpi(Reads, WithGhosts):
     # -- the host ------------------------------------------------------------------------------------------
 
     def _get(self, instance: MpiInstance, want: Boxes) -> None:
-        """Give each rank what it wants of a store."""
+        """Send each rank the boxes that it wants of a store, and record that it holds them."""
         state = instance.state
-        arrivals, after = fetched(state, want)
+        arrivals, after = self._fetched(state, want)
         what = f"reading an array of shape {state.shape}"
         self._afford([b - a for a, b in zip(state.bytes, after.bytes, strict=True)], what)
         self._tell(what)
         self._bring(tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize)), (instance,))
         instance.state = after
 
+    def _fetched(self, state: State, want: Boxes) -> tuple[Any, State]:
+        """What arrives so that each rank has what it wants of a store, and the state after that."""
+        return fetched(state, want)
+
     def _borrow(self, instance: MpiInstance, want: Boxes, what: str) -> None:
-        """Give each rank what it wants of a store for this once."""
+        """Send each rank the boxes that it wants of a store without recording that it holds them."""
         state = instance.state
-        arrivals, _ = fetched(state, want)
+        arrivals, _ = self._fetched(state, want)
         if self._traffic is not None:
             self._traffic.begin(traffic.read_by(), traffic.received(arrivals, state))
         self._tell(f"reading {what} of an array of shape {state.shape}")
@@ -231,31 +215,15 @@ class Mpi(Reads, WithGhosts):
             number = self._finish(mine, native, words, scratch, instances, number)
         self._passed(shared, mine.after, instances, number)
 
-    def call_parts(self, layouts: Sequence[Layout], instances: Sequence[Any],
-                   run: Callable[[int, int, int], int]) -> None:
-        """Run a host function on the points of this rank under the layout that moves least:
-        `run(number of the layout, first, points)`, which returns floating-point exceptions."""
-        self._check()
-        number = cheapest(layouts, instances, self.ranks)
-        layout = layouts[number]
-        shared, mine = self._begun(layout, instances, b"")
-        self._bring(mine.before, instances)
-        self._pool.wait(max([instance.used for instance in instances]))
-        if mine.points:
-            self._own |= run(number, mine.first, mine.points)
-        self._passed(shared, mine.after, instances, self._pool.submitted)
-
-    def _begun(self, layout: Layout, instances: Sequence[Any], packed: bytes, watched: Sequence[Any] = ()
-               ) -> tuple[Share, Mine]:
-        """Begin a launch, or a call on lines: who runs what, and what moves; bring ghosts."""
+    def _begun(self, layout: Layout, instances: Sequence[Any], packed: bytes, watched: Sequence[Any] = (),
+               shares: Callable[[Share], Share] = lambda shared: shared) -> tuple[Share, Mine]:
+        """Begin a launch or a host function: share it out, find this rank's step, and exchange ghosts."""
         process.tick()
-        known = layout.derived.get(self.name)
+        known = layout.derived.get(self._key)
         if known is None:
-            shared = share(layout, self.ranks)
-            known = Prepared(shared, form(layout.title, shared), Bounded(MOST_STEPS))
-            layout.derived[self.name] = known
-        known, ghosts = self._inspected(layout, known.share, instances, watched, lambda shared: Prepared(
-            shared, form(layout.title, shared), Bounded(MOST_STEPS))) or (known, [])
+            known = layout.derived[self._key] = self._prepared(layout, shares(shared_out(layout, self.ranks)))
+        known, ghosts = self._inspected(layout, known.share, instances, watched, lambda shared: (
+            self._prepared(layout, shared))) or (known, [])
         states = tuple([instances[use.place].state for use in known.share.uses])
         mine = known.steps.get(states)
         if mine is None:
@@ -270,8 +238,11 @@ class Mpi(Reads, WithGhosts):
             self._bring_ghosts(each, instance)
         return known.share, mine
 
+    def _prepared(self, layout: Layout, shared: Share) -> Prepared:
+        return Prepared(shared, form(layout.title, shared), Bounded(MOST_STEPS))
+
     def _passed(self, shared: Share, after: Sequence[State], instances: Sequence[Any], number: int) -> None:
-        """Take the states after a launch, which has this number."""
+        """Record the states after the launch with this number."""
         for use, state in zip(shared.uses, after, strict=True):
             instance = instances[use.place]
             instance.state, instance.used = state, number
@@ -281,7 +252,7 @@ class Mpi(Reads, WithGhosts):
                 self._trim(instance, number)
 
     def _trim(self, instance: MpiInstance, number: int) -> None:
-        """Give back the memory of copies that the launch of this number made invalid, if it is much."""
+        """Return the memory of copies that the launch with this number made invalid, if it is much."""
         state = instance.state
         if state.stale > MUCH and instance.trims:
             less = trimmed(state)
@@ -294,7 +265,7 @@ class Mpi(Reads, WithGhosts):
 
     def _mine(self, layout: Layout, shared: Share, states: Sequence[State]) -> Mine:
         """This rank's part of a step."""
-        found = step(shared, states, self.ranks)
+        found, least = self._step(layout, shared, states)
         at = {use.place: state for use, state in zip(shared.uses, states, strict=True)}
 
         def own(arriving: Any) -> tuple[Move, ...]:
@@ -307,8 +278,12 @@ class Mpi(Reads, WithGhosts):
         return Mine(own(found.before), first, points, not shared.divided,
                     tuple([move for move, _ in partials]), tuple([offset for _, offset in partials]),
                     own(found.late), bool(found.finishing), self.rank in found.finishing, found.after,
-                    found.growth if any(found.growth) else None,
-                    traffic.least(layout, shared, states, self.ranks) if self._traffic is not None else 0)
+                    found.growth if any(found.growth) else None, least)
+
+    def _step(self, layout: Layout, shared: Share, states: Sequence[State]) -> tuple[Step, int]:
+        """The step of all ranks, and the fewest bytes that it can move, if somebody counts."""
+        return step(shared, states, self.ranks), (
+            traffic.least(layout, shared, states, self.ranks) if self._traffic is not None else 0)
 
     def _run(self, mine: Mine, native: Any, block: bytes, keep: object) -> int:
         """Queue this rank's points; returns the number of the last launch."""
@@ -321,7 +296,8 @@ class Mpi(Reads, WithGhosts):
 
     def _finish(self, mine: Mine, native: Any, block: bytes, scratch: Sequence[NDArray[np.uint8]],
                 instances: Any, number: int) -> int:
-        """Combine what all points found, where the step says; returns the number of the last launch."""
+        """Combine the partial results of all points, where the step says; returns the number of the last
+        launch."""
         if mine.partials or mine.late:
             self._pool.wait(number)
         if mine.partials:
@@ -333,7 +309,7 @@ class Mpi(Reads, WithGhosts):
         return self._pool.submit(native.finish, 0, 1, block, (native, scratch, instances))
 
     def _bring(self, todo: Sequence[Move], instances: Sequence[Any]) -> None:
-        """Move boxes between ranks, when what is queued on their stores is done."""
+        """Move boxes between ranks, once the queued launches that use their stores are done."""
         if not todo:
             return
         self._pool.wait(max([instances[move.place].used for move in todo]))
@@ -361,15 +337,23 @@ class Mpi(Reads, WithGhosts):
     def _check(self) -> None:
         """Refuse work in a forked child: the other ranks know nothing of it."""
         if self.ranks > 1 and os.getpid() != self._process:
-            raise RuntimeError("this is a forked child of a rank, which the other ranks have not: compute in "
-                               "the rank itself, or start children with the method spawn")
+            raise RuntimeError("this is a forked child of a rank, which the other ranks do not have: compute "
+                               "in the rank itself, or start children with the method spawn")
 
     def over_ranks(self, number: int) -> int:
-        """The sum of a number over all ranks, each of which has to ask."""
+        """Sum a number over all ranks; every rank has to call this."""
         if self.network is None or self.agreement is None:
             return number
         self.agreement.meet("adding up a number of each rank")
         return sum(self.network.gather(number))
+
+    def counted(self) -> list[Counts]:
+        """What each rank counted; every rank has to ask."""
+        if self.network is None or self.agreement is None:
+            return [Counts(0, 0, 0, self._peak)]
+        self.agreement.meet("counting what each rank sent")
+        words = [self.network.sent, self.network.messages, self.network.received, self._peak]
+        return [Counts(*each) for each in zip(*map(self.network.gather, words), strict=True)]
 
     def call(self, function: Callable[[], None]) -> None:
         self._pool.fence()
@@ -385,7 +369,7 @@ class Mpi(Reads, WithGhosts):
         self._noted |= flag
 
     def _raised(self) -> int:
-        """The exceptions that no other rank knows of yet."""
+        """The floating-point exceptions that no other rank knows of yet."""
         found, self._own = self._own, 0
         return found | self._pool.flags()
 
@@ -401,19 +385,6 @@ class Mpi(Reads, WithGhosts):
 
     def fate(self, mark: int) -> Fate:
         return Fate.LOST
-
-
-def addressed(packed: bytes, shared: Share, layout: Layout, instances: Sequence[Any]
-              ) -> tuple[bytes, list[NDArray[np.uint8]]]:
-    """The block of a launch with the addresses of its instances and of its scratch memory; that memory."""
-    block = memoryview(bytearray(packed)).cast("q")
-    for word, place in shared.words:
-        block[word] += instances[place].address
-    scratch = []
-    for piece in layout.scratch:
-        scratch.append(np.zeros(max(piece.nbytes, 8), np.uint8))
-        block[piece.word] = address(scratch[-1])
-    return bytes(block), scratch
 
 
 def _named(store: Store | None, nbytes: int) -> Store:

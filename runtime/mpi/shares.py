@@ -1,8 +1,9 @@
-"""From a layout to shares: which points of a launch each rank runs, and which boxes of stores they touch.
+"""Divides launches among ranks: which points of a launch each rank runs, and which boxes of stores they
+access.
 
 Every box is in the coordinates of its store.  An access in other coordinates (a reshaped array, or the real
-parts of a complex one) is translated where it is one run of memory; else all between its ends is taken.
-These are pure functions over plain data, which know nothing of MPI.
+parts of a complex one) is translated if it is contiguous in memory; else everything between its ends is
+taken.  These are pure functions over plain data, independent of MPI.
 """
 
 from __future__ import annotations
@@ -21,30 +22,30 @@ from diffuse.runtime.base import Layout as Launched
 from diffuse.runtime.mpi.validity import tidy
 
 GAP = 1 << 13
-"""Bytes between two runs of memory from which on they are given back."""
+"""The least gap in bytes between two memory ranges that is returned to the system."""
 MOST_RUNS = 1 << 12
-"""The most runs of memory of one box between which something is given back."""
+"""The most contiguous ranges of one box whose gaps are returned."""
 
 
 class Use(NamedTuple):
-    """What a launch does with one store."""
+    """How a launch uses one store."""
 
     place: int
-    """Which of the launch's instances it is: the first with this store."""
+    """The index of the first of the launch's instances with this store."""
     reads: Layout
-    """What the points of each rank read, and what they may not quite fill by writing."""
+    """The boxes that the points of each rank read, and those that they may write incompletely."""
     writes: Layout
     every_read: Holding
-    """What all points read together."""
+    """The boxes that any point reads."""
     every_write: Holding
     late_reads: Holding
-    """What `finish` reads."""
+    """The elements that `finish` reads."""
     late_writes: Holding
     late_each: Layout
-    """Of these, what follows from the partial results of each rank's points."""
+    """For each rank, the part of `late_writes` that follows from its own points' partial results."""
 
     def reading(self, more: Sequence[Layout]) -> Use:
-        """The same, and the points of each rank read more."""
+        """Add boxes that the points of each rank read."""
         if not more:
             return self
         reads = tuple([tidy([box for held in each for box in held])
@@ -56,43 +57,43 @@ class Partials(NamedTuple):
     """An array of partial results, of which each rank's points write a part."""
 
     scratch: int
-    """Which scratch memory of the launch it lies in."""
+    """The index of the launch's scratch memory with the array."""
     offset: int
     shape: Point
     writes: Layout
-    """What the points of each rank leave for `finish` to combine."""
+    """What the points of each rank write for `finish` to combine."""
     every: Holding
-    """All of that."""
+    """The union over the ranks."""
 
 
 class Share(NamedTuple):
-    """A launch, shared out among ranks."""
+    """A launch, divided among ranks."""
 
     points: tuple[tuple[int, int], ...]
-    """The first point that each rank runs, and how many."""
+    """For each rank, its first point and its number of points."""
     total: int
     divided: bool
-    """May each rank run its points alone?  Else one runs them all, or each does."""
+    """Can each rank run its points independently?  Else one rank, or every rank, runs all of them."""
     uses: tuple[Use, ...]
     partials: tuple[Partials, ...]
     words: tuple[tuple[int, int], ...]
-    """The words of the block with an address, and which of the launch's instances lies there."""
+    """The words of the block that hold an address, and the index of the instance there."""
 
     @property
     def folds_apart(self) -> bool:
-        """Does what `finish` writes for a rank's points follow from their partial results alone, as the sums
-        of rows do that are whole on a rank?"""
+        """Does each rank's part of what `finish` writes depend only on that rank's partial results? This
+        holds for sums of rows, each of which is whole on one rank."""
         return not any(use.late_reads for use in self.uses) and all(
             _disjoint(use.late_each) for use in self.uses)
 
     @property
     def folds(self) -> bool:
-        """Is there anything to do for `finish` after the points of all ranks?"""
+        """Must `finish` run after the points of all ranks?"""
         return bool(self.partials) or any(use.late_reads or use.late_writes for use in self.uses)
 
 
 def owned(points: int, ranks: int) -> list[tuple[int, int]]:
-    """Equal runs of points: the first of each rank, and how many."""
+    """Divide points evenly: the first point of each rank, and how many."""
     firsts = [-(-rank * points // ranks) for rank in range(ranks + 1)]
     return [(a, b - a) for a, b in zip(firsts, firsts[1:])]
 
@@ -104,7 +105,8 @@ def groups(domain: Point, ranks: int) -> list[list[Point]]:
 
 
 def share(layout: Launched, ranks: int, known: Mapping[int, Layout] = MappingProxyType({})) -> Share:
-    """Share out the points of a launch.  What each rank reads through some arguments may be known."""
+    """Divide the points of a launch among ranks.  `known` overrides what ranks read through some
+    arguments."""
     each = groups(layout.domain, ranks)
     points = [point for some in each for point in some]
     parts = owned(len(points), ranks)
@@ -124,6 +126,15 @@ def share(layout: Launched, ranks: int, known: Mapping[int, Layout] = MappingPro
     return Share(tuple(parts), len(points), divided, tuple(uses), partials, words)
 
 
+def together(shared: Share) -> Share:
+    """The share of a call that all ranks run at once: the first one writes what is not cut."""
+    def first(writes: Layout) -> Layout:
+        return writes[:1] + ((),) * (len(writes) - 1) if len(set(writes)) == 1 else writes
+
+    uses = tuple([use._replace(writes=first(use.writes)) for use in shared.uses])
+    return shared._replace(uses=uses, divided=shared.total > 1)
+
+
 def _use(place: int, arguments: Sequence[LaunchArgument], points: Sequence[Point],
          each: Sequence[Sequence[Point]]) -> Use:
     late = [a for a in arguments if a.late or a.privilege is Privilege.REDUCE]
@@ -138,14 +149,15 @@ def _use(place: int, arguments: Sequence[LaunchArgument], points: Sequence[Point
 
 
 def _reads(argument: LaunchArgument) -> bool:
-    """Does the argument need what is there: to read it, or because it may not write all of its boxes?"""
+    """Does the argument need the previous contents: because it reads them, or may write its boxes
+    incompletely?"""
     map = argument.access.map
     return argument.privilege.reads or not map.simple or bool(map.free or map.turned) or (
         argument.access.store.shape, argument.access.store.dtype) != argument.storage
 
 
 def _boxes(arguments: Iterable[LaunchArgument], points: Iterable[Point]) -> Holding:
-    """What these points touch of a store through these arguments."""
+    """The boxes of a store that these points access through these arguments."""
     points = list(points)
     if not points:
         return ()
@@ -153,7 +165,7 @@ def _boxes(arguments: Iterable[LaunchArgument], points: Iterable[Point]) -> Hold
 
 
 def boxes(argument: LaunchArgument, point: Point) -> Holding:
-    """What a point touches of a store through an argument; more of it where that is no box."""
+    """The boxes of a store that a point accesses through an argument; a superset where they are no boxes."""
     access, (shape, dtype) = argument.access, argument.storage
     box = tile(access.partition, point, access.store.shape)
     if not volume(box):
@@ -168,7 +180,7 @@ def boxes(argument: LaunchArgument, point: Point) -> Holding:
 
 
 def run(box: Box, shape: Point) -> tuple[int, int] | None:
-    """The elements of a box as one run of memory, from one number to another; None if they are several."""
+    """The elements of a box as one contiguous range (first, end); None if it is not contiguous."""
     first, length = 0, 1
     for r, n in zip(box, shape, strict=True):
         if length > 1 and len(r) < n or len(r) > 1 and r.step != 1:
@@ -179,8 +191,7 @@ def run(box: Box, shape: Point) -> tuple[int, int] | None:
 
 
 def runs(boxes: Iterable[Box], shape: Point) -> list[tuple[int, int]]:
-    """The runs of memory, as numbers of elements, in which these boxes lie; of a box that is several, with
-    what lies between them."""
+    """The contiguous element ranges that contain these boxes; gaps within a box are included."""
     found: list[tuple[int, int]] = []
     for box in boxes:
         low = high = 0
@@ -191,7 +202,7 @@ def runs(boxes: Iterable[Box], shape: Point) -> list[tuple[int, int]]:
 
 
 def united(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same runs of memory, those joined that touch or overlap, in order."""
+    """Merge ranges that touch or overlap, in ascending order."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(runs):
         if joined and low <= joined[-1][1]:
@@ -202,8 +213,8 @@ def united(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def parted(box: Box, shape: Point, itemsize: int) -> list[tuple[int, int]] | None:
-    """A box as several runs of memory between which there are pages of others', if these are worth giving
-    back."""
+    """Split a box into contiguous ranges if the gaps between them are worth returning to the system; else
+    None."""
     inner = len(box) - 1
     while inner >= 0 and len(box[inner]) == shape[inner]:
         inner -= 1
@@ -223,13 +234,14 @@ def parted(box: Box, shape: Point, itemsize: int) -> list[tuple[int, int]] | Non
 
 
 def spread(low: int, high: int, shape: Point, itemsize: int) -> Holding:
-    """The elements of a store that have bytes between two places."""
+    """The elements of a store that overlap a byte range."""
     low, high = low // itemsize, min(-(-high // itemsize), prod(shape))
     return tidy(_slab(low, high, shape)) if high > low else ()
 
 
 def _slab(low: int, high: int, shape: Point) -> list[Box]:
-    """A run of elements as boxes: what is left of a first row, whole rows, what there is of a last row."""
+    """Split a contiguous element range into boxes: the rest of a first row, whole rows, the start of a last
+    row."""
     if not shape:
         return [()]
     row = prod(shape[1:])
@@ -253,7 +265,7 @@ def _partials(scratch: int, plane: Plane, writes: Layout) -> Partials:
 
 
 def _filled(plane: Plane, domain: Point, each: Sequence[Sequence[Point]]) -> Layout:
-    """What the points of each rank write of an array of partial results."""
+    """The boxes of an array of partial results that each rank's points write."""
     tiles = {d: (launch, extent) for d, launch, extent in plane.tiles}
 
     def box(point: Point) -> Box:
@@ -273,7 +285,8 @@ def _filled(plane: Plane, domain: Point, each: Sequence[Sequence[Point]]) -> Lay
 
 
 def _roots(plane: Plane, whole: Box) -> Iterable[Box]:
-    """What `finish` reads of the partial results of a point that folded the subtrees among them."""
+    """The partial results of a point that `finish` reads, if the point has combined the subtrees below
+    them."""
     (d, _, _), = plane.tiles
     count = plane.leaves
     pitch = plane.shape[-1] // count

@@ -1,7 +1,7 @@
-"""Steps: what a launch moves, who runs it, and where the elements of its stores are afterwards.
+"""Steps: the data movement of a launch, which ranks run it, and where valid elements are afterwards.
 
-A step follows from a share and from the states of the stores alone, so that all ranks find the same one.  In
-the order of time: what the points read arrives; they run; the partial results and what `finish` reads arrive;
+A step depends on a share and on the states of the stores alone, so all ranks derive the same one.  In
+temporal order: what the points read arrives; they run; the partial results and what `finish` reads arrive;
 `finish` runs.  These are pure functions.
 """
 
@@ -18,35 +18,35 @@ from diffuse.runtime.mpi.validity import State, tidy
 Arrivals = tuple[tuple[tuple[int, Box], ...], ...]
 """For each rank, the boxes that it receives, each with its sender."""
 Exchanged = Callable[[Layout, Layout], Any]
-"""From what ranks hold and what they want to what arrives: `arrivals`, or `volumes` where nothing is sent."""
+"""Maps what ranks hold and want to what arrives: `arrivals`, or `volumes` where nothing is sent."""
 FEW = 1 << 10
-"""Bytes that ranks may receive so that each runs for itself what one could run for all: numbers."""
+"""The most bytes that ranks may receive so that each computes redundantly what one could compute for all."""
 LARGE = 1 << 16
-"""Bytes from which on one rank works for all: of partial results that all ranks together would receive, or of
-results that each would compute."""
+"""Bytes from which on one rank computes for all: of the partial results that all ranks together would
+receive, or of the results that each would compute."""
 
 
 class Step(NamedTuple):
-    """One launch."""
+    """The step of one launch."""
 
     before: tuple[tuple[int, Arrivals], ...]
-    """What arrives before the points run: which of the launch's instances, and its boxes."""
+    """What arrives before the points run: the index of the instance, and its boxes."""
     runs: tuple[tuple[int, int], ...]
-    """The first point that each rank runs, and how many."""
+    """For each rank, its first point and its number of points."""
     partials: tuple[tuple[Partials, Arrivals], ...]
     late: tuple[tuple[int, Arrivals], ...]
     """What arrives before `finish` runs."""
     finishing: tuple[int, ...]
-    """The ranks that run `finish` by itself; none where it ends a launch that was not divided.  Where each
-    rank's results follow from its own partial results, those of others are zeros there."""
+    """The ranks that run `finish` as a launch of its own; empty if the launch was not divided.  If each
+    rank's results follow from its own partial results, it sees zeros in place of the others'."""
     after: tuple[State, ...]
-    """The states of the stores, in the order of the share's uses."""
+    """The resulting states of the stores, in the order of the share's uses."""
     growth: tuple[int, ...]
-    """The bytes of memory that each rank touches for the first time."""
+    """For each rank, the bytes of memory that it touches for the first time."""
 
 
 def arrivals(have: Layout, want: Layout) -> Arrivals:
-    """What each rank receives."""
+    """The boxes that each rank receives."""
     return exchange(have, want).arrivals
 
 
@@ -60,7 +60,7 @@ def step(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchange
 
 
 def _divided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchanged) -> Step:
-    """Each rank runs its points."""
+    """The step in which each rank runs its own points."""
     now = list(states)
     before = _bring(shared, now, [use.reads for use in shared.uses], exchanged)
     now = [state.written(use.writes) for use, state in zip(shared.uses, now, strict=True)]
@@ -80,7 +80,7 @@ def _divided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exch
 
 
 def _undivided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchanged) -> Step:
-    """One rank runs all points, or each rank does where that moves no more than a few numbers."""
+    """The step in which one rank runs all points, or every rank does if that moves only a few numbers."""
     reads = [tuple([*use.every_read, *remove(use.late_reads, use.every_read)]) for use in shared.uses]
     writes = [tuple([*use.every_write, *remove(use.late_writes, use.every_write)]) for use in shared.uses]
     lacking = [sum(size(tuple(remove(boxes, state.have[rank]))) * state.itemsize
@@ -96,8 +96,8 @@ def _undivided(shared: Share, states: Sequence[State], ranks: int, exchanged: Ex
 
 
 def trimmed(state: State) -> State:
-    """The state after ranks gave back memory with copies that are valid no more: all but what they have, and
-    what lies between the runs of memory of one box, unless that is much."""
+    """The state after ranks returned the memory of invalid copies: they keep what they hold, and the gaps
+    between the contiguous ranges of one box unless these are large."""
     kept = []
     for boxes, touched in zip(state.have, state.touched, strict=True):
         found = [box for box in boxes if parted(box, state.shape, state.itemsize)]
@@ -110,7 +110,7 @@ def trimmed(state: State) -> State:
 
 def _bring(shared: Share, now: list[State], wants: Sequence[Layout], exchanged: Exchanged
            ) -> tuple[tuple[int, Arrivals], ...]:
-    """What arrives so that each rank has what it wants; `now` becomes the states after that."""
+    """Give each rank the boxes that it wants; updates the states `now` and returns what arrives."""
     found = []
     for k, (use, want) in enumerate(zip(shared.uses, wants, strict=True)):
         arriving, now[k] = fetched(now[k], want, exchanged)
@@ -120,13 +120,13 @@ def _bring(shared: Share, now: list[State], wants: Sequence[Layout], exchanged: 
 
 
 def fetched(state: State, want: Layout, exchanged: Exchanged = arrivals) -> tuple[Any, State]:
-    """What arrives so that each rank has what it wants of a store, and the state after that."""
+    """Give each rank the boxes that it wants of a store; returns what arrives and the state afterwards."""
     if state.whole or not any(want):
         return (), state.received(want) if any(want) else state
     return exchanged(state.have, want), state.received(want)
 
 
 def _to(some: Sequence[int], boxes: Holding, ranks: int) -> Layout:
-    """A layout in which some ranks hold these boxes."""
+    """A layout in which the ranks `some` hold these boxes, and the others none."""
     chosen = frozenset(some)
     return tuple([boxes if rank in chosen else () for rank in range(ranks)])

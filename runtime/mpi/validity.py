@@ -1,8 +1,8 @@
 """The validity map: which rank holds valid copies of which elements of a store.
 
 Every rank knows it for all ranks, as a function of what was submitted, so that senders and receivers of an
-exchange find the same messages without asking each other.  A state is a value that is made once: loops come
-back to the same object, under which what follows from it is kept.  These are pure functions.
+exchange find the same messages without asking each other.  States are interned: a loop returns to the same
+object, which is the key of cached results.  These are pure functions.
 """
 
 from __future__ import annotations
@@ -15,39 +15,40 @@ from diffuse.ir.bounded import Bounded
 from diffuse.movement.boxes import Box, Holding, Layout, remove, size, volume
 
 MOST_BOXES = 24
-"""Boxes of one rank from which on copies are forgotten that other ranks have as well."""
+"""The most boxes per rank; with more, copies that other ranks also have are forgotten."""
 MOST_STATES = 1 << 14
 
 
 class State:
-    """Where the elements of a store are.  Two states of one meaning are mostly one object."""
+    """Where the valid elements of a store are.  Equal states are mostly one object."""
 
     __slots__ = ("shape", "itemsize", "have", "touched", "bytes", "stale", "whole")
 
     shape: Point
     itemsize: int
     have: Layout
-    """What each rank holds.  Elements that were never written have any value, and all ranks hold them."""
+    """The elements that each rank holds.  Elements that were never written are undefined, and all ranks hold
+    them."""
     touched: Layout
-    """Where each rank has memory: what it wrote or received since the store was made."""
+    """Where each rank has touched memory: what it wrote or received since the store was made."""
     bytes: tuple[int, ...]
-    """The bytes of that memory."""
+    """Bytes of touched memory on each rank."""
     stale: int
-    """The most bytes of it in which a rank has nothing valid."""
+    """The most bytes of touched memory without valid data on any rank."""
     whole: bool
     """Does every rank hold everything?"""
 
     def received(self, want: Layout) -> State:
-        """The state after each rank received what it wants."""
+        """The state after each rank received the boxes that it wants."""
         have = _each(lambda held, wanted: tidy([*held, *wanted]) if wanted else held, self.have, want)
         return made(self.shape, self.itemsize, have, _reach(self.touched, want))
 
     def trimmed(self, kept: Layout) -> State:
-        """The state after each rank gave back the memory around what it keeps."""
+        """The state after each rank returned all touched memory except `kept`."""
         return made(self.shape, self.itemsize, self.have, kept)
 
     def written(self, by: Layout) -> State:
-        """The state after each rank wrote these boxes: who wrote an element holds it, and nobody else."""
+        """The state after each rank wrote these boxes: only the writer of an element holds it then."""
         if not any(by):
             return self
         every = tidy([box for boxes in by for box in boxes])
@@ -59,7 +60,7 @@ _states: dict[tuple[object, ...], State] = Bounded(MOST_STATES)
 
 
 def made(shape: Point, itemsize: int, have: Iterable[Holding], touched: Iterable[Holding]) -> State:
-    """The state with these boxes."""
+    """The interned state with these boxes."""
     held = tuple(have)
     if any(len(boxes) > MOST_BOXES for boxes in held):
         held = _alone(held)
@@ -76,22 +77,22 @@ def made(shape: Point, itemsize: int, have: Iterable[Holding], touched: Iterable
 
 
 def fresh(shape: Point, itemsize: int, ranks: int) -> State:
-    """The state of a store that nobody wrote."""
+    """The state of a store that was never written."""
     return made(shape, itemsize, (all_of(shape),) * ranks, ((),) * ranks)
 
 
 def everywhere(shape: Point, itemsize: int, ranks: int) -> State:
-    """The state of a store that every rank holds whole."""
+    """The state of a store that every rank holds as a whole."""
     return made(shape, itemsize, (all_of(shape),) * ranks, (all_of(shape),) * ranks)
 
 
 def all_of(shape: Point) -> Holding:
-    """A holding with every element."""
+    """A holding of all elements."""
     return (tuple(map(range, shape)),) if prod(shape) else ()
 
 
 def _each(join: Callable[[Holding, Holding], Holding], one: Layout, other: Layout) -> list[Holding]:
-    """What follows from two holdings of each rank; once for all ranks that have the same."""
+    """Join two holdings of each rank; equal pairs are joined once."""
     known: dict[tuple[Holding, Holding], Holding] = {}
     found = []
     for pair in zip(one, other, strict=True):
@@ -103,7 +104,7 @@ def _each(join: Callable[[Holding, Holding], Holding], one: Layout, other: Layou
 
 
 def _reach(touched: Layout, more: Layout) -> list[Holding]:
-    """Where ranks have memory after they touched more; of scattered boxes their bounding box."""
+    """The touched memory after ranks touched `more`; too many boxes are replaced by their bounding box."""
     return _each(_reached, touched, more)
 
 
@@ -116,7 +117,7 @@ def _reached(before: Holding, boxes: Holding) -> Holding:
 
 
 def _alone(have: Layout) -> Layout:
-    """One holder of each element, the first."""
+    """Keep only the first holder of each element."""
     found: list[Holding] = []
     taken: list[Box] = []
     for held in have:
@@ -126,7 +127,7 @@ def _alone(have: Layout) -> Layout:
 
 
 def tidy(boxes: Iterable[Box]) -> Holding:
-    """The same elements as boxes that have none in common, neighbours joined, in a fixed order."""
+    """Normalise boxes: disjoint, merged with neighbours, in a fixed order."""
     lined = _lined(boxes)
     if len(lined) < 2:
         return tuple(lined)
@@ -145,8 +146,8 @@ def tidy(boxes: Iterable[Box]) -> Holding:
 
 
 def _lined(boxes: Iterable[Box]) -> list[Box]:
-    """The same elements, with boxes that differ in one dimension alone joined where they touch or overlap
-    there: the tiles of many points are then few boxes, before boxes are compared two by two."""
+    """Merge boxes that differ in one dimension only, where they touch or overlap.  It reduces the tiles of
+    many points to few boxes before boxes are compared pairwise."""
     found = list(dict.fromkeys([tuple(map(_plain, box)) for box in boxes if volume(box)]))
     for d in range(len(found[0]) if len(found) > 2 else 0):
         lines: dict[Box, list[range]] = {}
@@ -157,7 +158,7 @@ def _lined(boxes: Iterable[Box]) -> list[Box]:
 
 
 def _united(ranges: list[range]) -> list[range]:
-    """The union of ranges, those with steps as they are."""
+    """Merge overlapping ranges of step 1; ranges with other steps stay as they are."""
     if len(ranges) == 1:
         return ranges
     found: list[range] = []
@@ -174,12 +175,12 @@ def _order(box: Box) -> list[tuple[int, int, int]]:
 
 
 def _plain(r: range) -> range:
-    """The same numbers, ending behind the last one."""
+    """The same range with the canonical end, one past its last number."""
     return range(r[0], r[-1] + 1, r.step if len(r) > 1 else 1)
 
 
 def _joined(ranges: Sequence[range]) -> list[range]:
-    """Join ranges that follow each other, and ranges with steps that are each other's gaps."""
+    """Merge adjacent ranges, and strided ranges that interleave."""
     if len(ranges) == 1:
         return [_plain(ranges[0])]
     found: list[range] = []
@@ -193,7 +194,7 @@ def _joined(ranges: Sequence[range]) -> list[range]:
 
 
 def _woven(ranges: list[range]) -> list[range]:
-    """Replace ranges of one step that are each other's gaps by one without a step."""
+    """Replace interleaved strided ranges that fill each other's gaps by one range of step 1."""
     known = {(r.start, r.step): r for r in ranges if r.step > 1}
     for r in list(known.values()):
         parts = [known.get((r.start + k, r.step)) for k in range(r.step)]

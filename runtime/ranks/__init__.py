@@ -1,1 +1,1 @@
-"""What the processes of several ranks have in common, whatever carries their data."""
+"""The common part of runtimes with several ranks, whatever transfers their data."""

@@ -1,4 +1,5 @@
-"""What a rank does, seen from another of its threads: its line, and whether it waits or computes."""
+"""Observes what a rank does from another of its threads: its current line, and whether it waits or
+computes."""
 
 from __future__ import annotations
 
@@ -10,33 +11,33 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 TICK = 0.5
-"""Seconds between two looks."""
+"""Seconds between two observations."""
 HELD_UP = 4.0
-"""Seconds between two looks after which this process must have been stopped, or in code that keeps its
-threads from running: how long it seems to have waited says nothing then."""
+"""Seconds between two observations from which on this process must have been stopped, or in code that keeps
+its threads from running: how long it seems to have waited is then meaningless."""
 WORKING = 0.004
 """Seconds of processor time in a tick from which on a rank counts as computing."""
 
 
 class Report(NamedTuple):
-    """What a rank does."""
+    """The state of a rank."""
 
     rank: int
     events: int
-    """How much it has submitted: alike on ranks that are equally far."""
+    """How many events it has submitted; ranks at the same place of the program have the same number."""
     event: str
-    """What it submitted last."""
+    """The last event that it submitted."""
     waited: float
-    """Seconds for which it has waited for other ranks; 0 if it does not."""
+    """Seconds for which it has waited for other ranks; 0 if it does not wait."""
     idle: float
     """Seconds for which it has neither waited for others nor computed."""
     line: str
-    """Where it is in the program."""
+    """Its current line in the program."""
 
 
 class Activity:
-    """Looks at one rank: `progress` tells how many events it has submitted and the last one, `since` when it
-    began to wait for others (0 if it does not), `clock` the processor time that counts."""
+    """Observes one rank: `progress` returns the number of its submitted events and the last one, `since` the
+    time when it began to wait for others (0 if it does not), `clock` its processor time."""
 
     def __init__(self, rank: int, progress: Callable[[], tuple[int, str]], since: Callable[[], float],
                  clock: Callable[[], float]) -> None:
@@ -46,18 +47,17 @@ class Activity:
         self._looked = self._active = self._floor = 0.0
 
     def look(self, now: float, closely: bool = False) -> Report:
-        """What the rank does; to be called in every tick, and closely to learn its line.
+        """The state of the rank; called in every tick, and with `closely` to find its current line.
 
-        Who holds a frame that returns keeps alive what its variables held: stores would be freed later on one
-        rank than on others.  So frames are looked at only where ranks have waited for long, and dropped at
-        once."""
+        Holding a frame that returns keeps its variables alive: one rank would free stores later than others.
+        So frames are inspected only after ranks have waited long, and dropped at once."""
         if now - self._looked > HELD_UP:
             self._floor = self._active = now
         self._looked = now
         since, (events, event), spent = self._since(), self._progress(), self._clock()
         inside, file, line = _place(self._main or 0) if closely else (False, "", 0)
         if since or self._before[0] != events or spent - self._before[1] > WORKING or inside:
-            self._active = now  # what waits inside Diffuse waits for threads, compilers or messages
+            self._active = now  # code that waits inside Diffuse waits for threads, compilers or messages
         self._before = events, spent
         waited = max(0.0, now - max(since, self._floor)) if since else 0.0
         return Report(self._rank, events, event, waited, now - self._active, _said(file, line))
@@ -85,7 +85,7 @@ def _package(frame: Any) -> str:
 
 
 def _said(file: str, line: int) -> str:
-    """A line in words, with its text."""
+    """Describe a line: its file, number and text."""
     if not file:
         return "the end of the program"
     text = linecache.getline(file, line).strip()

@@ -81,7 +81,7 @@ class Agreement:
             self._recent.clear()
             return
         self._say(*self._difference())
-        self._gather(0)  # until all have said it
+        self._gather(0)  # until all have printed it
         time.sleep(HEARD)
         leave(1, "")
 
@@ -107,7 +107,7 @@ class Agreement:
         return self._count, self.last
 
     def judge(self, before: int, links: list[bytes]) -> None:
-        """End the program if these links of another rank's, the first of which has the number after `before`,
+        """End the program if the links of another rank, the first of which has the number after `before`,
         differ from those here.  For ranks that wait for each other and do not compare."""
         own, mine = self.links
         for k, (_, event) in enumerate(self._recent):

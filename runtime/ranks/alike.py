@@ -1,4 +1,4 @@
-"""Refuses ranks that differ in what decides what is submitted: versions and settings."""
+"""Refuses to run ranks whose versions or settings differ where that decides what is submitted."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from diffuse.runtime.ranks import launcher
 from diffuse.settings import SETTINGS, config
 
 DECISIVE = "window", "small", "min_chunk", "memory", "compile", "fallback", "digest", "real", "aliases"
-"""The settings that have to be equal."""
+"""The settings that have to be equal on all ranks."""
 WORD = 7
-"""Bytes of text in a word of a gather."""
+"""Bytes of text per gathered word."""
 Gather = Callable[[int], list[int]]
 
 
 def alike(rank: int, gather: Gather, *more: tuple[str, object]) -> None:
-    """Raise RuntimeError on every rank if ranks differ, with the first thing that does and what each has.
-    `more` are the runtime's own things, as pairs of a name and a value."""
+    """Raise RuntimeError on every rank if ranks differ, naming the first difference and each rank's value.
+    `more` are the runtime's own items, as pairs of a name and a value."""
     things = [("Diffuse", launcher.version("diffuse")), ("NumPy", np.__version__),
               ("SciPy", launcher.version("scipy")), ("Python", sys.version.split()[0]),
               *[(SETTINGS[name].variable, getattr(config, name)) for name in DECISIVE],

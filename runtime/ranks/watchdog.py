@@ -1,9 +1,9 @@
 """Finds the rank that others wait for in vain, names its line and theirs, and ends the program.
 
-A thread in every rank looks at what its rank does.  When a rank has waited for a while it tells rank 0,
-whose thread then asks all ranks what they do, and judges (judgement.py).  They talk over TCP, beside whatever
-carries the data: a rank that is stuck calls nothing of that.  The port takes only those who know a random
-number, which rank 0 gives to the others through the runtime's own gather.
+A thread in every rank observes its rank.  When a rank has waited for a while it tells rank 0, whose thread
+then asks all ranks for reports, and judges (judgement.py).  They use TCP, separate from the data transport,
+which a rank that is stuck does not call.  The port accepts only connections that present a random token,
+which rank 0 distributes through the runtime's own gather.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from diffuse.runtime.ranks.process import before_the_end, end
 from diffuse.settings import config
 
 PLACES = 4
-"""Addresses of rank 0 that the others try."""
+"""The most addresses of rank 0 that other ranks try."""
 CONNECTING = 2.0
-"""Seconds for a connection."""
+"""Seconds to establish a connection."""
 LONGEST = 4096
-"""Bytes of a report."""
+"""The most bytes of a report."""
 LATE = 3 * TICK
 """Seconds after which an answer is late."""
 GOODBYE = "goodbye"
-"""What a rank says that ends in good order, or has said itself why."""
+"""The message of a rank that ends in good order, or that has reported its error itself."""
 SIOCGIFADDR = 0x8915
 
 
@@ -61,7 +61,7 @@ def watch(rank: int, ranks: int, gather: Callable[[int], list[int]], activity: A
 
 
 def _guarded(work: Callable[[], None]) -> None:
-    """Run a thread.  A failure of the network here is no failure of the program."""
+    """Run a thread; a network failure in it must not fail the program."""
     with suppress(OSError, ValueError):
         work()
 
@@ -91,7 +91,7 @@ class _Judge:
         self._selector.register(server, selectors.EVENT_READ)
         self._lines: dict[int, socket.socket] = {}
         self._rest: dict[socket.socket, bytes] = {}
-        """What has come on a connection and is no whole line yet."""
+        """For each connection, the bytes received that are not a whole line yet."""
         self._heard: dict[int, tuple[Report, float]] = {}
         """The last report of each rank, and when it came."""
 
@@ -129,14 +129,14 @@ class _Judge:
         for rank, line in list(self._lines.items()):
             try:
                 line.send(b"?")
-            except BlockingIOError:  # it has not looked at the questions before; it owes the answers
+            except BlockingIOError:  # it has not read earlier questions, and still owes the answers
                 pass
             except OSError:
                 self._drop(line)
                 del self._lines[rank]
 
     def _hear(self, line: object) -> None:
-        """Take a connection, or what came on one."""
+        """Accept a connection, or read from one."""
         if line is self._server:
             with suppress(OSError):
                 new, _ = self._server.accept()
@@ -161,14 +161,14 @@ class _Judge:
             self._drop(line)
 
     def _ended(self, line: socket.socket) -> None:
-        """Say that a rank has ended that did not say so itself; the launcher is about to end this one."""
+        """Report that a rank ended without a message; the launcher is about to end this one."""
         for rank in [rank for rank, each in self._lines.items() if each is line]:
             own = self._activity.look(time.monotonic(), closely=True)
             os.write(2, f"rank {rank} of {self._ranks} has ended without a word: killed, by os._exit or by "
                      f"an error in C code\n    rank 0 was at {own.line}\n    after: {own.event}\n".encode())
 
     def _take(self, line: socket.socket, text: bytes) -> None:
-        """Take one report; whoever does not know the token is nobody."""
+        """Process one report; a message without the token is rejected."""
         token, *fields = json.loads(text)
         if token == self._token and fields == [GOODBYE]:
             self._lines = {rank: each for rank, each in self._lines.items() if each is not line}
@@ -186,7 +186,7 @@ class _Judge:
 
 
 class _Witness:
-    """The thread of another rank: it tells rank 0 what this one does, when this one waits or is asked."""
+    """The thread of another rank: it reports to rank 0 when its rank waits or when it is asked."""
 
     def __init__(self, rank: int, ranks: int, places: list[int], token: int, limit: float, activity: Activity
                  ) -> None:
@@ -217,7 +217,7 @@ class _Witness:
                 self._tell(line, self._activity.look(asked, closely=True))
 
     def _alone(self, own: Report, reachable: bool) -> str:
-        """What this rank says that waits and hears nothing of rank 0."""
+        """The message of a waiting rank that gets no answer from rank 0."""
         if reachable:
             return (f"rank 0 of {self._ranks} does not answer{SILENT}\n    rank {self._rank} waited for it "
                     f"for {own.waited:.0f} s at {own.line}\n    after: {own.event}\n")
@@ -225,7 +225,7 @@ class _Witness:
                 "cannot reach rank 0 to ask for whom\n")
 
     def _asked(self, line: socket.socket) -> bool:
-        """Wait for a question, for a tick at most."""
+        """Wait at most one tick for a question from rank 0; returns whether one came."""
         line.settimeout(TICK)
         try:
             said = line.recv(LONGEST)
@@ -244,7 +244,7 @@ class _Witness:
             line.sendall(json.dumps([self._token, *words]).encode() + b"\n")
 
     def _connected(self) -> socket.socket | None:
-        """A connection to rank 0, which says who this is; None if it cannot be reached."""
+        """Connect to rank 0 and send it a first report; None if it cannot be reached."""
         for place in self._places:
             with suppress(OSError):
                 host = socket.inet_ntoa(struct.pack("!I", place >> 16))

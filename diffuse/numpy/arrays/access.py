@@ -1,4 +1,5 @@
-"""The memory of arrays: may it be read or written now, must the program wait, and who else holds it?"""
+"""Access to the memory of arrays: whether it may be read or written now, must be waited for, or is held
+elsewhere."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from diffuse.numpy.arrays.forms import BASE, EXTENT, NATIVE, Mirror, address
 
 
 def lend(x: Array, found: Mirror) -> bool:
-    """May code outside get this view of the memory of `x` as NumPy's array?  It may if the array is small and
-    has no store yet.
+    """Allow outside code to get this view of the memory of `x` as a NumPy array; returns False unless the
+    array is small and has no store yet.
 
-    From then on tasks read a snapshot of the array, and operations that write to it run at once, as long as
-    somebody holds such a view.
+    As long as such a view lives, tasks read a snapshot of the array, and operations that write to it run at
+    once.
     """
     root = x if x.owner is None else x.owner
     if root.storage is not None or root.meta.size >= core.SMALL or found.base is not root.meta:
@@ -32,20 +33,19 @@ def lend(x: Array, found: Mirror) -> bool:
 
 
 def lending(x: Array) -> Mirror | None:
-    """Return a view of the memory of a small array that has no store, for code outside of Diffuse; else
-    None."""
+    """A view of the memory of a small array that has no store, for outside code; else None."""
     memory = x.meta.view()
     return memory if lend(x, memory) else None
 
 
 def seen(memory: Mirror) -> Callable[[], bool]:
-    """Return a function that tells whether anybody holds views of this memory: whether it has more references
-    than the two fields of the array, the store's view, the function and the call have."""
+    """A function that tells whether views of this memory live: whether it has more references than the two
+    fields of the array, the store's view, the function and the call."""
     return lambda: getrefcount(memory) > 5
 
 
 def alone() -> bool:
-    """May references of this process decide what is done?  Not where several run the program."""
+    """May reference counts of this process affect decisions?  Not where several ranks run the program."""
     return ENGINE.host_sees or ENGINE.runtime.addressed
 
 
@@ -55,14 +55,14 @@ def lent(root: Array) -> bool:
         return False
     memory = root.meta
     # the two fields of the array, the variable here, and the argument of the call; several ranks have to
-    # decide alike, whatever their references say
+    # decide alike, whatever their references are
     root.lent = getrefcount(memory) > 4 or not alone()
     return root.lent
 
 
 _snapshots: dict[Any, tuple[Any, bytes, Any]] = Bounded(64)
 """Snapshots of small NumPy arrays: the array that owns the memory, its elements at that time, and our array.
-The key is the identity of the owner, with the address and layout of what is read."""
+The key is the identity of the owner, with the address and layout of the part that is read."""
 _constants: dict[Any, Any] = Bounded(256)
 """Snapshots of the smallest arrays, keyed by their elements: a loop may make the same ones each iteration."""
 LITTLE = 1 << 10
@@ -70,9 +70,8 @@ LITTLE = 1 << 10
 
 
 def snapshot(array: Mirror, owner: Any = None) -> Any:
-    """Return an array with the elements that a small NumPy array has now, for tasks to read: the program may
-    change its own array before they run.  As long as the elements stay the same, so does the returned
-    array."""
+    """An array with the current elements of a small NumPy array, for tasks to read: the program may change
+    its own array before they run.  As long as the elements stay the same, so does the returned array."""
     elements = array.tobytes()
     if len(elements) <= LITTLE:
         key: Any = elements, array.shape, array.strides, array.dtype.char
@@ -93,8 +92,8 @@ def snapshot(array: Mirror, owner: Any = None) -> Any:
 
 
 def _copied(array: Mirror) -> Any:
-    """An array with the elements of a NumPy array in the same order: dimensions along which elements repeat
-    do so in the copy, for results are laid out by the strides of operands."""
+    """Copy a NumPy array with its dimensions in the same order in memory.  Dimensions of stride 0 keep it,
+    because results are laid out by the strides of operands."""
     once = (*[slice(0, 1) if s == 0 else slice(None) for s in array.strides], ...)
     found = hosted(array[once].copy(order="K"))
     if 0 in array.strides:
@@ -104,7 +103,7 @@ def _copied(array: Mirror) -> Any:
 
 
 def steady(x: Array) -> Any:
-    """Return the array that tasks read for `x`: a snapshot if the program holds NumPy views of its memory."""
+    """The array that tasks read for `x`: a snapshot if the program holds NumPy views of its memory."""
     root = x if x.owner is None else x.owner
     if x.storage is None and root.storage is None and root.lent and lent(root):
         return snapshot(x.meta, root.meta)
@@ -115,12 +114,12 @@ latest: tuple[Callable[[], Any], Any] = (lambda: None), None
 """A weak reference to the memory of the last large result that NumPy computed at once, and the template or
 place that counts how often the program waited for that operation alone (ops/single.py)."""
 DOUBTED = 1 << 40
-"""A value of that count with which the next call is recorded again."""
+"""A value of that count that makes the next call be recorded again."""
 
 
 def made_at_once(memory: Mirror, counted: Any) -> Any:
-    """Return an array over a large result of NumPy's.  If a task uses it next, its operation was not waited
-    for alone, and is recorded again (`doubt`)."""
+    """Make an array over a large result of NumPy's.  If a task uses it next, its operation was not waited for
+    alone, and is recorded again (`doubt`)."""
     global latest
     latest = ref(memory), counted
     return hosted(memory)
@@ -134,17 +133,17 @@ def doubt(x: Array) -> None:
 
 
 _attaching = RLock()
-"""The lock under which an array gets its store, so that two threads do not give it one each."""
+"""Held while an array gets its store, so that two threads do not each give it one."""
 
 
 def storage_of(x: Array) -> Any:
-    """Return the store of an array; attaches one if no task has touched the array before."""
+    """The store of an array; attaches one if no task has used the array before."""
     storage = x.storage
     if storage is None:
         root = x if x.owner is None else x.owner
         with _attaching:
             if root.storage is None:
-                held, memory = lent(root), root.meta.view()  # the view would count as somebody's
+                held, memory = lent(root), root.meta.view()  # in this order: the view would count
                 if not memory.flags.c_contiguous:
                     order = sorted(range(memory.ndim), key=lambda d: -memory.strides[d])
                     memory = memory.transpose(order)
@@ -158,7 +157,7 @@ def storage_of(x: Array) -> Any:
 
 
 def offset_of(x: Array, meta: Mirror) -> int:
-    """Return the offset in bytes of a view, given by its meta, in the store of `x`."""
+    """The offset in bytes of a view, given by its meta, in the store of `x`."""
     place = address(meta)
     if BASE <= place < BASE + EXTENT:
         return place - BASE
@@ -168,7 +167,7 @@ def offset_of(x: Array, meta: Mirror) -> int:
 
 
 def ready(x: Array) -> bool:
-    """May the memory be used now, without waiting?"""
+    """Can the memory be used now, without waiting?"""
     storage = x.storage
     if storage is None:
         if x.owner is None or x.owner.storage is None:
@@ -178,8 +177,8 @@ def ready(x: Array) -> bool:
 
 
 def host(x: Array) -> Mirror:
-    """Return the memory of an array for reading now; waits for the pending tasks that write it.  Of a short
-    part of a store in other memory it is a copy that nobody may write to."""
+    """The memory of an array, for reading now; waits for the pending tasks that write it.  Of a small part of
+    a store in other memory it is a read-only copy."""
     soon.looked()
     if x.memory is not None and ready(x):
         return x.memory
@@ -188,14 +187,14 @@ def host(x: Array) -> Mirror:
 
 
 NEAR = 1 << 16
-"""Bytes of a store that is fetched whole for one element of it."""
+"""The size in bytes up to which a store is fetched as a whole for one element."""
 SPARSE = 8
-"""How many times its own size a part of a store stretches that is gathered before it is fetched."""
+"""A part of a store is gathered before it is fetched if it spans this many times its own size."""
 
 
 def short(x: Array) -> Mirror | None:
-    """A copy of a part of a store in other memory for reading now, if the part is fetched by itself; else
-    None."""
+    """A copy of a part of a store in other memory, for reading now, if the part can be fetched separately;
+    else None."""
     f, storage = x.form, x.storage
     running = library.current()
     if running.host_sees or not f.size:
@@ -218,8 +217,7 @@ def short(x: Array) -> Mirror | None:
 
 
 def whole(x: Array) -> Mirror:
-    """Return the memory of an array, fetched with all of its store; waits for the pending tasks that write
-    it."""
+    """The memory of an array, fetched with its whole store; waits for the pending tasks that write it."""
     if x.memory is not None and ready(x):
         return x.memory
     storage = storage_of(x)
@@ -227,7 +225,7 @@ def whole(x: Array) -> Mirror:
     found = x.memory
     if found is None:
         found = remember(x, memory)
-    if storage.shared:  # a copy; writing there would be lost
+    if storage.shared:  # a copy, to which writes would be lost
         found = found.view()
         found.flags.writeable = False
     return found
@@ -245,7 +243,7 @@ def remember(x: Array, memory: Mirror) -> Mirror:
 
 
 def over(x: Array, memory: Mirror) -> Mirror:
-    """Return a NumPy view of `memory`, the bytes of a store, with the layout of `x`."""
+    """A NumPy view of `memory`, the bytes of a store, with the layout of `x`."""
     f = x.form
     if f.size == 0:
         real = numpy.ndarray(f.shape, f.dtype)
@@ -258,9 +256,9 @@ def over(x: Array, memory: Mirror) -> Mirror:
 
 
 def at_hand(x: Array) -> Mirror | None:
-    """The memory of an array if it may be read now, without waiting; else None.
+    """The memory of an array if it can be read now, without waiting; else None.
 
-    To be read only: tasks that read it, too, may be pending.
+    It is for reading only, as other tasks that read it may be pending.
     """
     storage = x.storage
     if storage is None:
@@ -278,9 +276,10 @@ def at_hand(x: Array) -> Mirror | None:
 
 
 def near(x: Array) -> Mirror | None:
-    """The memory of a small array if it may be read now; else None.  Waits where the program walks.
+    """The memory of a small array if it can be read now; else None.  Waits in loops over slices
+    (stream/walk.py).
 
-    To be read only, as `at_hand`'s.
+    It is for reading only, like `at_hand`.
     """
     memory = x.memory
     if memory is not None:
@@ -299,14 +298,14 @@ def near(x: Array) -> Mirror | None:
 
 
 def near_to_write(x: Array) -> Mirror | None:
-    """The memory of a small array if it may be written now; else None.  Waits where the program walks."""
+    """The memory of a small array if it can be written now; else None.  Waits in loops over slices."""
     size = x.meta.size
     return None if size >= core.SMALL else mine(x)
 
 
 def mine(x: Array) -> Mirror | None:
     """The memory of an array for the host to write to, if nothing pending uses it and no other process or
-    library has a copy; else None.  Waits where the program walks."""
+    library has a copy; else None.  Waits in loops over slices."""
     storage = x.storage
     if storage is None:
         owner = x.owner
@@ -326,7 +325,7 @@ def mine(x: Array) -> Mirror | None:
 
 
 def number_or_near(x: Any) -> Any:
-    """A number as it is, and the memory of a small array at hand; None for all else."""
+    """A number itself, or the memory of a small array at hand; None for anything else."""
     kind = type(x)
     if kind is core.array_class:
         return near(x)

@@ -1,6 +1,6 @@
 """Python's operators, and NumPy's ufuncs, on small arrays: by NumPy, at once, on the memory of the arrays.
 
-What is not small and at hand goes to the functions of `core.slow`.
+Arrays that are not small, or not at hand, go to the functions of `core.slow`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from diffuse.numpy.arrays.core import NDARRAY, Array, given, slow
 from diffuse.numpy.small import native
 
 MOVING: set[Any] = set()
-"""NumPy's ufuncs that some place of the program calls on other views each time (ops/moving.py), which is
-therefore asked first."""
+"""NumPy's ufuncs that some line of the program calls on other views each time (ops/moving.py), which is
+therefore tried first."""
 GRANTS: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(1 << 10)
-"""What the extension may do without Python code for a ufunc that moves: how many calls on the same views, and
-for which operand types; an empty tuple where all calls are recorded.  The key is NumPy's ufunc, and the
-program's instruction as the identity of its code and the offset there."""
+"""For ufuncs in `MOVING`, what the extension may decide without Python code: how many calls on the same
+views, and for which operand types; an empty tuple if all calls are recorded.  The key is NumPy's ufunc, and
+the program's instruction as the identity of its code and the offset there."""
 
 
 def spreads(left: Any, right: Any) -> bool:
-    """Is the result of two arrays larger than small arrays are?"""
+    """Does the result of two small arrays exceed the size of small arrays?"""
     if type(left) is not NDARRAY or type(right) is not NDARRAY or left.shape == right.shape:
         return False
     if left.size * right.size < core.SMALL:
         return False
     try:
         return bool(numpy.broadcast(left, right).size >= core.SMALL)
-    except ValueError:  # NumPy's function says why
+    except ValueError:  # NumPy's function raises the error
         return False
 
 
@@ -64,7 +64,7 @@ def product(a: Any, b: Any) -> Any:
         rows, columns = left.shape[-2:-1], right.shape[-1:] if right.ndim > 1 else ()
         try:
             stack = numpy.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-        except ValueError:  # NumPy's function says why
+        except ValueError:  # NumPy's function raises the error
             stack = ()
         if prod(stack) * prod(rows) * prod(columns) >= core.SMALL:
             return None
@@ -74,7 +74,7 @@ def product(a: Any, b: Any) -> Any:
 
 UFUNCS: set[Any] = {found for found in vars(numpy).values()
                     if isinstance(found, numpy.ufunc) and found.nout == 1 and found.signature is None}
-"""NumPy's ufuncs that are elementwise and have one result."""
+"""NumPy's elementwise ufuncs with one result."""
 
 
 def called(function: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -41,10 +41,11 @@ def _printed(x: Array) -> Mirror:
 
 
 class Kind(type):
-    """The metaclass of `ndarray`.  NumPy's own arrays are instances, too: small results are such arrays."""
+    """The metaclass of `ndarray`.  NumPy's own arrays are instances, too, as small results are such
+    arrays."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **options: Any) -> Any:
-        """Derive a program's subclass from NumPy's array, which alone calls the hooks of subclasses."""
+        """Derive a program's subclass from NumPy's array, because only that calls the hooks of subclasses."""
         plain = tuple([overrides.Derived if type(base) is Kind else base for base in bases])
         if plain != bases:
             derived = type(name, plain, members, **options)
@@ -53,11 +54,12 @@ class Kind(type):
         return super().__new__(cls, name, bases, members, **options)
 
     def __dir__(cls) -> list[str]:
-        """List the names of NumPy's array, and leave out the slots."""
+        """List the names of NumPy's array, without the slots."""
         return [name for name in super().__dir__() if name.startswith("_") or hasattr(numpy.ndarray, name)]
 
     def __eq__(cls, kind: object) -> bool:
-        """Equal NumPy's class, which short arrays are of: `type(x) == np.ndarray` holds for all arrays.
+        """Equal NumPy's class, which is the class of short arrays: `type(x) == np.ndarray` holds for all
+        arrays.
 
         Tables of types tell the two apart by the hash, which is that of any class.
         """
@@ -73,8 +75,7 @@ class Kind(type):
 
 
 def of_either(name: str, theirs: Callable[..., Any]) -> property:
-    """Return a method for calls by the class (`np.ndarray.sum(x)`), which takes NumPy's for NumPy's own
-    arrays.
+    """A method for calls through the class (`np.ndarray.sum(x)`), which calls NumPy's for NumPy's own arrays.
 
     A property of the metaclass, which leaves all other attributes of the class to Python: NumPy looks for
     `__array_ufunc__` there at each call.
@@ -99,7 +100,7 @@ for _name, _method in vars(numpy.ndarray).items():
 
 
 def of_one(kind: Callable[[Any], Any]) -> Any:
-    """Return a method that converts the only element; for more elements NumPy raises its error."""
+    """A method that converts the only element; for more elements NumPy raises its error."""
     def convert(self: Any) -> Any:
         return kind(host(self) if self.form.size == 1 else numpy.empty(2))
 
@@ -166,9 +167,9 @@ class ndarray(Methods, metaclass=Kind):
         return "cpu"
 
     def _become(self, reshape: Callable[[Mirror], Mirror]) -> None:
-        """Give the elements another shape in place, as `reshape` does to a NumPy array without a copy."""
+        """Change the shape in place, as `reshape` does to a NumPy array without a copy."""
         other = viewing(self, reshape(self.meta))
-        if other.memory is None and self.memory is not None:  # by which views of it find their place
+        if other.memory is None and self.memory is not None:  # with which views of it find their place
             other.memory = reshape(self.memory)
         self.form, self.part, self.meta, self.memory = other.form, other.part, other.meta, other.memory
         if self.owner is None and other.form.packed:
@@ -221,18 +222,18 @@ class ndarray(Methods, metaclass=Kind):
     def __array_interface__(self) -> Any:
         return Interface(self)
 
-    if native is not None:  # NumPy takes the buffer then; from a capsule it could not tell who holds it
+    if native is not None:  # NumPy then uses the buffer; with a capsule it would be unknown who holds it
         @property
         def __array_struct__(self) -> Any:
             """A capsule for C code, which holds NumPy's array on the same memory."""
             return exported(self).__array_struct__
 
     def __array_namespace__(self, /, *, api_version: Any = None) -> Any:
-        numpy.empty(0).__array_namespace__(api_version=api_version)  # raises for versions that NumPy has not
+        numpy.empty(0).__array_namespace__(api_version=api_version)  # raises for versions that NumPy lacks
         return importlib.import_module("diffuse.numpy")
 
     def __array_finalize__(self, array: Any, /) -> None:
-        """For code that looks for the hook; derived classes are NumPy's (bridge/overrides.py)."""
+        """A hook for code that looks it up; derived classes are NumPy's (bridge/overrides.py)."""
 
     def __array_wrap__(self, array: Any, /, *options: Any) -> Any:
         found = numpy.empty(0).__array_wrap__(lowered(array), *options)
@@ -240,11 +241,11 @@ class ndarray(Methods, metaclass=Kind):
 
     @property
     def __cuda_array_interface__(self) -> Any:
-        """The array's memory on the GPU, for CuPy, torch and Numba; with the runtime cuda only."""
+        """The array's memory on the GPU, for CuPy, torch and Numba; with the cuda runtime only."""
         return importlib.import_module("diffuse.numpy.bridge.device").interface(self)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """A capsule for other libraries, of the memory on the GPU if that has the newest elements."""
+        """A capsule for other libraries, with the memory on the GPU if that has the current elements."""
         gpu = sharing.tensors()
         return exported(self).__dlpack__(**options) if gpu is None else gpu.capsule(self, **options)
 
@@ -253,8 +254,8 @@ class ndarray(Methods, metaclass=Kind):
         return numpy.empty(0).__dlpack_device__() if gpu is None else gpu.device_of(self)
 
     def __diffuse__(self) -> Any:
-        """The store and the view that other libraries on the stream work with (diffuse.library); of a copy,
-        where no view names the elements."""
+        """The store and the view that other libraries on the stream use (diffuse.library); those of a copy,
+        if no view describes the elements."""
         try:
             view = base.view_of(self)
         except base.Unaddressable:
@@ -263,13 +264,13 @@ class ndarray(Methods, metaclass=Kind):
 
     @property
     def __legate_data_interface__(self) -> Any:
-        """Legate's store of the array; where Legate has no name for it (steps, another frame), a copy's."""
+        """Legate's store of the array; of a copy if Legate cannot name the part (steps, another frame)."""
         legate = importlib.import_module("diffuse.numpy.bridge.legate")
         return legate.interface(self) or legate.interface(elementwise.duplicate(self))
 
     @property
     def ctypes(self) -> Any:
-        """NumPy's object over the memory; pointers that it makes hold on to this array."""
+        """NumPy's `ctypes` object over the memory; its pointers keep this array alive."""
         memory = exported(self).view(Held)
         memory.array = self
         return memory.ctypes
@@ -279,15 +280,15 @@ class ndarray(Methods, metaclass=Kind):
         return exported(self).data
 
     def __sizeof__(self) -> int:
-        """Bytes of the object, as NumPy counts them: with its elements, unless it is a view."""
+        """The size of the object as NumPy counts it: with its elements, unless it is a view."""
         own = numpy.ndarray.__basicsize__ + 16 * self.form.ndim
         return own if self.owner is not None else own + self.nbytes
 
     # -- copies ------------------------------------------------------------------------------------------
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Buffers of protocol 5 are the array's own memory; elements that do not lie side by side are copied
-        into the stream."""
+        """Pickle; out-of-band buffers of protocol 5 are the array's own memory, and non-contiguous elements
+        are copied into the stream."""
         if operator.index(protocol) < 5:
             return creation.stored, (host(self).copy(order="A"),)
         if self.form.packed:
@@ -311,7 +312,7 @@ class ndarray(Methods, metaclass=Kind):
 
 
 def set_shape(x: Any, shape: Any) -> None:
-    """Do `x.shape = shape`, which keeps the elements in place."""
+    """Assign `x.shape = shape`, which keeps the elements in place."""
     def reshaped(array: Mirror) -> Mirror:
         found = array.view()
         found.shape = shape
@@ -321,13 +322,14 @@ def set_shape(x: Any, shape: Any) -> None:
 
 
 class Held(numpy.ndarray[Any, Any]):
-    """The memory of an array, and the array itself for as long as anybody holds the memory."""
+    """The memory of an array, which keeps the array itself alive."""
 
     array: ndarray
 
 
 def documented(kind: type) -> None:
-    """Give methods NumPy's signatures and documentation, and read-only attributes NumPy's error when set."""
+    """Give methods NumPy's signatures and documentation, and read-only attributes NumPy's error on
+    assignment."""
     for part in kind.__mro__:
         for name, method in [*vars(part).items()]:
             theirs = getattr(numpy.ndarray, name, None)
@@ -340,7 +342,7 @@ def documented(kind: type) -> None:
 
 
 def refusal(name: str) -> Callable[[Any, Any], None]:
-    """Return the setter of a read-only attribute, which raises NumPy's error."""
+    """The setter of a read-only attribute, which raises NumPy's error."""
     def refuse(self: Any, value: Any) -> None:
         raise AttributeError(f"attribute {name!r} of 'numpy.ndarray' objects is not writable")
 

@@ -56,8 +56,8 @@ def setitem(x: Array, index: Any, value: Any) -> None:
 
 
 def keep(x: Array, index: Any, value: Any, template: Any) -> None:
-    """Keep an assignment to a slice as a known call, if every one on these views is recorded, without a
-    warning."""
+    """Keep an assignment to a slice as a known call, if every such assignment on these views is recorded,
+    without a warning."""
     key = elements.sliced(base.view_of(x).token, index)
     dtype = x.form.dtype
     if key is None:
@@ -72,10 +72,10 @@ def keep(x: Array, index: Any, value: Any, template: Any) -> None:
 
 def write(x: Array, meta: Mirror, value: Any) -> Any:
     """Write `value` to the part of `x` that a view of its meta describes; returns the template of the task if
-    the same can be recorded again."""
+    the same call can be recorded again."""
     source = adopt(value)
     if type(source) is core.scalar_class and source.form.dtype.kind in "fc" and meta.dtype.kind in "iub":
-        source = host(source)[()]  # NaN and infinity are errors, which only the value shows
+        source = host(source)[()]  # NaN and infinity raise errors, which need the value
     if (
         type(source) not in ARRAYS
         and type(source) not in rules.WEAK
@@ -102,8 +102,8 @@ def write(x: Array, meta: Mirror, value: Any) -> Any:
 
 
 def fitted(meta: Mirror, shape: tuple[int, ...]) -> Mirror:
-    """A source without the leading dimensions of extent 1 that assignment ignores; NumPy's error if it does
-    not broadcast."""
+    """The source without the leading dimensions of extent 1 that assignment ignores; raises NumPy's error if
+    it does not broadcast."""
     if meta.shape == shape:
         return meta
     source = meta
@@ -117,7 +117,7 @@ def fitted(meta: Mirror, shape: tuple[int, ...]) -> Mirror:
 
 
 def cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
-    """A number as an assignment stores it: NumPy's truncation, wrap-around and errors."""
+    """Convert a number as assignment does: with NumPy's truncation, wrap-around and errors."""
     kind = type(value)
     if kind is float and dtype == numpy.float64:
         return value
@@ -127,8 +127,8 @@ def cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
 
 
 def chosen(value: Any, dtype: numpy.dtype[Any]) -> Mirror:
-    """A number as an assignment through masks and indices stores it, as an array of no dimension: NumPy's
-    numbers are arrays there, and wrap around as these do."""
+    """Convert a number as assignment through masks and indices does, to a 0-d array: NumPy's numbers are
+    treated as arrays there, and wrap around."""
     if isinstance(value, numpy.generic):
         return numpy.asarray(value).astype(dtype)
     cell = numpy.empty((), dtype)
@@ -137,17 +137,17 @@ def chosen(value: Any, dtype: numpy.dtype[Any]) -> Mirror:
 
 
 def asked(value: Any, dtype: numpy.dtype[Any]) -> Any:
-    """A value for one element: an object without dimensions, of a class derived from NumPy's array, is asked
-    for its number.  A masked value then gives NaN or an error."""
+    """The value for one element: an object without dimensions, of a class derived from NumPy's array, is
+    converted to its number.  A masked value then gives NaN or an error."""
     derived = isinstance(value, numpy.ndarray) and type(value) is not numpy.ndarray and not value.ndim
     return chosen(value, dtype) if derived else value
 
 
 def choose(x: Array, index: Any, value: Any) -> None:
-    """Assignment through arrays of indices and masks: a task, or NumPy at once."""
+    """Assign through arrays of indices and masks: by a task, or by NumPy at once."""
     source = adopt(value)
     if type(source) is core.scalar_class and source.form.dtype.kind in "fc" and x.form.dtype.kind in "iub":
-        source = host(source)[()]  # NaN and infinity are errors, which only the value shows
+        source = host(source)[()]  # NaN and infinity raise errors, which need the value
     if filled(x, index, source) or stored(x, index, source):
         return
     key, elements = lowered(index), host(source) if isinstance(source, Array) else readable(value)
@@ -161,7 +161,7 @@ def choose(x: Array, index: Any, value: Any) -> None:
 
 def filled(x: Array, index: Any, source: Any) -> bool:
     """Record `x[mask] = number` as a task over all elements, for a mask over the first dimensions of a large
-    array; False where it is not that."""
+    array; returns False for other assignments."""
     mask = adopt(index) if isinstance(index, (Array, numpy.ndarray)) else None
     if not isinstance(mask, Array) or mask.form.name != "bool" or not mask.form.ndim:
         return False
@@ -189,7 +189,7 @@ def filled(x: Array, index: Any, source: Any) -> bool:
 
 
 def stored(x: Array, index: Any, source: Any) -> bool:
-    """Record an assignment through arrays of indices as a task; False where NumPy has to do it."""
+    """Record an assignment through arrays of indices as a task; returns False if NumPy has to do it."""
     kind = type(source)
     if kind in rules.WEAK or kind in rules.STRONG:
         if x.meta.size < core.SMALL and indices.small(x, index):

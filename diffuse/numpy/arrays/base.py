@@ -1,4 +1,4 @@
-"""Finds the view of a store that an array shows, and gives other code the memory of arrays.
+"""Finds the views of stores that arrays show, and gives the memory of arrays to other code.
 
 Tasks work on views of stores, NumPy and other libraries on memory; the array itself is in core.py.
 """
@@ -40,10 +40,10 @@ FAMILIES = type(numpy.dtypes.StrDType)
 
 
 def element_type(dtype: Any) -> numpy.dtype[Any]:
-    """The element type that an argument asks for.
+    """The element type that an argument specifies.
 
     `numpy.dtype` takes a class of element types (`numpy.dtypes.Float32DType`) for any class of Python
-    objects, and whatever has an element type for that type: also an array that was meant for `out`.
+    objects, and any object that has an element type for that type, even an array that was meant for `out`.
     """
     if isinstance(dtype, Array):
         raise TypeError("Cannot construct a dtype from an array")
@@ -51,7 +51,7 @@ def element_type(dtype: Any) -> numpy.dtype[Any]:
 
 
 def holding(storage: Any, whole: Form) -> Any:
-    """Return a new row-major array over the whole of an existing store."""
+    """Make a row-major array over a whole existing store."""
     x = Array.__new__(core.array_class)
     x.storage, x._form, x.part, x.meta = storage, whole, whole.root, whole.mirror
     x.memory = x.owner = None
@@ -59,7 +59,7 @@ def holding(storage: Any, whole: Form) -> Any:
 
 
 def showing(storage: Any, part: view.View) -> Any:
-    """Return a new array over the part of an existing store that a view describes."""
+    """Make an array over the part of an existing store that a view describes."""
     dtype = numpy.dtype(storage.store.dtype)
     whole = holding(storage, row_major(storage.store.shape, dtype))
     if part is whole.part:
@@ -80,14 +80,14 @@ def view_of(x: Array) -> view.View:
         if x.owner is None:
             found = f.root
         else:
-            view_of(x.owner)  # by which slices like this one are found again
+            view_of(x.owner)  # with which slices like this one are found again
             found = _located(storage, f, offset_of(x, x.meta))
         x.part = found
     return found
 
 
 def locate(x: Array) -> bool:
-    """Set `x.part`, the view of its store that an array shows; False if no view describes it."""
+    """Set `x.part`, the view of its store that an array shows; returns False if no view describes it."""
     try:
         view_of(x)
     except Unaddressable:
@@ -96,12 +96,12 @@ def locate(x: Array) -> bool:
 
 
 def view_in(x: Array, meta: Mirror) -> view.View:
-    """The view for a part of `x` that is given by a view of its meta: a target of an assignment."""
+    """The view of the part of `x` that a view of its meta describes: a target of an assignment."""
     return _located(storage_of(x), unfolded(form_of(meta)), offset_of(x, meta))
 
 
 def unfolded(f: Form) -> Form:
-    """Return the form of a task's output, or raise where two of its elements share memory."""
+    """The form of a task's output; raises if two of its elements share memory."""
     if f.folded:
         raise Unaddressable("elements that share memory")
     return f
@@ -127,20 +127,20 @@ def operand(x: Array, shape: Point) -> Operand:
 
 
 def distant(x: Array) -> bool:
-    """Return whether reading one element would fetch a large store from other memory."""
+    """Would reading one element fetch a large store from other memory?"""
     return (not library.current().host_sees and x.storage is not None and library.busy(x.storage)
             and x.storage.nbytes > access.NEAR)
 
 
 def locked(x: Array) -> Mirror:
-    """The memory of an array, for code that must not write to it."""
+    """The memory of an array, read-only."""
     memory = host(x).view()
     memory.flags.writeable = False
     return memory
 
 
 def owned(x: Array) -> Mirror:
-    """The memory of an array, for code that holds it and may write to it at some time."""
+    """The memory of an array, for code that holds it and may write to it at any time."""
     memory = access.whole(x)
     if x.storage is not None:
         library.own(x.storage)
@@ -148,11 +148,11 @@ def owned(x: Array) -> Mirror:
 
 
 def writable(x: Array) -> Mirror:
-    """The memory of an array, for the host to write to: `wrote` has to follow."""
+    """The memory of an array, for the host to write to; `wrote` must be called afterwards."""
     memory = owned(x)
     if x.storage is not None:
         x.storage.version += 1
-        if x.storage.shared and x.memory is not None:  # `owned` gives a view that is locked
+        if x.storage.shared and x.memory is not None:  # `owned` gives a read-only view
             return x.memory
     return memory
 
@@ -164,7 +164,7 @@ def wrote(x: Array) -> None:
 
 
 def put(x: Array, index: Any, value: Any) -> None:
-    """`x[index] = value` by NumPy, at once."""
+    """Assign `x[index] = value` by NumPy, at once."""
     memory: Any = writable(x)
     memory[index] = value
     if x.storage is not None and x.storage.shared:
@@ -177,13 +177,13 @@ def unboxed(x: Any) -> Any:
 
 
 _postponed: tuple[Any, BaseException] | None = None
-"""A weak reference to the array that last failed to give a buffer, and the exception."""
+"""A weak reference to the array that last failed to provide a buffer, and the exception."""
 
 
 def buffer(x: Array) -> Mirror:
     """Return the memory of an array for the buffer protocol.
 
-    NumPy ignores any error there, an interrupt too, and asks for `__array__` next, which raises it again.
+    NumPy ignores any error there, even an interrupt, and calls `__array__` next, which raises it again.
     """
     global _postponed
     try:
@@ -194,7 +194,7 @@ def buffer(x: Array) -> Mirror:
 
 
 def raise_postponed(x: Array) -> None:
-    """Raise the error that kept an array from giving a buffer, once."""
+    """Raise the error that kept an array from providing a buffer, once."""
     global _postponed
     if _postponed is not None:
         (failed, error), _postponed = _postponed, None
@@ -206,9 +206,9 @@ def raise_postponed(x: Array) -> None:
 
 
 def exported(x: Array) -> Mirror:
-    """The memory of an array for code outside: it stays valid as long as that code holds it, and for so long
-    the engine runs operations on it at once.  Of a store that another library of Legate's holds, a copy that
-    cannot be written to."""
+    """The memory of an array for outside code.  It stays valid as long as that code holds it, and for that
+    time the engine runs operations on it at once.  Of a store that another library of Legate's holds, a
+    read-only copy."""
     raise_postponed(x)
     lent = access.lending(x)
     if lent is not None:
@@ -233,7 +233,8 @@ def exported(x: Array) -> Mirror:
 
 
 def spanned(array: Mirror) -> Any:
-    """A Diffuse array sharing the memory of any NumPy view: its owner covers the bytes between the ends."""
+    """A Diffuse array sharing the memory of any NumPy view; its owner covers the bytes from the first to the
+    last."""
     low = high = address(array)
     for n, s in zip(array.shape, array.strides, strict=True):
         low, high = low + min(0, s * (n - 1)), high + max(0, s * (n - 1))

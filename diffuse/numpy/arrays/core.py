@@ -1,16 +1,16 @@
-"""What an array is made of, and how one is made.
+"""The parts of an array, and its construction.
 
 `Array` holds the parts of an array and nothing else; `Operators` (arithmetic.py) adds Python's operators,
-`Described` (elements.py) elements and shape, and `ndarray` and the lazy scalar NumPy's methods.  An array
-begins its life in one of two ways: *recorded* (a store, perhaps without memory yet; `meta` is a mirror) or
-*hosted* (`meta` is a real NumPy array; a store is attached when the first task touches it).
+`Described` (elements.py) elements and shape, and `ndarray` and the lazy scalar NumPy's methods.  An array is
+created in one of two ways: *recorded* (a store, perhaps without memory yet; `meta` is a mirror) or *hosted*
+(`meta` is a real NumPy array; a store is attached when the first task touches it).
 
 An array of fewer than DIFFUSE_SMALL elements that nothing pending writes behaves as NumPy's, bits, warnings
 and errors included, and costs little more: no form is looked up, nothing is recorded.  So does a small view
-of a large array: what happens while tasks on that are pending, walks.py decides.
+of a large array; walks.py decides what happens while tasks on that are pending.
 
-Where the extension is there (../small/), its classes and functions take the place of those of the same names
-in these modules: what changes in one has to change in the other.
+With the extension (../small/), its classes and functions replace those of the same names in these modules:
+changes in one have to be made in the other.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class Array:
     __slots__ = ("storage", "_form", "part", "meta", "memory", "owner", "lent", "__weakref__")
 
     storage: Any
-    """The engine's handle of the store; None while no task has touched a hosted array."""
+    """The engine's handle of the store; None until a task uses a hosted array."""
     _form: Form | None
-    """Shape, strides and element type, interned; None until somebody asks."""
+    """Shape, strides and element type, interned; None until requested."""
     part: view.View | None
     """The part of the store that this array shows; None until a task needs it."""
     meta: Mirror
     """Shape, strides, type, offset and flags: a mirror, or the real memory of a hosted array.  A view of a
     mirror may be real; the memory of its owner is known then."""
     memory: Mirror | None
-    """The memory as NumPy sees it, once known; valid to read while the store is not busy."""
+    """The memory as NumPy sees it, once known; valid for reading while the store is not busy."""
     owner: Array | None
-    """The array whose store this is a view of."""
+    """The array of whose store this is a view."""
     lent: bool
     """Did the program get NumPy arrays that are views of this hosted array (`lend`)?"""
 
@@ -73,7 +73,7 @@ scalar_class: Any = Array
 """The classes of arrays and lazy scalars that operations return (`set_classes`)."""
 
 ARRAYS: set[type] = set()
-"""Both classes as a set: testing the type of an operand costs one look-up."""
+"""Both classes as a set, so that testing the type of an operand costs one look-up."""
 
 
 def set_classes(array: Any, scalar: Any) -> None:
@@ -88,7 +88,7 @@ SMALL = config.small
 """Arrays of fewer elements behave as NumPy's: if they are at hand, NumPy computes on them at once."""
 
 TINY = min(128, SMALL)
-"""Results of NumPy of fewer elements stay NumPy's arrays, whose operators and methods are NumPy's own.  Two
+"""NumPy's results with fewer elements stay NumPy's arrays, whose operators and methods are NumPy's own.  Two
 such arrays never broadcast to a large one, which would stay NumPy's, too."""
 
 
@@ -103,7 +103,8 @@ def set_small(elements: int) -> None:
 watch("small", set_small)
 
 SEES = False
-"""Is known memory of arrays the memory of their stores, not a copy?  Then views of arrays are views of it."""
+"""Is the known memory of arrays that of their stores, rather than a copy?  Views of arrays are then views of
+it."""
 
 
 def _look_again(_: Any) -> None:
@@ -121,7 +122,7 @@ watch("runtime", _look_again)
 
 
 def recorded(shape_form: Form) -> Any:
-    """Return a new array over a new store, which the next task has to write."""
+    """Make an array over a new store, which the next task has to write."""
     x = Array.__new__(array_class)
     x.storage = library.new(shape_form.frame)
     x._form = shape_form
@@ -132,7 +133,7 @@ def recorded(shape_form: Form) -> Any:
 
 
 def hosted(array: Mirror, known: Form | None = None) -> Any:
-    """Return a Diffuse array over the memory of a NumPy array that is packed and owns its elements."""
+    """Make a Diffuse array over the memory of a NumPy array that is packed and owns its elements."""
     x = Array.__new__(array_class)
     x.meta = x.memory = array
     x._form = known
@@ -142,13 +143,13 @@ def hosted(array: Mirror, known: Form | None = None) -> Any:
 
 
 def given(found: Mirror) -> Any:
-    """Return what the program gets for a new packed NumPy array: a Diffuse array, or that array if it is
+    """The program's result for a new packed NumPy array: a Diffuse array, or that array itself if it is
     tiny."""
     return found if found.size < TINY or found.dtype not in NATIVE else hosted(found)
 
 
 def viewing(parent: Array, meta: Mirror) -> Any:
-    """Return a view of `parent` that a view of its meta describes."""
+    """The view of `parent` that a view of its meta describes."""
     x = Array.__new__(array_class)
     owner = parent if parent.owner is None else parent.owner
     x.owner = owner
@@ -160,7 +161,7 @@ def viewing(parent: Array, meta: Mirror) -> Any:
 
 
 def looking(parent: Array, memory: Mirror) -> Any:
-    """Return a view of `parent`, whose memory is known, given as a view of that memory."""
+    """The view of `parent`, whose memory is known, that is given as a view of that memory."""
     x = Array.__new__(array_class)
     owner = parent if parent.owner is None else parent.owner
     x.owner = owner
@@ -171,8 +172,8 @@ def looking(parent: Array, memory: Mirror) -> Any:
 
 
 class Slow:
-    """The functions that operators and attributes call for arrays that are not small or not at hand; later
-    modules set them."""
+    """The functions that operators and attributes call for arrays that are not small or not at hand, set by
+    later modules."""
 
     known: Callable[[Any, Any, Any], Any]
     known_unary: Callable[[Any, Any], Any]

@@ -1,7 +1,7 @@
-"""What NumPy prints of a large array is its edges: of a store in other memory nothing else is fetched.
+"""Prints large arrays by their edges: nothing else of a store in other memory is fetched.
 
-The edges are laid into memory for an array of the whole shape, which the system gives page by page as it is
-touched, and NumPy prints that: it looks at no other element of an array that it abbreviates.
+The edges are copied into memory for an array of the whole shape, which the system allocates page by page as
+it is touched, and NumPy prints that: it reads no other element of an array that it abbreviates.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from diffuse.numpy.arrays.core import slow
 from diffuse.numpy.arrays.forms import Mirror
 
 DIMENSIONS = 4
-"""The most dimensions: each doubles the corners."""
+"""The most dimensions of such arrays; each doubles the number of corners."""
 UNRESERVED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000
-"""The mapping takes memory when it is touched, and none is set aside (MAP_NORESERVE)."""
+"""Flags of a mapping for which no memory is reserved (MAP_NORESERVE): pages are allocated when touched."""
 KINDS = "biufc"
-"""Kinds of elements that NumPy prints without looking at the others."""
+"""Kinds of element types that NumPy prints without reading the other elements."""
 
 
 def printed(x: Any) -> Mirror:
-    """A NumPy array of the shape of `x` that prints as `x` does, by NumPy's `str` or `repr`, if read now."""
+    """A NumPy array of the shape of `x` that prints as `x` does by NumPy's `str` or `repr`, if printed
+    now."""
     found = edges(x)
     return host(x) if found is None else found
 
 
 def edges(x: Any) -> Mirror | None:
-    """Such an array without the elements that are left out; None where all of them are asked for or here."""
+    """An array of the shape of `x` with only the elements that NumPy prints; None if all are printed or at
+    hand."""
     options: Any = numpy.get_printoptions()
     shape, kept = x.form.shape, options["edgeitems"]
     if (x.form.size <= options["threshold"] or options.get("override_repr") is not None or kept < 1

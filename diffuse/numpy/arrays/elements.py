@@ -1,4 +1,4 @@
-"""Elements and parts of arrays, what arrays look like, and operators in place."""
+"""Elements and parts of arrays, their description, and operators in place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INDICES: set[type] = {int, slice, type(None), type(Ellipsis), *(t.type for t in 
 
 
 def simple(index: Any) -> bool:
-    """Does an index select a view or an element, whatever the array?"""
+    """Does an index select a view or an element, for any array?"""
     kind = type(index)
     if kind is tuple:
         for part in index:
@@ -33,19 +33,20 @@ def simple(index: Any) -> bool:
 
 
 def _raise(x: Any, y: Any, out: Any) -> None:
-    """Do `x **= y` by the operator of NumPy's arrays, which takes simpler functions for some exponents."""
+    """Compute `x **= y` by the operator of NumPy's arrays, which uses simpler functions for some
+    exponents."""
     x **= y
 
 
 SLICES: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(1 << 12)
-"""Slices that were taken before, of large arrays and small ones of busy arrays: form, view and mirror of the
-slice, and the mirror that was sliced; an empty tuple for one that was seen once.  The key is the token of the
-view with the bounds."""
+"""Slices that were taken before, of large arrays and of busy small ones: form, view and mirror of the slice,
+and the mirror that was sliced; an empty tuple for one that was seen once.  The key is the token of the view
+with the bounds."""
 
 
 def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
-    """Return the key in `SLICES` of an index of a view: all bounds, integers and new dimensions.  None for an
-    index that selects an element, and for indices of other types."""
+    """The key in `SLICES` for an index of a view: all bounds, integers and new dimensions.  None for an index
+    that selects an element, and for indices of other types."""
     if type(index) is slice:
         start, stop, step = index.start, index.stop, index.step
         if ((start is None or type(start) is int) and (stop is None or type(stop) is int)
@@ -54,7 +55,7 @@ def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
         return None
     if index is None or index is Ellipsis:
         return view, type(index)
-    if type(index) is not tuple or not index:  # an empty one picks the element of an array without dimensions
+    if type(index) is not tuple or not index:  # an empty one selects the element of a 0-d array
         return None
     bounds: list[Any] = [view]
     element = True
@@ -77,8 +78,8 @@ def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
 
 
 def part_of(x: Array, index: Any, key: tuple[Any, ...], memory: Any) -> Any:
-    """Return a slice of an array, looked up if the same view was sliced before.  A slice that is small, or of
-    a program that moves its views, is kept from its second time on: many never come again.  `memory` is the
+    """A slice of an array, looked up if the same view was sliced before.  A slice that is small, or belongs
+    to a program whose views move, is kept only from its second time on, as many never recur.  `memory` is the
     same slice of the array's memory, if that is known."""
     known = SLICES.get(key)
     hosted_there = x.meta is x.memory
@@ -164,7 +165,7 @@ slow.subscript, slow.assign = subscript, assign
 
 
 class Described(Operators):
-    """What an array looks like, its elements, and the operators that change them."""
+    """The description of an array, its elements, and the operators that change them."""
 
     __slots__ = ()
 
@@ -219,7 +220,7 @@ class Described(Operators):
         return operator.index(slow.host(self))
 
     def __buffer__(self, flags: int) -> Any:
-        """Python's buffer protocol, from 3.12 on; the extension has it for all versions."""
+        """Python's buffer protocol, from 3.12 on; the extension provides it for all versions."""
         return slow.buffer(self).data
 
     def __len__(self) -> int:

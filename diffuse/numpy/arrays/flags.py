@@ -18,7 +18,7 @@ _LETTERS = {"W": "writeable", "A": "aligned", "X": "writebackifcopy"}
 
 
 def _copied(meta: Mirror) -> Mirror:
-    """Another description of the same array: a view of NumPy's finds out anew whether it is aligned."""
+    """Another description of the same array: a view of NumPy's determines anew whether it is aligned."""
     found = meta.view()
     if not meta.flags.aligned:
         found.flags.aligned = False

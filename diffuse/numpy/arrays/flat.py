@@ -14,7 +14,7 @@ from diffuse.numpy.ops.operands import lowered, wrap
 
 
 def compared(compare: Callable[[Any, Any], Any]) -> Any:
-    """The comparison of the elements with an array or a number."""
+    """Compare the elements with an array or a number."""
     def apply(self: Flat, other: Any) -> Any:
         return wrap(compare(self._real, lowered(other)))
 

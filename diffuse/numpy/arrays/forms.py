@@ -1,7 +1,8 @@
-"""Forms: shape, strides and element type of an array, interned; and arrays that have these but no memory.
+"""Forms: interned shape, strides and element type of arrays; and mirrors, arrays with these but without
+memory.
 
-A *mirror* is a NumPy array over one large range of addresses that is never touched.  Whatever
-NumPy says about the mirror (slices, transposes, reshapes, errors) is what it would say about the array.
+A *mirror* is a NumPy array over one large range of addresses that is never touched.  Whatever NumPy says
+about the mirror (slices, transposes, reshapes, errors) also holds for the array.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ NATIVE: dict[numpy.dtype[Any], str] = {
 
 
 EXTENT = 1 << 42
-"""Bytes of address space that mirrors have to themselves."""
+"""Bytes of address space that are reserved for mirrors."""
 NOWHERE = 1 << 55
-"""An address that no program's memory has, on the processors that there are."""
+"""An address that no program's memory has, on existing processors."""
 
 
 def _reserve() -> Mirror:
-    """Address space for mirrors: private, unbacked, readable, never read.
+    """Reserve address space for mirrors: private, unbacked, readable, never read.
 
-    Where the system limits address space (`ulimit -v`), all of it is the program's: mirrors then have
-    addresses that no memory can have.
+    Where the system limits address space (`ulimit -v`), none is taken: mirrors then have addresses that no
+    memory can have.
     """
     private, reserve = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, getattr(mmap, "MAP_NORESERVE", 0x4000)
     try:
@@ -55,7 +56,7 @@ BASE = address(RESERVE)
 
 
 class Form:
-    """Shape, strides and element type; of packed forms also the mirror and the view of a whole store."""
+    """Shape, strides and element type; for packed forms also the mirror and the view of a whole store."""
 
     __slots__ = ("shape", "strides", "dtype", "name", "itemsize", "size", "ndim", "packed", "ordered",
                  "folded", "frame", "_mirror", "_root")
@@ -96,7 +97,7 @@ class Form:
 
 
 def _dense(shape: Point, strides: Point, order: Sequence[int], pitch: int) -> bool:
-    """Do elements lie side by side, with the dimensions in this order, outermost first?"""
+    """Are elements contiguous, with the dimensions in this order, outermost first?"""
     for d in reversed(order):
         if shape[d] != 1 and strides[d] != pitch:
             return False
@@ -105,7 +106,7 @@ def _dense(shape: Point, strides: Point, order: Sequence[int], pitch: int) -> bo
 
 
 def _folded(shape: Point, strides: Point, itemsize: int) -> bool:
-    """Return whether two indices may address the same memory: strides below the reach of smaller ones."""
+    """May two indices address the same memory: are strides smaller than the extent of inner dimensions?"""
     reach = itemsize
     for step, n in sorted([(abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1]):
         if step < reach:
@@ -119,7 +120,7 @@ _forms: dict[tuple[Point, Point, Any], Form] = Bounded(INTERNED)
 
 
 def memory_order(order: Any) -> str:
-    """Return an `order` argument as C, F, A or K, or raise NumPy's error."""
+    """Convert an `order` argument to C, F, A or K, or raise NumPy's error."""
     if order is None:
         return "K"
     if order not in ("C", "F", "A", "K"):
@@ -150,7 +151,7 @@ def column_major(shape: Point, dtype: numpy.dtype[Any]) -> Form:
 
 
 def packed(shape: Point, order: Sequence[int], dtype: numpy.dtype[Any]) -> Form:
-    """The form of a packed array whose dimensions, outermost first, are `order`."""
+    """The form of a packed array with its dimensions in memory in the order `order`, outermost first."""
     strides, pitch = [0] * len(shape), dtype.itemsize
     for d in reversed(order):
         strides[d] = pitch
@@ -159,7 +160,7 @@ def packed(shape: Point, order: Sequence[int], dtype: numpy.dtype[Any]) -> Form:
 
 
 def like(inputs: list[Mirror], shape: Point, dtype: numpy.dtype[Any], order: str = "K") -> Form:
-    """The form NumPy gives the result of an elementwise operation on `inputs`."""
+    """The form that NumPy gives the result of an elementwise operation on `inputs`."""
     if order not in ("C", "F", "A", "K"):
         order = memory_order(order)
     if order == "C" or (order == "K" and all(x.flags.c_contiguous for x in inputs)):
@@ -179,7 +180,7 @@ def like(inputs: list[Mirror], shape: Point, dtype: numpy.dtype[Any], order: str
 
 
 def replica(x: Mirror, dtype: numpy.dtype[Any], order: str = "K") -> Form:
-    """The form NumPy gives a copy of `x`, or an array like it (repeated dimensions innermost)."""
+    """The form that NumPy gives a copy of `x`, or an array like it (repeated dimensions innermost)."""
     if order == "K" and x.flags.fnc:
         return column_major(x.shape, dtype)
     if order != "K" or x.flags.c_contiguous or not x.size:
@@ -188,7 +189,7 @@ def replica(x: Mirror, dtype: numpy.dtype[Any], order: str = "K") -> Form:
 
 
 def resized(x: Mirror, shape: Point, dtype: numpy.dtype[Any], order: str) -> Form:
-    """The form NumPy gives an array like `x` of another shape."""
+    """The form that NumPy gives an array like `x` of another shape."""
     if order == "A":
         order = "F" if x.flags.fnc else "C"
     if order == "K" and not x.flags.c_contiguous:
@@ -198,21 +199,21 @@ def resized(x: Mirror, shape: Point, dtype: numpy.dtype[Any], order: str) -> For
 
 
 def joined(parts: list[Mirror], axis: int, shape: Point, dtype: numpy.dtype[Any]) -> Form:
-    """The form NumPy gives arrays that it joins along an axis."""
+    """The form that NumPy gives arrays that it joins along an axis."""
     if all(x.flags.c_contiguous for x in parts) or 0 in shape:
         return row_major(shape, dtype)
     return packed(shape, outermost_first(numpy.concatenate([model(x) for x in parts], axis)), dtype)
 
 
 def model(x: Mirror) -> Mirror:
-    """A small array with memory of its own whose strides are in the same order."""
+    """A small array with memory of its own, whose strides have the same order."""
     sizes = sorted({abs(s) for s in x.strides} - {0})
     strides = [sizes.index(abs(s)) + 1 if s else 0 for s in x.strides]
     return numpy.ndarray([min(n, 2) for n in x.shape], numpy.int8, bytes(sum(strides) + 1), 0, strides)
 
 
 def _clipped(x: Mirror) -> Mirror:
-    """Return the first two indices of each dimension: few elements with the same strides."""
+    """The first two indices of each dimension: few elements with the same strides."""
     return x[tuple(slice(0, 2) for _ in x.shape)]
 
 

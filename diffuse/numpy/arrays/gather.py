@@ -1,8 +1,8 @@
-"""Reads through arrays of indices: `x[i]`, `x[i, :]`, `x[i, j]` as a task that fuses with what uses it.
+"""Reads through arrays of indices: `x[i]`, `x[i, :]`, `x[i, j]` as a task that fuses with its users.
 
-The task reads elements at coordinates that are data.  Whether all indices lie within the array is known
-before it is recorded: the smallest and the largest of each array are looked at, or computed and waited for,
-so that an IndexError comes at the call, in NumPy's words, and no task reads anything out of bounds.
+The task reads elements at data-dependent coordinates.  That all indices are within the array is checked
+before it is recorded: the minimum and maximum of each index array are read, or computed and waited for, so
+that an IndexError is raised at the call, with NumPy's message, and no task reads out of bounds.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from diffuse import library
 from diffuse.library import Scalar
 from diffuse.numpy.arrays import access, base, core, indices, masks
 from diffuse.numpy.arrays.core import Array, viewing
-from diffuse.numpy.arrays.forms import Form, row_major
+from diffuse.numpy.arrays.forms import Form, Mirror, row_major
 from diffuse.numpy.arrays.indices import Chosen
 from diffuse.numpy.ops import elementwise, rules
 from diffuse.numpy.ops.operands import adopt
 
 
 def read(x: Array, index: Any) -> Any:
-    """`x[index]` for an index with arrays; None where NumPy has to answer."""
-    if not library.current().runtime.addressed or indices.small(x, index):
+    """`x[index]` for an index with arrays; None if NumPy has to compute it."""
+    addressed = library.current().runtime.addressed
+    if not addressed and not indices.distant(x) or indices.small(x, index):
         return None
+    if not addressed and (found := _rows(x, index)) is not None:
+        return found
     if masks.covers(x, index):
         return masked(x, indices.integers(index))
     chosen = indices.take_apart(x.meta, index, positions)
@@ -41,7 +44,7 @@ def read(x: Array, index: Any) -> Any:
 
 
 def positions(mask: Any) -> Sequence[Any]:
-    """The indices of a mask's true elements, an array for each of its dimensions."""
+    """The indices of a mask's true elements, one array for each of its dimensions."""
     if not masks.recordable(mask):
         return [core.hosted(numpy.ascontiguousarray(found)) for found in access.host(mask).nonzero()]
     rest = masks.positions(mask)
@@ -53,7 +56,7 @@ def positions(mask: Any) -> Sequence[Any]:
 
 
 def masked(x: Array, mask: Any) -> Any:
-    """`x[mask]` for a mask of the array's shape: its elements one after another, in C order."""
+    """`x[mask]` for a mask of the array's shape: the selected elements in C order."""
     if not masks.recordable(mask) or not mask.form.shape or masks.few(mask, x):
         return None
     found = masks.positions(mask)
@@ -63,9 +66,12 @@ def masked(x: Array, mask: Any) -> Any:
 
 
 def gathered(x: Array, chosen: Chosen, form: Form) -> Any:
-    """Record the read of what is chosen into a new array of this form; all indices lie within the array."""
+    """Record the read of the selected elements into a new array of this form; all indices are within the
+    array."""
     if not form.size:
         return core.hosted(numpy.ndarray(form.shape, form.dtype))
+    if not library.current().runtime.addressed:
+        return _apart(x, chosen, form)
     out = core.recorded(form)
     own = range(chosen.place, chosen.place + len(chosen.spread))
     part = x if chosen.meta is x.meta else viewing(x, chosen.meta)
@@ -76,13 +82,47 @@ def gathered(x: Array, chosen: Chosen, form: Form) -> Any:
     return out
 
 
+def _apart(x: Array, chosen: Chosen, form: Form) -> Any:
+    """Record the read where ranks have the array in parts; None where they have to have all of it."""
+    from diffuse.numpy.arrays import far
+
+    found = evenly(chosen)
+    if found is None:
+        return None
+    target, axis = found
+    lined = out = core.recorded(form)
+    if chosen.place != axis or axis and len(chosen.axes) > 1:
+        return None
+    if len(chosen.spread) != 1:
+        if not form.ordered:
+            return None
+        lined = viewing(out, out.meta.reshape(*form.shape[:axis], -1,
+                                              *form.shape[axis + len(chosen.spread):]))
+    return out if far.gathered(viewing(x, target), axis, numbers(chosen), lined) else None
+
+
+def _rows(x: Array, index: Any) -> Any:
+    """`x[mask]` for a mask of the first dimensions of an array that ranks have in parts; None of others."""
+    from diffuse.numpy.arrays import far
+
+    mask: Any = indices.integers(index)
+    if (type(mask) not in core.ARRAYS or mask.form.name != "bool"
+            or mask.form.shape != x.form.shape[:mask.ndim]
+            or not (x.meta.flags.c_contiguous and far.wanted(x, mask))):
+        return None
+    count = int(mask.sum())
+    if not count:
+        return None
+    return far.masked(x, mask, row_major((count, *x.form.shape[mask.ndim:]), x.form.dtype))
+
+
 def gather(part: Array, follows: Sequence[int], arrays: Sequence[Any], spread: tuple[int, ...],
            own: Sequence[int], target: base.Operand) -> Any:
     """Record a read of an array into a target; returns the template of the task.
 
-    Dimension k of the array follows the target's dimension `follows[k]`, or none where that is -2; where it
-    is -1 the next one of the arrays has its index.  These are broadcast to the shape `spread`, whose
-    dimensions are the target's dimensions `own`.
+    Dimension k of the array follows the target's dimension `follows[k]`, or none if that is -2; if it is -1,
+    the next one of the arrays holds its index.  These are broadcast to the shape `spread`, whose dimensions
+    are the target's dimensions `own`.
     """
     shape = target[1].shape
     permuted = rules.turned(shape, target[1].strides)
@@ -91,7 +131,7 @@ def gather(part: Array, follows: Sequence[int], arrays: Sequence[Any], spread: t
     inputs: list[Any] = [source]
     letters, types = "", [part.form.name]
     for axis, array in zip([k for k, d in enumerate(follows) if d == -1], arrays, strict=True):
-        storage, view = base.operand(array, spread)
+        storage, view = base.operand(array if base.locate(array) else elementwise.duplicate(array), spread)
         letters += "1" if pitches[axis] == 1 else "s"
         at = len(types)
         inputs += [(storage, view.kept(space, tuple([axes[d] for d in own]))),
@@ -104,8 +144,8 @@ def gather(part: Array, follows: Sequence[int], arrays: Sequence[Any], spread: t
 
 
 def along(x: Array, array: Any, axis: int) -> Any:
-    """The elements of an array at these indices of a dimension, as `numpy.take` lays them out; None where
-    NumPy has to answer."""
+    """The elements of an array at these indices of a dimension, as `numpy.take` lays them out; None if NumPy
+    has to compute it."""
     chosen = Chosen(x.meta, (axis,), (array,), axis, array.form.shape, False)
     form = row_major(chosen.shape, x.form.dtype)
     if not recordable(form, x, array) or not indices.within(array, x.form.shape[axis]):
@@ -114,15 +154,16 @@ def along(x: Array, array: Any, axis: int) -> Any:
 
 
 def recordable(form: Form, *arrays: Array) -> bool:
-    """Is a read of arrays into one of this form to be recorded?  Else NumPy does it at once."""
-    return (library.current().runtime.addressed and form.size > 0
-            and not indices.sooner(form.size, *arrays))
+    """Should a read of arrays into one of this form be recorded?  Otherwise NumPy does it at once."""
+    if not library.current().runtime.addressed:
+        return form.size > 0 and indices.distant(*arrays)
+    return form.size > 0 and not indices.sooner(form.size, *arrays)
 
 
 def located(part: Array, space: tuple[int, ...], axes: list[int]) -> tuple[base.Operand, list[int]]:
-    """An array as a task over `space` reads it whose dimension k follows the task's axes[k] (see
-    `gather`), with the elements from one index of each dimension to the next.  Of a copy, where a coordinate
-    of the store is data in part."""
+    """The view of an array for a task over `space`, with its dimension k following the task's axes[k] (see
+    `gather`), and the stride of each dimension in elements.  It is of a copy, if a coordinate of the store
+    depends on data only in part."""
     try:
         view = base.view_of(part).picked(space, tuple(axes))
         if not any([stride % part.form.itemsize for stride in part.form.strides]):
@@ -130,3 +171,34 @@ def located(part: Array, space: tuple[int, ...], axes: list[int]) -> tuple[base.
     except (base.Unaddressable, ValueError):
         pass
     return located(elementwise.duplicate(part, order="C"), space, axes)
+
+
+def evenly(chosen: Chosen) -> tuple[Mirror, int] | None:
+    """The elements that may be chosen, with one dimension in the place of those that are indexed, and which
+    one that is; None where these are not evenly spaced in memory."""
+    if len(chosen.axes) == 1:
+        return chosen.meta, chosen.axes[0]
+    rest = [k for k in range(chosen.meta.ndim) if k not in chosen.axes]
+    turned = chosen.meta.transpose(*chosen.axes, *rest)
+    try:
+        return turned.reshape(-1, *[chosen.meta.shape[k] for k in rest], copy=False), 0
+    except ValueError:
+        return None
+
+
+def numbers(chosen: Chosen) -> Any:
+    """The nonnegative, contiguous indices along the dimension that `evenly` returns (int64)."""
+    found: Any = None
+    for axis, array in zip(chosen.axes, chosen.arrays, strict=True):
+        extent, negative = chosen.meta.shape[axis], indices.negative(array)
+        array = masks.as_indices(array)
+        if negative:
+            array = base.UFUNCS["add"](array, base.UFUNCS["multiply"](base.UFUNCS["less"](array, 0), extent))
+        if found is not None:
+            found = base.UFUNCS["add"](base.UFUNCS["multiply"](found, extent), array)
+        else:
+            found = array
+    found = adopt(found)
+    if found.form.shape != chosen.spread:
+        found = viewing(found, numpy.broadcast_to(found.meta, chosen.spread))
+    return masks.flat(found)

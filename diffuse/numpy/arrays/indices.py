@@ -1,10 +1,10 @@
-"""Indices that have arrays in them, taken apart: which dimensions they index, how the result looks, and
-whether all of them lie within the array.
+"""Analyses indices that contain arrays: which dimensions they index, the layout of the result, and whether
+all of them are within the array.
 
-NumPy's rules: integers beside arrays are arrays, too; the dimensions of the arrays, broadcast together, stand
-in the place of the first one where all stand side by side, else first.  A mask stands for the indices of its
-true elements.  Where an index is wrong, or is of a kind that only NumPy knows, nothing is found here, and
-NumPy's own call answers.
+NumPy's rules: integers beside arrays count as arrays; the broadcast dimensions of the arrays take the place
+of the first one if all are adjacent, else they come first.  A mask stands for the indices of its true
+elements.  Indices that are wrong, or of a kind that only NumPy supports, are not analysed here, and NumPy's
+own call handles them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from diffuse import library
 from diffuse.library import Bounded, operations
 from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.core import ARRAYS, Array
@@ -27,18 +28,18 @@ NUMBERS: tuple[type, ...] = (int, *[numpy.dtype(name).type for name in (
 
 
 class Chosen(NamedTuple):
-    """What an index with arrays chooses."""
+    """The selection of an index with arrays."""
 
     meta: Mirror
-    """The part that integers and slices choose; the dimensions that arrays index are whole."""
+    """The part that integers and slices select; dimensions indexed by arrays are whole."""
     axes: tuple[int, ...]
-    """Those dimensions."""
+    """The dimensions that arrays index."""
     arrays: tuple[Any, ...]
-    """The arrays of integers, one for each of them."""
+    """The arrays of integers, one for each of these dimensions."""
     place: int
-    """Where their dimensions begin among those of the result."""
+    """The position of the arrays' dimensions among those of the result."""
     spread: tuple[int, ...]
-    """Their shape, broadcast together."""
+    """The broadcast shape of the arrays."""
     mixed: bool
     """Are there integers beside the arrays?"""
 
@@ -50,7 +51,7 @@ class Chosen(NamedTuple):
 
     @property
     def results(self) -> tuple[int, ...]:
-        """For each dimension of the part, that of the result; -1 where an array indexes it."""
+        """For each dimension of the part, the dimension of the result; -1 if an array indexes it."""
         rest = [k for k in range(self.meta.ndim) if k not in self.axes]
         behind = len(self.spread)
         return tuple([-1 if k in self.axes else rest.index(k) + (behind if rest.index(k) >= self.place else 0)
@@ -58,7 +59,7 @@ class Chosen(NamedTuple):
 
 
 def integers(part: Any) -> Any:
-    """An array of integers or bools, as tasks read it; the number, of an integer; None for anything else."""
+    """An array of integers or bools, as tasks read it; an integer as a number; None for anything else."""
     kind = type(part)
     if kind in NUMBERS:
         return part
@@ -76,9 +77,9 @@ def integers(part: Any) -> Any:
 
 
 def take_apart(meta: Mirror, index: Any, positions: Callable[[Any], Sequence[Any]]) -> Chosen | None:
-    """Take apart an index of an array; None where there is no array in it, or NumPy has to answer.
+    """Analyse an index of an array; None if it contains no array, or NumPy has to handle it.
 
-    `positions` finds the indices of a mask's true elements, an array for each of its dimensions.
+    `positions` finds the indices of a mask's true elements, one array for each of its dimensions.
     """
     parts = _expanded(meta.ndim, index if type(index) is tuple else (index,))
     if parts is None:
@@ -122,8 +123,8 @@ def take_apart(meta: Mirror, index: Any, positions: Callable[[Any], Sequence[Any
 
 
 def _expanded(rank: int, index: tuple[Any, ...]) -> list[Any] | None:
-    """The parts of an index of an array of this rank, with the slices that dots stand for behind them: dots
-    for no dimension keep arrays apart, too.  None where NumPy has to answer."""
+    """The parts of an index of an array of this rank, with an ellipsis replaced by the slices that it stands
+    for; an ellipsis for no dimension also separates arrays.  None if NumPy has to handle it."""
     parts: list[Any] = []
     used = dots = 0
     for part in index:
@@ -150,7 +151,7 @@ _layouts: dict[Any, Form] = Bounded(1 << 12)
 
 
 def layout(chosen: Chosen, dtype: numpy.dtype[Any]) -> Form:
-    """The form that NumPy gives to the result: a small model of the same layout is indexed."""
+    """The form that NumPy gives the result, determined by indexing a small model of the same layout."""
     metas = [a.meta for a in chosen.arrays]
     key = (chosen.meta.shape, chosen.meta.strides, chosen.axes, chosen.place, chosen.mixed, dtype,
            *[(m.shape, m.strides, m.dtype) for m in metas])
@@ -173,15 +174,14 @@ def layout(chosen: Chosen, dtype: numpy.dtype[Any]) -> Form:
 
 
 _extremes: dict[Any, tuple[int, int]] = Bounded(1 << 10)
-"""The smallest and the largest element of arrays of indices, by store, version and view."""
+"""The minimum and maximum of index arrays, by store, version and view."""
 SOONER = 8
-"""How many times the elements of a small array NumPy goes through at once sooner than a task, in arrays that
-are at hand; the extension has the same number."""
+"""NumPy is faster than a task on arrays at hand with up to so many times the elements of a small array; the
+extension has the same number."""
 
 
 def extremes(a: Any) -> tuple[int, int]:
-    """The smallest and the largest element of an array of integers; waits for it, unless it was asked for
-    before and is the same."""
+    """The minimum and maximum of an array of integers; waits for it, unless they are cached."""
     memory = access.at_hand(a)
     if memory is not None and memory.size < SOONER * core.SMALL:
         return int(memory.min()), int(memory.max())
@@ -194,36 +194,34 @@ def extremes(a: Any) -> tuple[int, int]:
 
 
 def name(a: Any) -> tuple[Any, ...]:
-    """What the elements of an array are the same for, unless others see its memory."""
+    """The key of an array's elements, which stays valid unless other code sees its memory."""
     storage = access.storage_of(a)
     return storage.id, storage.version, a.form, access.offset_of(a, a.meta)
 
 
 _bounds: dict[Any, tuple[int, int]] = Bounded(1 << 10)
-"""Numbers between which the elements of some arrays are certain to lie, by the same."""
+"""Known bounds on the elements of some arrays, by the same key."""
 
 
 def know(a: Any, low: int, high: int) -> None:
-    """Note that no element of an array is less than one number or greater than another, so that nobody has to
-    look."""
+    """Note bounds on the elements of an array, so that they need not be computed."""
     _bounds[name(a)] = low, high
 
 
 def known(a: Any) -> tuple[int, int] | None:
-    """Numbers between which the elements of an array are certain to lie, if that was noted and the array is
-    the same."""
+    """Noted bounds on the elements of an array, if it is unchanged; else None."""
     return None if a.storage is None or a.storage.exported else _bounds.get(name(a))
 
 
 @cache
 def bounds(dtype: numpy.dtype[Any]) -> tuple[int, int]:
-    """The smallest and the largest number of a type of integers: no byte lies outside a table of 256."""
+    """The range of an integer type: no byte is outside a table of 256."""
     of = numpy.iinfo(dtype)
     return of.min, of.max
 
 
 def within(a: Any, extent: int) -> bool:
-    """Are all elements of an array indices of a dimension of this extent?"""
+    """Are all elements of an array valid indices of a dimension of this extent?"""
     low, high = known(a) or bounds(a.form.dtype)
     if not (-extent <= low and high < extent):
         low, high = extremes(a)
@@ -236,14 +234,23 @@ def negative(a: Any) -> bool:
 
 
 def sooner(size: int, *arrays: Any) -> bool:
-    """Is NumPy sooner than a task that reads or writes so many elements: few ones, of arrays at hand?"""
+    """Is NumPy faster than a task that reads or writes so many elements: few ones, of arrays at hand?"""
     return size < SOONER * core.SMALL and all([access.at_hand(a) is not None for a in arrays])
 
 
 def small(x: Array, index: Any) -> bool:
-    """Are the array, and each array in an index, small and at hand, so that NumPy is the faster way?"""
+    """Are the array, and each array in an index, small and at hand, so that NumPy is faster?"""
     if x.meta.size >= core.SMALL or not access.ready(x):
         return False
     parts = index if type(index) is tuple else (index,)
     return not [p for p in parts if type(p) in ARRAYS and (p.meta.size >= core.SMALL or not access.ready(p))
                 or type(p) is numpy.ndarray and p.size >= core.SMALL]
+
+
+def distant(*arrays: Any) -> bool:
+    """Are these arrays that several ranks have in parts, and read and write together (far.py)?"""
+    if library.current().runtime.ranks == 1:
+        return False
+    from diffuse.numpy.arrays import far
+
+    return far.wanted(*arrays)

@@ -1,4 +1,4 @@
-"""Arrays that change in place what they are: another size, element type or strides under the same name."""
+"""Changes arrays in place: another size, element type or strides for the same object."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
 
 
 def _same_size(x: Array, wanted: Any) -> bool:
-    """Do as many elements fit into the shape `wanted` as `x` has?  Strides of 0 make that no allocation."""
+    """Does the shape `wanted` have as many elements as `x`?  Strides of 0 avoid an allocation."""
     return numpy.broadcast_to(numpy.empty((), bool), wanted).size == x.form.size
 
 
 def set_dtype(x: Array, dtype: Any) -> None:
-    """`x.dtype = dtype`: the same bytes read as another type."""
+    """Assign `x.dtype = dtype`: the same bytes read as another type."""
     meta: Any = x.meta.view()
     meta.dtype = dtype
     if meta.dtype not in NATIVE:
@@ -78,7 +78,7 @@ def set_dtype(x: Array, dtype: Any) -> None:
 
 
 def set_strides(x: Array, strides: Any) -> None:
-    """`x.strides = strides`, within the memory of the array that owns it."""
+    """Assign `x.strides = strides`, within the memory of the array that owns it."""
     root = x if x.owner is None else x.owner
     bytes_there = numpy.empty(root.form.size * root.form.itemsize, numpy.uint8)
     offset = offset_of(x, x.meta) if x.form.size else 0
@@ -95,13 +95,13 @@ def set_strides(x: Array, strides: Any) -> None:
 def _show(x: Array, meta: numpy.ndarray[Any, Any]) -> None:
     """Make `x` the view of its own store that `meta` describes."""
     if x.owner is None and x.form.size:
-        storage_of(x)  # where views of x find the store, which has the old type for good
+        storage_of(x)  # where views of x find the store, which keeps the old type
         x.owner = _twin(x)
     take(x, viewing(x, meta))
 
 
 def _twin(x: Array) -> Array:
-    """Return another array over the same store with the same description."""
+    """Make another array over the same store with the same description."""
     twin: Array = Array.__new__(core.array_class)
     for slot in _SLOTS:
         setattr(twin, slot, getattr(x, slot))

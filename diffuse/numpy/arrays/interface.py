@@ -1,4 +1,4 @@
-"""`__array_interface__` of an array: one description for Python code that wants an address, and for NumPy."""
+"""`__array_interface__` of an array: one description for Python code that needs an address, and for NumPy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from diffuse.numpy.arrays.core import Array
 class Interface(dict[str, Any]):
     """The description of an array's memory.
 
-    NumPy, in C, takes the item "data" from the dict itself and finds the memory as a buffer there, which it
-    holds for as long as it looks at it: the engine knows when that ends.  Python code that asks for "data"
-    gets the address, as NumPy's arrays give it; for how long it will use that nobody knows, so from then on
-    operations on the array run at once.
+    NumPy, in C, takes the item "data" from the dict itself and finds a buffer there, which it holds for as
+    long as it uses the memory: the engine knows when that ends.  Python code that looks up "data" gets the
+    address, as from NumPy's arrays; as it is unknown for how long it uses that, operations on the array run
+    at once from then on.
     """
 
     __slots__ = ("_array", "_address")
@@ -38,7 +38,7 @@ class Interface(dict[str, Any]):
         return self._address
 
     def __iter__(self) -> Iterator[str]:
-        """As a method of ours, so that a copy as a plain dict asks for each item, too."""
+        """A method of ours, so that a copy as a plain dict also looks up each item."""
         return super().__iter__()
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -51,7 +51,7 @@ class Interface(dict[str, Any]):
         return dict(self).items()
 
     def __eq__(self, other: object) -> bool:
-        """Are both of the same memory?  A dict's own comparison would compare elements."""
+        """Do both describe the same memory?  A dict's own comparison would compare elements."""
         return dict(self) == (dict(other) if isinstance(other, Interface) else other)
 
     def __ne__(self, other: object) -> bool:

@@ -1,8 +1,8 @@
-"""Memory that NumPy arrays of the program lend: who else can see it, by CPython's reference counts.
+"""Memory that the program's NumPy arrays lend: finds who else can see it, by CPython's reference counts.
 
 `np.asarray(array)` shares the array's memory.  While the program holds the array, or anything that leads to
-its memory, it may read and write there at any moment, so operations on it are run at once.  When nobody but
-Diffuse holds it any more, it is an array like all others.
+its memory, it may read and write there at any moment, so operations on it are run at once.  When only Diffuse
+still holds it, it is an array like all others.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ def _over(span: Lent) -> Mirror:
 
 
 def lock(ours: Mirror, writeable: bool) -> Mirror:
-    """Set WRITEABLE of the array that lends the memory, too: NumPy's `asarray` would give the very same.  The
-    array over the memory from now on, for none over foreign memory can be made writeable again."""
+    """Set WRITEABLE of the array that lends the memory, too, as NumPy's `asarray` would return that array.
+    Returns the array over the memory from now on, as one over foreign memory cannot be made writeable
+    again."""
     span: Any = ours.base
     span.keep.flags.writeable = writeable
     return _over(span)
 
 
 def held(span: Lent) -> bool:
-    """Could somebody else than Diffuse write to the memory, or look at it?
+    """Could code other than Diffuse write to the memory, or read it?
 
     Views and buffers refer to the arrays that they belong to, so each array along `base` must have one
-    reference only, and the last must own the memory.  Weak references count, for they give the array out.
-    Read-only flags say nothing: an earlier view may be writable.  Only `bytes` never change.
+    reference only, and the last must own the memory.  Weak references count, as they give access to the
+    array.  Read-only flags say nothing: an earlier view may be writable.  Only `bytes` never change.
     """
     outside, array = False, span.keep
     while isinstance(array, numpy.ndarray):
@@ -69,7 +70,7 @@ def owned(array: Mirror) -> bool:
 
 
 def origin(memory: Mirror) -> Any:
-    """What is outside of Diffuse whose memory this is, as NumPy names it by `base`, or None."""
+    """The object outside Diffuse that owns this memory, as NumPy's `base` names it, or None."""
     base: Any = memory.base
     if type(base) is Lent:
         return base.keep.base
@@ -77,14 +78,14 @@ def origin(memory: Mirror) -> Any:
 
 
 def foreign(memory: Mirror) -> bool:
-    """Does something that is no array own this memory?"""
+    """Does an object that is not an array own this memory?"""
     base: Any = memory.base
     array = base.keep if type(base) is Lent else memory
     return not isinstance(array.base, (numpy.ndarray, Span)) and not array.flags.owndata
 
 
 def lender(memory: Mirror) -> Any:
-    """The array of the program that all of this memory was borrowed from, if the program still holds it."""
+    """The program's array from which all of this memory was borrowed, if the program still holds it."""
     span: Any = memory.base
     if type(span) is not Lent or not held(span):
         return None
@@ -94,7 +95,8 @@ def lender(memory: Mirror) -> Any:
 
 
 def _references() -> int:
-    """References that `held` counts to an array that nobody else holds: the one, its own and the call's."""
+    """The number of references that `held` counts for an unshared array: its holder's, its own and the
+    call's."""
     span, _ = borrow(numpy.empty(1))
     array = span.keep
     return getrefcount(array)

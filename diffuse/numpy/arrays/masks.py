@@ -1,9 +1,9 @@
-"""The true elements of masks: how many there are, where they are, and reads through masks.
+"""The true elements of masks: their number, their positions, and reads through masks.
 
-How many elements a result has is known when the call returns, so the mask is waited for and counted: block
-by block, by a task or, where the mask is at hand, by NumPy.  What follows is recorded: a task that reads the
-mask from the first block of its share on gives the positions of the true elements, and fuses with what reads
-there.
+The size of a result must be known when the call returns, so the mask is waited for and counted: block by
+block, by a task or, if the mask is at hand, by NumPy.  The rest is recorded: a task that reads the mask from
+the first block of its share on computes the positions of the true elements, and fuses with the task that
+reads there.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from diffuse.numpy.ops.operands import adopt, lowered
 BLOCK = operations.COUNTED
 INDEX = numpy.dtype(numpy.int64)
 BYTES = 16
-"""A multiple of DIFFUSE_SMALL.  NumPy finds the true elements of masks that have fewer, and reads there,
-sooner than tasks: an element of a mask takes a byte, and what follows is mostly on far fewer elements."""
+"""A multiple of DIFFUSE_SMALL.  For masks with fewer elements NumPy finds the true elements, and reads there,
+faster than tasks: an element of a mask is one byte, and what follows mostly has far fewer elements."""
 
 _counts: dict[Any, Any] = Bounded(4)
-"""The numbers of true elements of the masks that were counted last: several arrays are read through one."""
+"""The numbers of true elements of the masks counted last, as several arrays are read through one mask."""
 
 
 def flat(x: Array) -> Any:
-    """The elements of an array in C order, side by side: a view, or a copy where they lie otherwise."""
+    """The contiguous elements of an array in C order: the array itself if it has one dimension, a view, or a
+    copy if they are not contiguous."""
+    if x.meta.ndim == 1 and x.meta.flags.c_contiguous:
+        return x
     if not x.meta.flags.c_contiguous:
         x = elementwise.duplicate(x, order="C")
     return viewing(x, x.meta.reshape(-1))
@@ -45,6 +48,8 @@ def as_indices(x: Any) -> Any:
 def positions(mask: Array) -> Any:
     """The flat positions (int64) of a mask's true elements, as a task finds them."""
     mask = flat(mask)
+    if not library.current().host_sees:
+        return _apart(mask)
     memory = access.at_hand(mask)
     if memory is not None and memory.size < BYTES * core.SMALL:
         return hosted(numpy.flatnonzero(memory))
@@ -61,8 +66,19 @@ def positions(mask: Array) -> Any:
     return out
 
 
+def _apart(mask: Any) -> Any:
+    """The flat positions of a distributed mask's true elements."""
+    from diffuse.numpy.arrays import far
+
+    count = int(mask.sum())
+    out = far.positions(mask, count) if count else hosted(numpy.empty(0, INDEX))
+    if count:
+        indices.know(out, 0, mask.form.size - 1)
+    return out
+
+
 def _before(mask: Array, memory: Any) -> Any:
-    """The number of true elements before each block of a flat mask, and that of all."""
+    """The number of true elements before each block of a flat mask, and the total."""
     name = None if access.storage_of(mask).exported else indices.name(mask)
     found = _counts.get(name)
     if found is None:
@@ -73,7 +89,7 @@ def _before(mask: Array, memory: Any) -> Any:
 
 
 def _counted(mask: Array, memory: Any) -> Any:
-    """0, and the number of true elements of each block of a flat mask; the last one is short."""
+    """0, followed by the number of true elements of each block of a flat mask; the last block is shorter."""
     whole = mask.form.size // BLOCK
     counts, begun = numpy.zeros(whole + 2, INDEX), 0
     if memory is None:
@@ -87,16 +103,18 @@ def _counted(mask: Array, memory: Any) -> Any:
 
 
 def recordable(mask: Any) -> bool:
-    """May the true elements of a mask be found by a task?  Not where the host does not see the memory."""
+    """Can a task find the true elements of a mask?  Not if the host does not see the memory."""
     running = library.current()
-    return (running.runtime.addressed and running.host_sees and mask.form.size > 0
+    if not running.host_sees:
+        return indices.distant(mask)
+    return (running.runtime.addressed and mask.form.size > 0
             and not (mask.form.size < core.SMALL and access.ready(mask)))
 
 
 def few(mask: Any, x: Array) -> bool:
-    """Does NumPy read the elements of an array at a mask sooner than a task?  It does where the mask is small
-    and the array at hand, if need be after the wait that counting the mask's elements takes in any case."""
-    if mask.form.size >= BYTES * core.SMALL:
+    """Is NumPy faster than a task at reading the elements of an array at a mask?  It is if the mask is small
+    and the array at hand, if need be after the wait for the mask, which counting needs in any case."""
+    if mask.form.size >= BYTES * core.SMALL or not library.current().host_sees:
         return False
     access.host(mask)
     return access.at_hand(x) is not None
@@ -109,8 +127,8 @@ def covers(x: Array, index: Any) -> bool:
 
 
 def overlaps(x: Array, other: Any) -> bool:
-    """May an operand lie in the memory of an array?  NumPy's own masks and values that do are seen from
-    outside, and nothing is pending then."""
+    """May an operand share memory with an array?  NumPy's own masks and values that do have been exported,
+    and nothing is pending then."""
     if type(other) not in ARRAYS:
         memory = access.at_hand(x)
         return (type(other) is numpy.ndarray and memory is not None
@@ -119,7 +137,7 @@ def overlaps(x: Array, other: Any) -> bool:
 
 
 def truth(x: Array) -> Any:
-    """The mask of an array's elements that are not zero."""
+    """The mask of an array's nonzero elements."""
     if x.form.name == "bool":
         return x
     return adopt(base.UFUNCS["not_equal"](x, 0))

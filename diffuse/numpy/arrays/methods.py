@@ -1,4 +1,4 @@
-"""The methods of `ndarray`: each to the function, view or fallback that does the work."""
+"""The methods of `ndarray`: each calls the function, view or fallback that implements it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def by_function(name: str) -> Callable[..., Any]:
 
 
 def as_method(function: Any) -> Any:
-    """The method of the same name and arguments as a function: another function object of the same code, for
-    each has the signature and the documentation of its own counterpart in NumPy."""
+    """A method with the code and arguments of a function: a separate function object, as each has the
+    signature and documentation of its own counterpart in NumPy."""
     method = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
     method.__kwdefaults__ = function.__kwdefaults__
     return method
@@ -125,7 +125,7 @@ class Methods(Protocols, elements.Described):
 
     def astype(self, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:
-        if casting == "same_value":  # NumPy looks at the values
+        if casting == "same_value":  # NumPy reads the values
             return wrap(host(self).astype(dtype, order, casting, subok, copy))
         if isinstance(copy, numpy._CopyMode):
             raise ValueError("_CopyMode enum is not allowed for astype function. Use true/false instead.")
@@ -214,7 +214,8 @@ class Methods(Protocols, elements.Described):
         return resolved("compress")(condition, self, axis, out)
 
     def choose(self, *choices: Any, out: Any = None, mode: str = "raise") -> Any:
-        """Choices follow one by one, or as one sequence; `out`, in NumPy too, has to be named."""
+        """NumPy's `choose`: choices are given one by one, or as one sequence; `out` has to be given by name,
+        as in NumPy."""
         return resolved("choose")(self, choices[0] if len(choices) == 1 else choices, out, mode)
 
     def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
@@ -237,10 +238,10 @@ builtin_type = type
 
 GATED = """sum prod min max mean any all var std argmin argmax cumsum cumprod trace flatten copy astype
 conjugate conj clip compress choose dot repeat round take argsort argpartition nonzero searchsorted""".split()
-"""Methods that only read, which small arrays take from NumPy."""
+"""Methods that only read, for which small arrays use NumPy's."""
 
 LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view item tolist".split()
-"""Methods that give views, or elements."""
+"""Methods that return views or elements."""
 
 for _name in GATED:
     setattr(Methods, _name, gates.method(_name, vars(Methods)[_name]))

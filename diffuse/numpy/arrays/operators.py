@@ -1,7 +1,7 @@
-"""Python's operators on arrays and lazy scalars: from `a + b` to the ufunc that NumPy would call.
+"""Python's operators on arrays and lazy scalars: `a + b` calls the ufunc that NumPy would call.
 
-An operand of another library that NumPy would give the last word has it here: with the array itself if it
-knows what to do with that, else with NumPy's array over the same memory.
+An operand of another library to which NumPy would defer handles the operator here, too: with the array itself
+if it supports that, else with NumPy's array over the same memory.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ SYMBOLS = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "truedi
            "left_shift": "lshift", "right_shift": "rshift", "bitwise_and": "and", "bitwise_or": "or",
            "bitwise_xor": "xor", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
            "equal": "eq", "not_equal": "ne"}
-"""The names that Python has for operators, by the ufunc."""
+"""Python's names of operators, by ufunc."""
 
 MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-"""The comparison that says the same of the operands in the other order."""
+"""For each comparison, the equivalent one with exchanged operands."""
 
 
 def defers(other: Any) -> bool:
-    """Does an operand of another library answer the operator itself?  (NumPy's rule.)"""
+    """Does an operand of another library handle the operator itself?  (NumPy's rule.)"""
     kind = type(other)
     if kind in PLAIN or kind in ARRAYS:
         return False
@@ -53,8 +53,8 @@ def defers(other: Any) -> bool:
 
 
 def answers(other: Any) -> bool:
-    """Does an operand of a type that is not PLAIN answer operators?  NumPy's subclasses (`numpy.matrix`) do:
-    Python asks the class that is derived first."""
+    """Does an operand of a type that is not PLAIN handle operators?  NumPy's subclasses (`numpy.matrix`) do:
+    Python calls the derived class first."""
     return isinstance(other, numpy.ndarray) or defers(other)
 
 
@@ -66,7 +66,7 @@ def answered(name: str, self: Any, other: Any, turned: bool = False) -> Any:
         method = getattr(type(other), f"__{theirs}__", None)
         if overrides.knows_ours(method):
             return NotImplemented
-        # without dimensions as NumPy's: SciPy's matrices know no other as a scalar
+        # 0-d arrays as NumPy's: SciPy's matrices accept no others as scalars
         found = NotImplemented if method is None else method(other, self if self.ndim else host(self))
         if found is not NotImplemented:
             return found
@@ -79,7 +79,7 @@ def answered(name: str, self: Any, other: Any, turned: bool = False) -> Any:
 def forward(name: str, self: Any, other: Any) -> Any:
     """`self op other`, for the ufunc of this name."""
     if type(other) in ARRAYS or type(other) in PLAIN or not answers(other):
-        if name == "matmul":  # which is no elementwise operation: nothing is known of it
+        if name == "matmul":  # which is no elementwise operation: no views to look up
             return UFUNCS[name].general((self, other))
         return elementwise.first_binary(UFUNCS[name], self, other)
     return answered(name, self, other)
@@ -101,7 +101,7 @@ def update(name: str, self: Any, other: Any) -> Any:
 
 
 def simpler_power(base_array: Any, exponent: Any) -> ufunc | None:
-    """Return the unary ufunc that computes `**` with this exponent, or None for `power`."""
+    """The unary ufunc that computes `**` with this exponent, or None for `power`."""
     if type(exponent) is int and exponent == 2:
         return UFUNCS["square"]
     if base_array.form.dtype.kind in "fc":
@@ -113,7 +113,7 @@ def simpler_power(base_array: Any, exponent: Any) -> ufunc | None:
 
 
 def equality(name: str, self: Any, other: Any) -> Any:
-    """`==` and `!=`, which compare also what no ufunc compares."""
+    """`==` and `!=`, which also compare operands that no ufunc compares."""
     try:
         return forward(name, self, other)
     except (numpy.exceptions.DTypePromotionError, _core_exceptions._UFuncNoLoopError):
@@ -132,7 +132,7 @@ def power(self: Any, other: Any) -> Any:
 
 
 def alone(name: str, self: Any) -> Any:
-    """`-self` and the like."""
+    """Unary operators such as `-self`."""
     return elementwise.first_unary(UFUNCS[name], self)
 
 
@@ -151,7 +151,7 @@ def _interop() -> Any:
 REFLECTED: dict[Any, Callable[[Any, Any], Any]] = {
     numpy.add: arithmetic.Operators.__radd__, numpy.subtract: arithmetic.Operators.__rsub__,
     numpy.multiply: arithmetic.Operators.__rmul__, numpy.divide: arithmetic.Operators.__rtruediv__}
-"""What computes `number op array`, and the same of NumPy's arrays, by NumPy's ufunc."""
+"""For NumPy's ufuncs, the functions that compute `number op array`, also for NumPy's arrays."""
 
 
 class Protocols:

@@ -1,7 +1,7 @@
-"""The lazy scalar: what a full reduction returns while its value is still being computed.
+"""The lazy scalar: the result of a full reduction while its value is still being computed.
 
 It behaves as the NumPy scalar that it will be (immutable, hashable, a `numpy.float64` to `isinstance`);
-arithmetic with it is recorded, and only looking at the value waits.
+arithmetic with it is recorded, and only reading the value waits.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.operators import Protocols
 
 SEQUENCES = (list, tuple, str, bytes)
-"""What an integer repeats."""
+"""Types that an integer repeats by multiplication."""
 
 
 def of_value(function: Callable[[Any], Any]) -> Any:
-    """A method that waits for the value and hands it to a function."""
+    """A method that waits for the value and passes it to a function."""
     def apply(self: Any) -> Any:
         return function(self.value())
 
@@ -32,17 +32,17 @@ def of_value(function: Callable[[Any], Any]) -> Any:
 
 
 class scalar(Protocols, arithmetic.Operators):
-    """A 0-d result that is still to be computed, with the behaviour of a NumPy scalar."""
+    """A 0-d result that is not computed yet, with the behaviour of a NumPy scalar."""
 
     __slots__ = ()
 
     def __new__(cls, *values: Any) -> Any:
-        """A number, for code that makes one of the type of another (`statistics.mean`)."""
+        """Convert a number, for code that uses one's type to convert another (`statistics.mean`)."""
         return numpy.float64(*values)
 
     @staticmethod
     def of(x: Any) -> Any:
-        """The lazy scalar over the store of a fresh 0-d array."""
+        """Make the lazy scalar over the store of a fresh 0-d array."""
         found = core.Array.__new__(scalar)
         found.storage, found._form, found.part, found.meta = x.storage, x._form, x.part, x.meta
         found.memory = found.owner = None
@@ -55,7 +55,7 @@ class scalar(Protocols, arithmetic.Operators):
     nbytes = itemsize
 
     def value(self) -> Any:
-        """The NumPy scalar; waits."""
+        """The NumPy scalar; waits for it."""
         return host(self)[()]
 
     def __getattr__(self, name: str) -> Any:
@@ -64,10 +64,10 @@ class scalar(Protocols, arithmetic.Operators):
         return getattr(self.value(), name)
 
     def __getitem__(self, index: Any) -> Any:
-        """What `()`, `...` and None select; NumPy's IndexError for all else."""
+        """Index with `()`, `...` or None; NumPy's IndexError for anything else."""
         return self.value()[index]
 
-    __iter__ = None  # Python would count upwards from index 0, and NumPy's scalars are not iterable
+    __iter__ = None  # Python would iterate from index 0 on, while NumPy's scalars are not iterable
 
     def __mul__(self, other: Any) -> Any:
         return self.value() * other if type(other) in SEQUENCES else arithmetic.Operators.__mul__(self, other)
@@ -101,7 +101,7 @@ class scalar(Protocols, arithmetic.Operators):
 
 
 def settled(value: Any) -> Any:
-    """`value` with numbers in place of lazy scalars, at any depth of dicts, lists and tuples."""
+    """Replace lazy scalars in `value` by numbers, at any depth of dicts, lists and tuples."""
     if type(value) is scalar:
         return value.value()
     if type(value) is dict:
@@ -110,7 +110,7 @@ def settled(value: Any) -> Any:
 
 
 def _encode_values() -> None:
-    """Let Python's JSON encoder, which looks into objects from C, meet the values of lazy scalars."""
+    """Let Python's JSON encoder, which inspects objects in C, find the values of lazy scalars."""
     encoder: Any = json.JSONEncoder
     plain = encoder.iterencode
 

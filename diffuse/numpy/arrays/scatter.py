@@ -1,7 +1,7 @@
 """Writes through arrays of indices: `x[i] = v`, `x[i, :] = v`, `x[mask] = v` and `ufunc.at`, each as a task.
 
-The task goes through the indices in their order, so that the last of equal ones wins, as in NumPy.  As for
-reads, all indices are known to lie within the array before it is recorded.
+The task processes the indices in order, so that the last of equal ones wins, as in NumPy.  As for reads, all
+indices are checked to be within the array before it is recorded.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from diffuse.numpy.ops.operands import adopt
 
 
 def write(x: Array, index: Any, value: Any, operator: str = "") -> bool:
-    """Record `x[index] = value`, or what `operator.at(x, index, value)` does; False where NumPy has to do it.
+    """Record `x[index] = value`, or the equivalent of `operator.at(x, index, value)`; False if NumPy has to
+    do it.
 
-    The value is an array of Diffuse's with elements that kernels compute in.
+    The value is a Diffuse array with an element type that kernels support.
     """
     running = library.current()
-    if not (running.runtime.addressed and running.host_sees) or elementwise.eager_errors:
+    if elementwise.eager_errors or not (running.runtime.addressed and running.host_sees
+                                        or indices.distant(x)):
         return False
     if indices.small(x, index) and access.ready(value):
         return False
@@ -37,6 +39,10 @@ def write(x: Array, index: Any, value: Any, operator: str = "") -> bool:
     whole = masks.covers(x, index)
     if whole and (value.form.ndim > 1 or masks.overlaps(x, value) or masks.overlaps(x, index)):
         return False  # an error, or NumPy writes elements that it reads later
+    if whole and not operator and not running.host_sees:
+        through = _through(x, index, value)
+        if through is not None:
+            return through
     chosen = _flat(x, index) if whole else None
     chosen = chosen or indices.take_apart(x.meta, index, gather.positions)
     if operator and chosen is not None and value.form.ndim > len(chosen.shape):
@@ -44,18 +50,31 @@ def write(x: Array, index: Any, value: Any, operator: str = "") -> bool:
     if chosen is None or not _in_order(chosen, value) or not _fits(x, chosen, value):
         return False
     try:
-        found = _target(x, chosen)
+        found = gather.evenly(chosen)
         if found is None:
             return False
         target, axis = found
+        if not running.host_sees:
+            return _apart(x, chosen, value, target, axis, operator)
         _record(x, chosen, value, target, axis, operator)
     except base.Unaddressable:
         return False
     return True
 
 
+def _through(x: Array, index: Any, value: Any) -> bool | None:
+    """Record `x[mask] = values` for a distributed array; None if another way is needed."""
+    from diffuse.numpy.arrays import far
+
+    mask: Any = indices.integers(index)
+    if not x.meta.flags.c_contiguous or value.form.ndim != 1 or value.form.size != int(mask.sum()):
+        return None
+    flat = viewing(x, x.meta.reshape(-1))
+    return far.assigned(flat, masks.flat(mask), value) if value.form.size else None
+
+
 def _flat(x: Array, index: Any) -> Chosen | None:
-    """The flat elements of an array that a mask of its shape chooses; None where they lie apart."""
+    """The flat elements of an array that a mask of its shape selects; None if they are not contiguous."""
     mask: Any = indices.integers(index)
     if not x.meta.flags.c_contiguous or not masks.recordable(mask):
         return None
@@ -64,8 +83,8 @@ def _flat(x: Array, index: Any) -> Chosen | None:
 
 
 def _in_order(chosen: Chosen, value: Any) -> bool:
-    """Does NumPy go through the indices in C order?  It takes the order of memory where arrays agree on
-    another one, and the last of equal indices is then another one, too."""
+    """Does NumPy process the indices in C order?  If arrays agree on another order in memory it uses that,
+    and then another one of equal indices is the last."""
     if len(chosen.spread) == 1:
         return any([a.form.shape == chosen.spread and a.form.strides[0] > 0 for a in chosen.arrays])
     if any([a.form.shape == chosen.spread and a.meta.flags.c_contiguous for a in chosen.arrays]):
@@ -74,7 +93,7 @@ def _in_order(chosen: Chosen, value: Any) -> bool:
 
 
 def _fits(x: Array, chosen: Chosen, value: Any) -> bool:
-    """Is the write one to be recorded: large, within the array, and of a value of a fitting shape?"""
+    """Should the write be recorded: is it large, within the array, and of a value with a fitting shape?"""
     shape = chosen.shape
     size = int(numpy.prod(shape, dtype=object))
     if not size or indices.sooner(size, x, value, *chosen.arrays):
@@ -89,25 +108,10 @@ def _fits(x: Array, chosen: Chosen, value: Any) -> bool:
                 for axis, array in zip(chosen.axes, chosen.arrays, strict=True)])
 
 
-def _target(x: Array, chosen: Chosen) -> tuple[Mirror, int] | None:
-    """The elements that may be written, with one dimension in the place of those that are indexed, and which
-    one that is; None where these are not evenly spaced in memory."""
-    if len(chosen.axes) == 1:
-        return chosen.meta, chosen.axes[0]
-    rest = [k for k in range(chosen.meta.ndim) if k not in chosen.axes]
-    turned = chosen.meta.transpose(*chosen.axes, *rest)
-    try:
-        return turned.reshape(-1, *[chosen.meta.shape[k] for k in rest], copy=False), 0
-    except ValueError:
-        return None
-
-
 def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, operator: str) -> None:
     view = base.view_in(x, target)
     storage = x.storage
-    numbers, values = _numbers(chosen), _values(chosen, value, target, axis)
-    numbers, values = [elementwise.duplicate(a) if elementwise.meets(access.storage_of(a), storage) else a
-                       for a in (numbers, values)]
+    numbers, values = _operands(x, chosen, value, target, axis)
     permuted = rules.turned(target.shape, target.strides)
     space, axes = permuted or (target.shape, tuple(range(target.ndim)))
     rest = [axes[d] for d in range(target.ndim) if d != axis]
@@ -123,27 +127,26 @@ def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, ope
         (place,))
 
 
-def _numbers(chosen: Chosen) -> Any:
-    """The indices along the dimension of the target, counted from its beginning, side by side (int64)."""
-    found: Any = None
-    for axis, array in zip(chosen.axes, chosen.arrays, strict=True):
-        extent, negative = chosen.meta.shape[axis], indices.negative(array)
-        array = masks.as_indices(array)
-        if negative:
-            array = base.UFUNCS["add"](array, base.UFUNCS["multiply"](base.UFUNCS["less"](array, 0), extent))
-        if found is not None:
-            found = base.UFUNCS["add"](base.UFUNCS["multiply"](found, extent), array)
-        else:
-            found = array
-    found = adopt(found)
-    if found.form.shape != chosen.spread:
-        found = viewing(found, numpy.broadcast_to(found.meta, chosen.spread))
-    return masks.flat(found)
+def _operands(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int) -> list[Any]:
+    """The indices and the values, copied if they overlap the array."""
+    return [elementwise.duplicate(a) if elementwise.meets(access.storage_of(a), x.storage) else a
+            for a in (gather.numbers(chosen), _values(chosen, value, target, axis))]
+
+
+def _apart(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, operator: str) -> bool:
+    """Record the write to a distributed array; False if every rank needs the whole array."""
+    from diffuse.numpy.arrays import far
+
+    if axis or x.form.dtype.kind != "c" == value.form.dtype.kind:
+        return False
+    numbers, values = _operands(x, chosen, value, target, axis)
+    if value.form.size == 1:
+        values = viewing(values, values.meta[:1])
+    return far.scattered(viewing(x, target), numbers, values, operator)
 
 
 def _values(chosen: Chosen, value: Any, target: Mirror, axis: int) -> Any:
-    """The values, those of one index after another: their first dimension is that of the indices, the others
-    are those of the target."""
+    """The values with the indexed dimension first, followed by the other dimensions of the target."""
     while value.form.ndim > len(chosen.shape):
         value = viewing(value, value.meta[0])
     spread, place = len(chosen.spread), chosen.place
@@ -154,8 +157,8 @@ def _values(chosen: Chosen, value: Any, target: Mirror, axis: int) -> Any:
 
 
 def few_at(function: Any, array: Array, index: Any, value: Any) -> bool:
-    """Have NumPy's `ufunc.at` write at once where it writes to few elements of an array at hand, which takes
-    less time than a task; False where it did not."""
+    """Let NumPy's `ufunc.at` write at once if it writes few elements of an array at hand, which is faster
+    than a task; returns False otherwise."""
     if (type(index) is not core.array_class or index.form.ndim != 1 or index.form.dtype.kind not in "iu"
             or not array.form.shape or elementwise.eager_errors or not library.current().host_sees):
         return False
@@ -175,7 +178,7 @@ def few_at(function: Any, array: Array, index: Any, value: Any) -> bool:
 
 
 def fold_at(function: Any, array: Any, index: Any, value: Any) -> bool:
-    """Record what a ufunc of two operands does by its method `at`; False where NumPy has to do it."""
+    """Record the method `at` of a binary ufunc; returns False if NumPy has to do it."""
     if (type(array) is not core.array_class or function.__name__ not in operations.SCATTERED
             or not array.meta.flags.writeable or array.form.dtype.kind not in "iuf"):
         return False
@@ -184,7 +187,7 @@ def fold_at(function: Any, array: Any, index: Any, value: Any) -> bool:
         return False
     here = [access.at_hand(a) is not None for a in (array, given)]
     if array.form.size < core.SMALL and all(here):
-        return False  # one point would have all of it, and NumPy takes no longer
+        return False  # one point would process all of it, and NumPy is as fast
     try:
         types = function.numpy.resolve_dtypes((array.form.dtype, given.form.dtype, None))
     except TypeError:

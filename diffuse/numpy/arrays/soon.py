@@ -1,9 +1,9 @@
 """Lets NumPy compute at once on large arrays at hand, in programs that read a value after every few
 operations.
 
-The engine finds such programs (stream/brevity.py) and allows them a number of bytes that operations may read
-and write at once between two values that the program reads.  Only operations that have NumPy's bits are done
-at once, so that no bit depends on the rule.  The extension does it (small/soon.c); without the extension such
+The engine detects such programs (stream/brevity.py) and grants a number of bytes that operations may read and
+write at once between two values that the program reads.  Only operations with NumPy's bits are done at once,
+so that results do not depend on this rule.  The extension does it (small/soon.c); without the extension such
 operations are recorded, or done one by one (ops/single.py).
 """
 
@@ -27,11 +27,11 @@ def _no(_: int) -> bool:
 looked: Callable[[], None] = _nothing
 """Note that the program reads a value."""
 spend: Callable[[int], bool] = _no
-"""May an operation that reads and writes so many bytes be done at once?  If so, counts them."""
+"""May an operation that reads and writes so many bytes be done at once?  If so, deducts them."""
 
 
 def allow(allowance: int) -> bool:
-    """Set how many bytes operations may read and write at once between two values.  -1 sets nothing; returns
+    """Set how many bytes operations may read and write at once between two reads.  -1 sets nothing; returns
     whether the last allowance was exceeded."""
     if allowance < 0:
         return bool(native.allowance() == 0)

@@ -1,4 +1,4 @@
-"""Views: from an index, a shape or a permutation to another array over the same store.
+"""Views: an index, a shape or a permutation makes another array over the same store.
 
 NumPy itself computes every view, on the array's meta; results and exceptions are therefore its own.
 """
@@ -24,7 +24,7 @@ _NUMBERS = {int, *(d.type for d in NATIVE if d.kind in "iu")}
 
 
 def basic(index: Any) -> Any:
-    """The index with lazy integers replaced by their values if it makes a view, else None."""
+    """The index with lazy integers replaced by their values if it selects a view, else None."""
     kind = type(index)
     if kind in SIMPLE:
         return index if kind is not type(None) else (None,)
@@ -38,7 +38,7 @@ def basic(index: Any) -> Any:
 
 
 def _integer(part: Any) -> Any:
-    """A 0-d integer or anything that Python would index with; arrays, lists and bools are not."""
+    """Is it a 0-d integer, or another object usable as a Python index?  Arrays, lists and bools are not."""
     if isinstance(part, (bool, numpy.bool_, list, numpy.ndarray, str)) or type(part) is core.array_class:
         return NotImplemented
     try:
@@ -48,7 +48,7 @@ def _integer(part: Any) -> Any:
 
 
 def part(meta: Mirror, index: Any) -> tuple[Mirror, bool]:
-    """The view of `meta` that a basic index selects, 0-d for one element, and whether it is an element."""
+    """The view of `meta` that a basic index selects (0-d for one element), and whether it is an element."""
     kind = type(index)
     if kind in _NUMBERS:
         return (meta[index, ...], True) if meta.ndim == 1 else (meta[index], False)
@@ -58,7 +58,7 @@ def part(meta: Mirror, index: Any) -> tuple[Mirror, bool]:
 
 
 def getitem(x: Array, index: Any) -> Any:
-    """`x[index]`: a view, an element (which is waited for), or for arrays of indices a copy."""
+    """`x[index]`: a view, an element (which is waited for), or a copy for arrays of indices."""
     kind = type(index)
     simple = index if kind is int or kind is slice else basic(index)
     if simple is None:
@@ -76,13 +76,13 @@ def getitem(x: Array, index: Any) -> Any:
 
 
 def peek(x: Array) -> Any:
-    """The element of a 0-d view, fetched by itself: its store stays where it is."""
+    """The element of a 0-d view, fetched separately: its store stays where it is."""
     found = access.short(x)
     return (host(elementwise.duplicate(x)) if found is None else found)[()]
 
 
 def _gather(x: Array, index: Any) -> Any:
-    """Index with arrays: a task; or NumPy at once, where all is small or NumPy has its own answer."""
+    """Index with arrays: by a task; by NumPy at once, if all arrays are small or the case is NumPy's."""
     taken = gather.read(x, index)
     if taken is not None:
         return taken
@@ -97,11 +97,12 @@ def _gather(x: Array, index: Any) -> Any:
 
 
 def reshape(x: Array, shape: Any, order: Any = "C", copy: bool | None = None) -> Any:
-    """A view where NumPy's reshape would be one, else a copy."""
+    """Reshape: a view where NumPy's would be one, else a copy."""
     if isinstance(shape, Array):
         shape = host(shape)
+    order = "C" if order is None else order
     if copy:
-        laid = memory_order("C" if order is None else order)
+        laid = memory_order(order)
         if laid == "A":
             laid = "F" if x.meta.flags.fnc else "C"
         return reshape(elementwise.duplicate(x, order=laid), shape, laid)
@@ -117,8 +118,8 @@ def reshape(x: Array, shape: Any, order: Any = "C", copy: bool | None = None) ->
 
 
 def ravel(x: Array, order: Any = "C") -> Any:
-    """A view where the elements already lie side by side in that order, else a flat copy (NumPy's rule, which
-    is stricter than that of reshape)."""
+    """Ravel: a view if the elements are contiguous in that order, else a flat copy (NumPy's rule, which is
+    stricter than that of reshape)."""
     flags, order = x.meta.flags, memory_order("C" if order is None else order)
     if order == "A":
         order = "F" if flags.fnc else "C"
@@ -131,8 +132,8 @@ def ravel(x: Array, order: Any = "C") -> Any:
 
 
 def _in_memory_order(x: Array) -> Any:
-    """The array with its dimensions in the order of memory, as NumPy's iterator goes through them: dimensions
-    whose elements repeat have no place in memory, and keep theirs."""
+    """The array with its dimensions in memory order, as NumPy's iterator visits them; dimensions of stride 0
+    have no place in memory order, and keep theirs."""
     steps, innermost = x.form.strides, [*reversed(range(x.form.ndim))]
     for i in range(1, x.form.ndim):
         place, mine = i, abs(steps[innermost[i]])
@@ -170,7 +171,7 @@ def retyped(x: Array, dtype: Any) -> Any:
 
 
 def component(x: Array, name: str) -> Any:
-    """`.real` and `.imag`: views of complex arrays; of real ones the array itself, or zeros."""
+    """`.real` and `.imag`: views of complex arrays; for real ones the array itself, or zeros."""
     if x.meta.dtype.kind == "c":
         return viewing(x, x.meta.real if name == "real" else x.meta.imag)
     if name == "real":
@@ -181,7 +182,7 @@ def component(x: Array, name: str) -> Any:
 
 
 def set_component(x: Array, name: str, value: Any) -> None:
-    """`x.real = value` and `x.imag = value`."""
+    """Assign `x.real = value` and `x.imag = value`."""
     if name == "imag" and x.form.name[0] != "c":
         raise TypeError("array does not have imaginary part to set")
     # an array: a number that the type cannot hold would be refused

@@ -7,13 +7,14 @@ from diffuse import library
 from diffuse.library import trace
 
 MOST = 5 << 20
-"""Bytes of memory that is filled with zeros for a small operation, which might be part of a task else."""
+"""The most bytes that are filled with zeros for a small operation; the fill might otherwise become part of a
+task."""
 
 
 def begun() -> bool:
-    """Does the program go through arrays in small steps (stream/walk.py), or is nothing recorded but a few
-    fills with zeros?  If so, waits for all pending tasks, so that this small operation and those that follow
-    find their operands at hand."""
+    """Is this a loop over slices (stream/walk.py), or is nothing recorded except a few fills with zeros?  If
+    so, wait for all pending tasks, so that this small operation and those that follow find their operands at
+    hand."""
     engine = library.current()
     if not engine.host_sees:
         return False

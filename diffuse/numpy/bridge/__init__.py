@@ -1,1 +1,1 @@
-"""What connects Diffuse arrays with NumPy itself, with other libraries and with error modes."""
+"""The connections of Diffuse arrays with NumPy itself, with other libraries and with error modes."""

@@ -1,8 +1,9 @@
-"""Libraries whose C code asks for `numpy.ndarray`: these functions of theirs take Diffuse arrays, too.
+"""Adapts functions of libraries whose C code requires `numpy.ndarray`, so that they also accept Diffuse
+arrays.
 
-`sharing.py` imports this module after the first of these libraries was imported, or with the first of them
-that was there before.  What cannot be reached from Python (functions and methods of Cython modules) is not
-here: it takes `diffuse.to_numpy(x)`, or `diffuse run --real MODULE`.
+`sharing.py` imports this module after the first of these libraries was imported, or for those imported before
+Diffuse.  Functions that cannot be replaced from Python (functions and methods of Cython modules) are not
+adapted: they need `diffuse.to_numpy(x)`, or `diffuse run --real MODULE`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from diffuse.numpy.bridge.sharing import ADAPTED
 
 
 def adapt(module: ModuleType) -> None:
-    """Change the functions of a library that `ADAPTED` names, where this version of it has them."""
+    """Replace the functions of a library that `ADAPTED` names, if this version of it has them."""
     for path in ADAPTED[module.__name__]:
         if path == "@njit":
             importlib.import_module("diffuse.numpy.bridge.jitted").register()
@@ -36,7 +37,8 @@ def adapt(module: ModuleType) -> None:
 
 
 def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with NumPy's array for each argument that is one of Diffuse's, or item of a tuple."""
+    """Wrap a function to receive NumPy's array for each argument, or item of a tuple, that is a Diffuse
+    array."""
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
@@ -49,5 +51,5 @@ def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def taken(value: Any) -> Any:
-    """An argument for a function that knows NumPy's arrays only."""
+    """Convert an argument for a function that supports NumPy's arrays only."""
     return tuple(map(plain, value)) if type(value) is tuple else plain(value)

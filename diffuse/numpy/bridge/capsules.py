@@ -1,7 +1,7 @@
-"""DLPack's capsules: a description of an array's memory, which another library takes over.
+"""DLPack capsules: descriptions of an array's memory, which another library takes over.
 
-Source: dlpack.h of DLPack 1.0, and the page "Python Specification for DLPack".  Whoever takes a capsule
-renames it, and calls the tensor's deleter when it has no more use for the memory.
+Source: dlpack.h of DLPack 1.0, and the page "Python Specification for DLPack".  The consumer of a capsule
+renames it, and calls the tensor's deleter when it no longer uses the memory.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy
 
 CPU, CUDA, CUDA_MANAGED = 1, 2, 13
-"""Types of devices; memory of the last belongs to host and device."""
+"""Types of devices; memory of the last type belongs to host and device."""
 PLAIN, VERSIONED = b"dltensor", b"dltensor_versioned"
-"""Names of capsules that nobody took yet."""
+"""Names of capsules that have not been consumed."""
 VERSION = 1, 0
 READ_ONLY, COPIED = 1, 2
 """Flags of versioned tensors."""
@@ -24,11 +24,11 @@ CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 """Codes of element types, by NumPy's letters."""
 KINDS = {code: kind for kind, code in CODES.items()}
 MOST = 64
-"""Dimensions of NumPy's arrays."""
+"""The most dimensions of NumPy's arrays."""
 
 
 class Tensor(ctypes.Structure):
-    """DLTensor: the memory, the device that it belongs to, and how the elements lie."""
+    """DLTensor: the memory, its device, and the layout of the elements."""
 
     _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("device_id", ctypes.c_int32),
                 ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
@@ -50,19 +50,19 @@ class Versioned(ctypes.Structure):
 
 
 class Described(NamedTuple):
-    """Memory on a device, as a capsule says where it is."""
+    """Memory on a device, as described by a capsule."""
 
     device: tuple[int, int]
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
-    """In bytes; None for elements in row-major order."""
+    """Strides in bytes; None for elements in row-major order."""
     dtype: numpy.dtype[Any]
     readonly: bool
 
 
 _lent: dict[int, tuple[Any, ...]] = {}
-"""What is kept alive for those who hold our tensors, by the addresses of these."""
+"""Objects kept alive for the holders of our tensors, by the addresses of the tensors."""
 
 
 def _deleted(tensor: int, lent: dict[int, tuple[Any, ...]] = _lent) -> None:
@@ -73,7 +73,7 @@ def _deleted(tensor: int, lent: dict[int, tuple[Any, ...]] = _lent) -> None:
 
 
 def _dropped(capsule: int, ending: Callable[[], bool] = is_finalizing) -> None:
-    """The destructor of our capsules: deletes the tensor if nobody took it."""
+    """The destructor of our capsules: deletes the tensor if the capsule was not consumed."""
     if ending():
         return
     for name in (PLAIN, VERSIONED):
@@ -81,7 +81,7 @@ def _dropped(capsule: int, ending: Callable[[], bool] = is_finalizing) -> None:
             _deleted(_python.PyCapsule_GetPointer(capsule, name))
 
 
-_python = ctypes.PyDLL(None)  # an own one: others may declare these functions otherwise
+_python = ctypes.PyDLL(None)  # our own object: others may declare these functions otherwise
 _python.PyCapsule_New.restype = ctypes.py_object
 _python.PyCapsule_New.argtypes = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
 _python.PyCapsule_GetPointer.restype = ctypes.c_void_p
@@ -97,8 +97,8 @@ for _callback in (DELETER, DESTRUCTOR):
 
 
 def made(found: Described, versioned: bool, flags: int, ended: Callable[[], None], keep: Any) -> Any:
-    """A capsule for memory that `keep` owns.  `ended` is called when nobody uses the memory any more, in any
-    thread."""
+    """Make a capsule for memory that `keep` owns.  `ended` is called, in any thread, when the memory is no
+    longer used."""
     rank = len(found.shape)
     shape, strides = (ctypes.c_int64 * max(rank, 1))(*found.shape), (ctypes.c_int64 * max(rank, 1))()
     if found.strides is not None:
@@ -123,7 +123,7 @@ def made(found: Described, versioned: bool, flags: int, ended: Callable[[], None
 
 
 class Taken:
-    """A tensor that was taken out of a capsule: it calls the deleter when nobody refers to it."""
+    """A tensor taken out of a capsule: it calls the deleter when its last reference is gone."""
 
     def __init__(self, tensor: Any) -> None:
         self._tensor = tensor
@@ -135,15 +135,15 @@ class Taken:
 
 
 def taken(capsule: Any) -> tuple[Described, Taken]:
-    """Take over the tensor of a capsule.  BufferError, as NumPy raises it, for what no array can show; the
-    capsule then stays as it was."""
+    """Take over the tensor of a capsule.  Raises BufferError, as NumPy does, for a tensor that no array can
+    show; the capsule then stays as it was."""
     for name, kind in ((VERSIONED, Versioned), (PLAIN, Managed)):
         if _python.PyCapsule_IsValid(id(capsule), name):
             whole: Any = kind.from_address(_python.PyCapsule_GetPointer(id(capsule), name))
             break
     else:
         raise BufferError(f"__dlpack__ returned {capsule!r}: expected a capsule with the name 'dltensor' or "
-                          "'dltensor_versioned', which nobody took before")
+                          "'dltensor_versioned', which has not been consumed")
     if kind is Versioned and whole.major > VERSION[0]:
         raise BufferError("from_dlpack(): the exported DLPack major version is too high to be imported by "
                           "this version of Diffuse.")

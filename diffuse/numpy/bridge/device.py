@@ -1,8 +1,8 @@
-"""Arrays that other libraries of a GPU share, without copies: `__cuda_array_interface__`, both ways.
+"""Arrays shared with other libraries on a GPU, without copies: `__cuda_array_interface__`, both ways.
 
-Source: Numba's page "CUDA Array Interface (Version 3)".  DLPack is in tensors.py.
-Whoever has seen the memory of an array may read and write it at any time from then on, so operations on such
-an array run one at a time, at once.
+Source: Numba's page "CUDA Array Interface (Version 3)".  DLPack is in tensors.py.  A library that has been
+given the memory of an array may read and write it at any time, so operations on such an array run one at a
+time, at once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from diffuse.settings import config
 INTERFACE = "__cuda_array_interface__"
 VERSION = 3
 LEGACY = 1
-"""The number of the stream that libraries take by default."""
+"""The number of the default stream of other libraries."""
 
 _known: WeakValueDictionary[str, Storage] = WeakValueDictionary()
-"""Stores that others hold, by their memory: the same memory twice is one store of ours."""
+"""Stores that other libraries hold, by their memory: the same memory becomes one store."""
 
 
 def interface(x: Array) -> dict[str, Any]:
-    """Describe an array's memory on the device, with what was recorded for it done."""
+    """Describe an array's memory on the device, after everything recorded for it is done."""
     exchange: Any = library.current().runtime.exchange
     if exchange is None or exchange.attribute != INTERFACE:
         raise AttributeError(f"{INTERFACE}: the runtime {config.runtime!r} has no memory of a GPU; expected "
@@ -46,8 +46,8 @@ def interface(x: Array) -> dict[str, Any]:
 
 
 def lent(x: Array, settle: Callable[[str], None], share: Callable[[Any], Any]) -> tuple[int, Any]:
-    """The address of an array's first element on the device, for another library, and what sharing its
-    instance returned.  `settle` submits what was recorded for it; to wait for that is the caller's affair."""
+    """The address of an array's first element on the device, for another library, and the result of sharing
+    its instance.  `settle` submits what was recorded for it; the caller has to wait for that."""
     running = library.current()
     storage = access.storage_of(x)
     if storage.shown():
@@ -55,7 +55,7 @@ def lent(x: Array, settle: Callable[[str], None], share: Callable[[Any], Any]) -
                           "array was made of a NumPy array), which is the host's: hand out a copy, x.copy()")
     settle("another library takes an array")
     if storage.id in running.stores.lost:
-        library.fetch(storage)  # raises why
+        library.fetch(storage)  # raises the reason
     instance = running.stores.instance(storage.id)
     shared = share(instance)
     storage.exported, storage.touched = True, running.epoch
@@ -64,7 +64,7 @@ def lent(x: Array, settle: Callable[[str], None], share: Callable[[Any], Any]) -
 
 
 def adopt(x: Any) -> Any:
-    """The Diffuse array over the memory that an object of another library shows, not copied."""
+    """The Diffuse array over the memory that an object of another library exposes, without a copy."""
     exchange: Any = library.current().exchange
     described = getattr(x, INTERFACE)
     shape, dtype = tuple(described["shape"]), numpy.dtype(described["typestr"])
@@ -79,7 +79,7 @@ def adopt(x: Any) -> Any:
 
 def over(address: int, shape: tuple[int, ...], dtype: numpy.dtype[Any], strides: tuple[int, ...] | None,
          owner: Any, readonly: bool) -> Any:
-    """The Diffuse array over memory of the device that another library shows, and `owner` keeps alive.  Its
+    """The Diffuse array over memory of the device that another library exposes and `owner` keeps alive.  Its
     store is all memory between the first and the last element."""
     if 0 in shape:
         return hosted(numpy.empty(shape, dtype))

@@ -1,7 +1,7 @@
-"""Functions that Diffuse has not, on arrays too large for one node: a call of NumPy's to cuPyNumeric's.
+"""Functions that Diffuse lacks, on arrays too large for one node: delegates calls of NumPy to cuPyNumeric.
 
-NumPy would have all elements of the arguments on every rank. cuPyNumeric, where it is installed, computes on
-parts, over the same stores of Legate's. What it refuses goes to NumPy after all.
+NumPy would need all elements of the arguments on every rank. cuPyNumeric, where it is installed, computes on
+parts, over the same stores of Legate's. Calls that it refuses go to NumPy.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from diffuse.numpy.ops import elementwise
 from diffuse.settings import config
 
 REFUSALS = (NotImplementedError, TypeError)
-"""What cuPyNumeric raises for arguments that NumPy would take."""
+"""Exceptions of cuPyNumeric for arguments that NumPy accepts."""
 WRITERS = {f"numpy.{name}"
            for name in ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")}
-"""Functions that write to an argument, which may be a part that Legate has no name for."""
+"""Functions that write to an argument, which may be a part that Legate cannot name."""
 NAMED = {"eig": "EigResult", "eigh": "EighResult", "qr": "QRResult", "slogdet": "SlogdetResult",
          "svd": "SVDResult"}
 """Tuples of `numpy.linalg` whose fields have names."""
 
 
 def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """What NumPy's function `name` gives, by cuPyNumeric, in a tuple; None where NumPy should compute."""
+    """The result of NumPy's function `name`, computed by cuPyNumeric, in a tuple; None if NumPy should
+    compute it."""
     if not name.startswith("numpy.") or name in WRITERS:
         return None
     if kwargs.get("out") is not None:
@@ -57,13 +58,13 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any]
 
 
 def most() -> int:
-    """Bytes of arguments that each rank may have by itself."""
+    """The most bytes of arguments that each rank may hold by itself."""
     return library.current().exchange.room // 2 if config.gather is None else int(config.gather)
 
 
 @cache
 def find(name: str) -> Callable[..., Any] | None:
-    """cuPyNumeric's function, if it is installed and has one of its own."""
+    """cuPyNumeric's function, if it is installed and implements that itself."""
     if find_spec("cupynumeric") is None:
         return None
     found: Any = import_module("cupynumeric")
@@ -74,20 +75,20 @@ def find(name: str) -> Callable[..., Any] | None:
 
 
 class Exhibit:
-    """What cuPyNumeric takes for an array of another library."""
+    """An object that cuPyNumeric accepts as an array of another library."""
 
     def __init__(self, interface: dict[str, Any]) -> None:
         self.__legate_data_interface__ = interface
 
 
 class Loan:
-    """Arrays that cuPyNumeric gets for the length of a call."""
+    """Arrays that are lent to cuPyNumeric for the length of a call."""
 
     def __init__(self) -> None:
         self._lent: list[Any] = []
 
     def lowered(self, value: Any) -> Any:
-        """`value` with cuPyNumeric's arrays in place of Diffuse's."""
+        """Replace Diffuse's arrays in `value` by cuPyNumeric's."""
         if isinstance(value, Array):
             return self._array(value)
         if type(value) in (list, tuple):
@@ -113,7 +114,7 @@ class Loan:
         return import_module("cupynumeric").asarray(Exhibit(legate.described(store)))
 
     def raised(self, value: Any, name: str) -> Any:
-        """A result as the program sees it: cuPyNumeric's arrays in it become Diffuse's."""
+        """Convert a result for the program: cuPyNumeric's arrays in it become Diffuse's."""
         if type(value) in (list, tuple):
             items = [self.raised(v, name) for v in value]
             kind = NAMED.get(name.removeprefix("numpy.linalg."))
@@ -127,14 +128,14 @@ class Loan:
             return found if found.dtype not in NATIVE else hosted(found) if found.ndim else found[()]
         found = sharing.adopt(value)
         meeting = [x for x in self._lent if elementwise.meets(x.storage, found.storage)]
-        if meeting:  # part of an argument: it and the argument stay in the order of the program
+        if meeting:  # part of an argument: it and the argument stay in program order
             self._lent = [x for x in self._lent if not any(x is y for y in meeting)]
         else:
             legate.unshare(found)
         return found
 
     def end(self) -> None:
-        """Take back what was lent, after which only Diffuse holds it."""
+        """End the loans: only Diffuse holds the arrays again."""
         for x in self._lent:
             legate.unshare(x)
         self._lent.clear()

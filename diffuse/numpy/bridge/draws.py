@@ -1,10 +1,10 @@
-"""Random numbers for arrays that ranks have in parts: NumPy's own, of which each rank keeps its part.
+"""Random numbers for arrays that are distributed over ranks: NumPy's own, of which each rank keeps its part.
 
-A generator draws the numbers of an array one after another, so that several calls draw what one call does.
-Where a number takes one step of the generator, and the generator can jump ahead, a rank draws its part alone.
-Otherwise each rank draws all numbers when the call is recorded, as the generator of the program has to go on
-behind them, and keeps where the generator was here and there; it then draws its part again from there.  No
-rank holds more than its part of the array.
+A generator draws the numbers of an array one after another, so that several calls draw what one call does. If
+each number takes one step of the generator, and the generator can jump ahead, a rank draws only its part.
+Otherwise each rank draws all numbers when the call is recorded, because the program's generator has to
+advance beyond them, and saves the generator's state at some places; it then draws its part again from there.
+No rank holds more than its part of the array.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from diffuse.numpy.ops import elementwise
 Array = numpy.ndarray[Any, Any]
 SIZES = {"random": 0, "random_sample": 0, "standard_normal": 0, "standard_exponential": 0, "exponential": 1,
          "uniform": 2, "normal": 2, "integers": 2, "randint": 2, "rand": -1, "randn": -1}
-"""Functions that draw their numbers one after another, and where they take the size; -1: as all arguments."""
+"""Functions that draw their numbers one after another, with the position of the size argument; -1: all
+arguments."""
 STEPS = "random", "uniform"
-"""Those for which each number of 64 bits is one step of the generator."""
+"""Functions for which each 64-bit number takes one step of the generator."""
 JUMPS = numpy.random.PCG64, numpy.random.PCG64DXSM
 """Generators that can jump ahead any number of steps."""
 WIDE = frozenset({"float64", "float32", "int64", "uint64", "int32", "uint32"})
-"""Element types that are drawn with no bits left over for the next call."""
+"""Element types that are drawn without leftover bits for the next call."""
 CHUNK = 1 << 16
-"""Numbers that are drawn at once."""
+"""The number of elements that are drawn at once."""
 MARKS = 64
-"""Places in an array for which the state of the generator is kept, at most."""
+"""The most places in an array for which the state of the generator is saved."""
 
 Draw = Callable[[Any, int], Array]
 """Draws so many numbers from a generator."""
@@ -43,7 +44,7 @@ Draw = Callable[[Any, int], Array]
 
 def in_parts(function: Callable[..., Any], name: str, generator: Any, args: tuple[Any, ...],
              kwargs: dict[str, Any]) -> Any:
-    """What a generator's function gives: an array that ranks have in parts; None where NumPy draws it."""
+    """The distributed array that a generator's function returns; None if NumPy has to draw it."""
     runtime = library.current().runtime
     if runtime.ranks == 1 or not hasattr(runtime, "call_parts") or elementwise.eager_errors:
         return None
@@ -77,7 +78,7 @@ def in_parts(function: Callable[..., Any], name: str, generator: Any, args: tupl
 
 def _sized(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
            ) -> tuple[tuple[int, ...], tuple[Any, ...], dict[str, Any]] | None:
-    """The shape that a call asks for, and its other arguments; None where NumPy shall draw."""
+    """The shape that a call requests, and its other arguments; None if NumPy has to draw."""
     place = SIZES[name]
     named = dict(kwargs)
     size: Any
@@ -104,7 +105,8 @@ def _steps(name: str, generator: Any, dtype: Any) -> bool:
 
 
 def _jumping(draw: Draw, generator: Any, count: int) -> Callable[[int, Array], None]:
-    """What draws a part of an array from a generator that jumps; the program's is then behind the array."""
+    """A function that draws a part of an array from a generator that jumps; advances the program's generator
+    beyond the array."""
     begin = deepcopy(generator)
     _jump(generator, count)
 
@@ -117,7 +119,7 @@ def _jumping(draw: Draw, generator: Any, count: int) -> Callable[[int, Array], N
 
 
 def _jump(generator: Any, steps: int) -> None:
-    """Go so many steps ahead; half a word that is left over from another call stays."""
+    """Advance the generator so many steps; half a word that is left over from another call is kept."""
     bits = generator.bit_generator
     before = bits.state
     bits.advance(steps)
@@ -125,7 +127,8 @@ def _jump(generator: Any, steps: int) -> None:
 
 
 def _marked(draw: Draw, generator: Any, count: int) -> Callable[[int, Array], None]:
-    """What draws a part of an array from where the generator was before it, once the program's went on."""
+    """A function that draws a part of an array from saved states; advances the program's generator beyond the
+    array."""
     pitch = -(-count // (MARKS * CHUNK)) * CHUNK
     marks = []
     for place in range(0, count, CHUNK):

@@ -1,7 +1,7 @@
-"""When floating-point errors are reported: as the program asked when the operation was recorded.
+"""Reports floating-point errors under the modes that held when the operation was recorded.
 
-Errors show when a task has run, which may be long after the call.  So what is recorded runs, and its warnings
-are given, before Python's warning filters change.  A change of NumPy's error modes is only noted: its own
+Errors show when a task has run, which may be long after the call.  So recorded tasks run, and their warnings
+are given, before Python's warning filters change.  A change of NumPy's error modes is only noted: NumPy's own
 functions (`linalg`, printing) enter and leave `errstate` all the time and record nothing in between.  While
 an error is to be raised, called, printed or logged, operations are computed at once.
 """
@@ -18,40 +18,47 @@ from contextvars import ContextVar, Token
 from functools import wraps
 from typing import Any
 
-import numpy
-
 from diffuse import library
 from diffuse.library import floaterrors, provenance
 from diffuse.numpy.ops import elementwise, known
 
 EAGER = frozenset(("raise", "call", "print", "log"))
 SERVANTS = "Dummy-"
-"""How the names of threads begin that record nothing: those that Python did not start (and worker.py's)."""
+"""The name prefix of threads that record nothing: those that Python did not start (and worker.py's)."""
 PACKAGE = os.path.dirname(library.__file__) + os.sep
 
+_engine = library.current()
+_config: Any = importlib.import_module("numpy._core._ufunc_config")
+_modes: Callable[[], dict[str, Any]] = _config._get_extobj_dict
+"""Returns NumPy's current error modes, as `geterr` finds them."""
 _main = threading.main_thread().ident
 _eager: set[int] = set()
 """Threads in which errors must show at once."""
 _watching = False
-"""Was there ever such a thread?  Else the end of an `errstate` brings none back."""
+"""Was there ever such a thread?  Otherwise the end of an `errstate` cannot restore such a mode."""
 
 
 class ErrorModes:
-    """Stands in for the context variable in which NumPy's `errstate` and `seterr` keep the error modes."""
+    """Replaces the context variable in which NumPy's `errstate` and `seterr` keep the error modes."""
 
     def __init__(self, variable: ContextVar[Any]) -> None:
         self._variable = variable
+        self._last: tuple[Any, bool] = None, False
+        """The token of the last change, and whether errors had to show at once in its thread before."""
 
     def set(self, value: Any) -> Token[Any]:
         if _serving():
             return self._variable.set(value)
-        library.current().modes_change()
+        if _engine.unreported:
+            _engine.modes_change()
+        before = bool(_eager) and threading.get_ident() in _eager
         token = self._variable.set(value)
         try:
             _follow()
         except BaseException:
             self._variable.reset(token)
             raise
+        self._last = token, before
         return token
 
     def reset(self, token: Token[Any]) -> None:
@@ -59,17 +66,24 @@ class ErrorModes:
             self._variable.reset(token)
             return
         try:
-            library.current().modes_change()
+            if _engine.unreported:
+                _engine.modes_change()
         finally:
             self._variable.reset(token)
         if _watching:
-            _follow()
+            last, before = self._last
+            _follow(before if last is token else None)
 
 
-def _follow() -> None:
-    """Tell the array core whether errors must show at once in some thread."""
+def _follow(eager: bool | None = None) -> None:
+    """Tell the array core whether errors must show at once in some thread; `eager`: do they in this one, if
+    that is known?"""
     global _watching
-    if not EAGER.isdisjoint(numpy.geterr().values()):
+    if eager is None:
+        modes = _modes()
+        eager = (modes["invalid"] in EAGER or modes["divide"] in EAGER or modes["over"] in EAGER
+                 or modes["under"] in EAGER)
+    if eager:
         _watching = True
         _eager.add(threading.get_ident())
     elif not _eager:
@@ -80,18 +94,19 @@ def _follow() -> None:
 
 
 def _serving() -> bool:
-    """Is this thread at work for the engine, and not for the program?"""
-    return library.current().entered() or (
-        threading.get_ident() != _main and threading.current_thread().name.startswith(SERVANTS))
+    """Does this thread work for the engine, rather than for the program?"""
+    if threading.get_ident() != _main and threading.current_thread().name.startswith(SERVANTS):
+        return True
+    return _engine.entered()
 
 
-def _settle() -> None:
-    if library.current().unreported and not _serving():
-        library.fence()
+def _settle(thorough: bool = False) -> None:
+    if _engine.unreported and not _serving():
+        (_engine.fence_thoroughly if thorough else _engine.fence)()
 
 
 def _settling(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of `warnings` before which the errors so far are reported."""
+    """Wrap a function of `warnings`, to report earlier errors before it runs."""
     @wraps(function)
     def settled(*args: Any, **kwargs: Any) -> Any:
         _settle()
@@ -101,14 +116,15 @@ def _settling(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _leaving(leave: Callable[..., Any]) -> Callable[..., Any]:
-    """`catch_warnings.__exit__`, before which the errors so far are reported.
+    """Wrap `catch_warnings.__exit__`, to report earlier errors before it runs; where the block records
+    warnings, also the errors of pending results that nobody holds any more: the program asks for them.
 
-    An exception that is on its way out of the block stays the one that the program sees.
+    An exception that leaves the block stays the one that the program sees.
     """
     @wraps(leave)
     def left(self: Any, *raised: Any) -> Any:
         try:
-            _settle()
+            _settle(self._record)
         except Exception:
             if not any(raised):
                 raise
@@ -119,10 +135,10 @@ def _leaving(leave: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _placing(show: Callable[[Any], None]) -> Callable[[Any], None]:
-    """`warnings._showwarnmsg`, before which a warning at a line of this package moves to the program's line.
+    """Wrap `warnings._showwarnmsg`, to move warnings at a line of this package to the program's line.
 
-    NumPy warns at the line that called it, and what is computed at once is called from here.  Such lines are
-    not remembered as having warned already: the program's are.
+    NumPy warns at the line that called it, which is one of ours for operations computed at once.  Such lines
+    are not remembered as having warned already; the program's are.
     """
     @wraps(show)
     def placed(message: Any) -> None:
@@ -145,10 +161,9 @@ def _placing(show: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def _install() -> None:
-    config = importlib.import_module("numpy._core._ufunc_config")
-    if isinstance(config._extobj_contextvar, ErrorModes):
+    if isinstance(_config._extobj_contextvar, ErrorModes):
         return
-    vars(config)["_extobj_contextvar"] = ErrorModes(config._extobj_contextvar)
+    vars(_config)["_extobj_contextvar"] = ErrorModes(_config._extobj_contextvar)
     for name in ("simplefilter", "filterwarnings", "resetwarnings"):
         setattr(warnings, name, _settling(getattr(warnings, name)))
     vars(warnings)["_showwarnmsg"] = _placing(vars(warnings)["_showwarnmsg"])

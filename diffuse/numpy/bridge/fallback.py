@@ -1,7 +1,7 @@
-"""What only NumPy has: a call on Diffuse arrays to the same call on NumPy arrays over the same memory.
+"""Falls back to NumPy: runs a call on Diffuse arrays as the same call on NumPy arrays over the same memory.
 
-Arguments are converted without copying, so `out=` and functions that work in place do what they say;
-results that look into an argument's memory come back as Diffuse arrays over that memory.
+Arguments are converted without copying, so that `out=` and in-place functions work; results that are views of
+an argument's memory come back as Diffuse arrays over that memory.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SILENT = {
     "source": "fills arrays that did not exist before, at NumPy's own speed",
     "order": "sorts, searches or counts where Diffuse's own way would have other bits or gain nothing",
     "text": "ends in text or in a file",
-    "foreign": "another library's array, which NumPy's function asks itself",
+    "foreign": "another library's array, to which NumPy delegates the call",
 }
-"""Why a call to NumPy deserves no warning: nothing is lost by it."""
+"""The reasons for which a call to NumPy needs no warning, as nothing is lost by it."""
 
 BULK = (None, "library")
 """Reasons of functions that compute with all elements, as cuPyNumeric might where NumPy cannot."""
@@ -43,22 +43,23 @@ KEEPERS = (numpy.nditer, numpy.broadcast, numpy.flatiter, numpy.ndenumerate, mem
 """Results that hold on to their arguments' memory without being arrays."""
 
 _warned: set[tuple[Any, str]] = set()
-"""Call sites that were told, each with the function that it called."""
+"""Call sites that were warned, each with the function that it called."""
 _told: list[set[Any]] = []
-"""Those of each function that only reads its arguments, if that is to be said."""
+"""The same call sites for each function that only reads its arguments and gives a warning."""
 
 
 listener: Callable[[str, str | None, int], None] | None = None
-"""Is told of each call that goes to NumPy: its name, the reason to say nothing, and how many elements its
-largest array has (`diffuse coverage`)."""
+"""Called for each call that goes to NumPy, with its name, the reason for no warning, and the number of
+elements of its largest array (`diffuse coverage`)."""
 
 
 _IN_TURN = [getrefcount(v) for v in [object()]][0] + 1
-"""References to what only a list holds, while it is an argument in a loop over that list."""
+"""The reference count of an object that only a list holds, while it is an argument in a loop over that
+list."""
 
 
 class Conversion:
-    """The arrays among some arguments: NumPy's view of each, and what the program knows it as."""
+    """The arrays among some arguments: NumPy's view of each, and the program's object for it."""
 
     __slots__ = ("pairs", "elements", "described", "seen", "_memory")
 
@@ -67,14 +68,14 @@ class Conversion:
         self.elements = 0
         """Elements of the largest Diffuse array."""
         self.described = described
-        """Stand for an array by its description (`meta`), whose elements must not be read."""
+        """Replace an array by its description (`meta`), whose elements must not be read."""
         self._memory = base.locked if reads else base.writable
         self.seen: list[tuple[Array, Mirror, bytes]] = []
-        """Arrays whose store another library holds: the host's copy of each, and its elements before."""
+        """Arrays whose store another library holds: the host's copy of each, and its previous elements."""
 
     def lowered(self, value: Any) -> Any:
-        """`value` with NumPy arrays in place of Diffuse's, at any depth of lists, tuples and dicts.  A list
-        or dict without any stays itself: a function (a callback, say) may change it for the program."""
+        """Replace Diffuse's arrays in `value` by NumPy's, at any depth of lists, tuples and dicts.  A list or
+        dict without any is returned itself: a function (a callback, say) may change it for the program."""
         kind = type(value)
         if kind in core.NUMBERS:
             return value
@@ -108,14 +109,14 @@ class Conversion:
         return value
 
     def put_back(self) -> None:
-        """What the function wrote into copies of stores goes to the stores."""
+        """Write back to the stores what the function wrote into copies of them."""
         for ours, plain, before in self.seen:
             if plain.tobytes() != before:
                 base.wrote(ours)
 
     def raised(self, value: Any, held: bool = True) -> Any:
-        """A result as the program sees it: NumPy arrays in it become Diffuse arrays.  `held` unless nobody
-        refers to it but a variable of the caller."""
+        """Convert a result for the program: NumPy arrays in it become Diffuse arrays.  `held`: not only a
+        variable of the caller refers to it."""
         if type(value) is numpy.ndarray:
             return self._array(value, held)
         if type(value) is list:
@@ -147,7 +148,7 @@ class Conversion:
 
 
 def looking_into(ours: Array, plain: numpy.ndarray[Any, Any], value: numpy.ndarray[Any, Any]) -> Any:
-    """A Diffuse view of the store of `ours` over exactly the memory of `value`, a view of `plain`."""
+    """A Diffuse view of the store of `ours` with exactly the memory of `value`, a view of `plain`."""
     if ours.meta is ours.memory:
         return core.viewing(ours, value)
     offset = address(ours.meta) - BASE + address(value) - address(plain)
@@ -157,7 +158,7 @@ def looking_into(ours: Array, plain: numpy.ndarray[Any, Any], value: numpy.ndarr
 
 
 def rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:
-    """A tuple of the same type; named tuples take their fields one by one."""
+    """Make a tuple of the same type; named tuples take their fields one by one."""
     if type(value) is tuple:
         return tuple(items)
     return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
@@ -165,7 +166,7 @@ def rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:
 
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
          name: str | None = None, silent: str | None = None) -> Any:
-    """Run a NumPy function on Diffuse arrays.  `silent` is a reason (of SILENT) to say nothing about it."""
+    """Run a NumPy function on Diffuse arrays.  `silent` is a reason (in SILENT) to give no warning."""
     distant = not library.current().host_sees
     if distant and silent in BULK:
         found = elsewhere(name or _name(function), args, kwargs)
@@ -195,13 +196,13 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def is_new(found: Any) -> bool:
-    """Is it an array that nobody but a variable of the caller refers to, with memory of its own?"""
+    """Is it an array that only a variable of the caller refers to, with memory of its own?"""
     return type(found) is numpy.ndarray and found.base is None and getrefcount(found) == 3 and owned(found)
 
 
 def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """What a function of NumPy's gives, in a tuple, if another library computes it where the arrays are: on
-    all ranks, or on a GPU."""
+    """The result of a NumPy function, in a tuple, if another library computes it where the arrays are: on all
+    ranks, or on a GPU."""
     running = library.current().runtime
     if running.ranks > 1 and running.exchange is not None:
         from diffuse.numpy.bridge import distributed
@@ -211,7 +212,7 @@ def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
 
 
 def on_gpu(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """What a function of NumPy's gives, in a tuple, if CuPy computes it on a GPU."""
+    """The result of a NumPy function, in a tuple, if CuPy computes it on a GPU."""
     if sharing.tensors() is None:
         return None
     from diffuse.numpy.bridge import gpu_library
@@ -220,8 +221,8 @@ def on_gpu(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[An
 
 
 def asked(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """NumPy's function on another library's array (see `operands.foreign`), which NumPy asks itself.  Options
-    that are None or `numpy._NoValue` were not given."""
+    """Call NumPy's function on another library's array (see `operands.foreign`), to which NumPy delegates it.
+    Options that are None or `numpy._NoValue` were not given."""
     given = {key: v for key, v in options.items() if v is not None and v is not numpy._NoValue}
     return call(function, args, given, silent="foreign")
 
@@ -260,17 +261,17 @@ settings.watch("fallback", lambda _: forget_warnings())
 
 
 def lines() -> set[Any]:
-    """A set for the lines of the program that know that NumPy computes a function."""
+    """Make a set for the lines of the program that have been warned that NumPy computes a function."""
     found: set[Any] = set()
     _told.append(found)
     return found
 
 
 def wrapped(function: Callable[..., Any], name: str, silent: str | None = None) -> Callable[..., Any]:
-    """The NumPy function as Diffuse offers it: same name and documentation, Diffuse arrays in and out.
+    """Wrap a NumPy function for Diffuse arrays, with the same name and documentation.
 
-    `told` holds the lines of the program that know it: from there a gate of the extension calls NumPy; from
-    any line, if it holds None.
+    `told` holds the lines of the program that have been warned: from these a gate of the extension calls
+    NumPy; from any line, if it holds None.
     """
     told: set[Any] = lines() if silent is None else {None}
     asks = name.removeprefix("numpy.") in READERS
@@ -287,7 +288,7 @@ def wrapped(function: Callable[..., Any], name: str, silent: str | None = None) 
 
 
 def dressed(run: Any, function: Callable[..., Any], module: str) -> Callable[..., Any]:
-    """`run` with the name, signature and documentation of the function that it falls back to."""
+    """Give `run` the name, signature and documentation of the function that it falls back to."""
     for attribute in ("__name__", "__qualname__", "__text_signature__"):
         try:
             setattr(run, attribute, getattr(function, attribute))
@@ -299,7 +300,7 @@ def dressed(run: Any, function: Callable[..., Any], module: str) -> Callable[...
 
 
 def standing_for(run: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`run` with the signature and the documentation of the function that it stands for."""
+    """Give `run` the signature and documentation of the function that it replaces."""
     run.__wrapped__, run.__doc__ = function, function.__doc__
     signature = getattr(function, "__signature__", None)  # NumPy attaches it to functions written in C
     if signature is not None:

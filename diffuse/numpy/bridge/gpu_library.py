@@ -1,8 +1,9 @@
-"""Functions that CuPy has for a GPU and Diffuse has not: products of matrices, `solve`, transforms, sorts.
+"""Delegates functions that Diffuse lacks on a GPU to CuPy: products of matrices, `solve`, transforms, sorts.
 
 CuPy, where it is installed, computes on the memory of our arrays, in our stream, and takes memory from our
-allocator; nothing is copied and nobody waits.  Only calls that mean the same in both are made: what CuPy
-refuses, or would do otherwise, goes to NumPy, and so do calls whose arrays are on the host anyway.
+allocator; nothing is copied, and the host does not wait.  Only calls with the same meaning in both are
+delegated: what CuPy refuses, or computes differently, goes to NumPy, and so do calls whose arrays are on the
+host anyway.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ SORTED = "?bhilqBHILQfd"
 
 
 class Asked(NamedTuple):
-    """A call that means the same to CuPy."""
+    """A call that has the same meaning in CuPy."""
 
     name: str
-    """In CuPy's namespace."""
+    """The name of the function in CuPy's namespace."""
     arrays: tuple[Any, ...]
     options: dict[str, Any]
     dtype: Any
@@ -44,7 +45,8 @@ class Asked(NamedTuple):
 
 
 def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """What NumPy's function of this name gives, by CuPy, in a tuple; None where NumPy should compute."""
+    """The result of NumPy's function of this name, computed by CuPy, in a tuple; None if NumPy should compute
+    it."""
     rule = RULES.get(name)
     if rule is None or elementwise.eager_errors or found() is None:
         return None
@@ -93,8 +95,8 @@ def _refused(name: str, error: Exception) -> None:
 
 
 def _kind(x: Any, types: str) -> str:
-    """The letter of an operand's element type, if it is one of these and the operand is an array with
-    elements; else an empty text."""
+    """The letter of an operand's element type, if it is one of these and the operand is a nonempty array;
+    else an empty string."""
     if type(x) is core.array_class:
         meta = x.meta
     elif type(x) is numpy.ndarray:
@@ -106,7 +108,7 @@ def _kind(x: Any, types: str) -> str:
 
 
 def _simple(options: dict[str, Any]) -> bool:
-    """Are these numbers, names and tuples of numbers, and no arrays?"""
+    """Are these numbers, names and tuples of numbers, and not arrays?"""
     values = [v for value in options.values() for v in (value if type(value) in (list, tuple) else (value,))]
     return all([v is None or type(v) in (int, str) for v in values])
 
@@ -138,7 +140,7 @@ def _inv(a: Any) -> Asked | None:
 
 
 def _transform(name: str, takes: str, gives: dict[str, str], many: bool) -> Callable[..., Asked | None]:
-    """The rule of a transform: the element types that it takes, and those of its results."""
+    """The rule of a transform: the element types that it accepts, and those of its results."""
     def one(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Asked | None:
         kind = _kind(a, takes)
         if not kind or out is not None:
@@ -160,7 +162,7 @@ def axes_of(name: str) -> Any:
 
 
 def _sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Asked | None:
-    """Any kind of sort gives these elements in the same order, and CuPy has one that is stable."""
+    """A sort by a stable algorithm, which gives these elements the same order as any other kind."""
     if not _kind(a, SORTED) or order is not None or not _known(kind, stable):
         return None
     return Asked("sort", (a,), {"axis": axis}, a.dtype)
@@ -168,14 +170,14 @@ def _sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable
 
 def _argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
              ) -> Asked | None:
-    """Of a sort that is not stable, any order of equal elements will do."""
+    """An argsort; one that need not be stable may give any order of equal elements."""
     if not _kind(a, SORTED) or order is not None or not _known(kind, stable):
         return None
     return Asked("argsort", (a,), {"axis": axis}, numpy.intp)
 
 
 def _known(kind: Any, stable: Any) -> bool:
-    """Are these arguments that NumPy takes?"""
+    """Are these arguments that NumPy accepts?"""
     if stable is not None:
         return kind is None and type(stable) is bool
     return kind in (None, "quicksort", "heapsort", "mergesort", "stable")
@@ -202,13 +204,13 @@ RULES: dict[str, Callable[..., Asked | None]] = {
     **{f"numpy.fft.{name}": _transform(name, FLOATS, REAL, name[-1] in "2n")
        for name in ("irfft", "irfft2", "irfftn")},
 }
-"""What a call asks of CuPy, with NumPy's parameters; None for calls that are NumPy's."""
+"""For each function, its call of CuPy, given NumPy's arguments; None for calls that are left to NumPy."""
 
 # -- the call -----------------------------------------------------------------------------------------------
 
 
 class Exhibit:
-    """What CuPy takes for an array of another library."""
+    """An object that CuPy accepts as an array of another library."""
 
     def __init__(self, x: Array, address: int) -> None:
         strides = None if x.meta.flags.c_contiguous else x.form.strides
@@ -218,7 +220,7 @@ class Exhibit:
 
 
 class Ours:
-    """Our stream, as other libraries take one."""
+    """Our stream in the form that other libraries accept."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -254,7 +256,7 @@ def _run(asked: Asked) -> Any:
 
 
 def _ready(x: Array, name: str) -> Array:
-    """An operand as CuPy takes it: in row-major order, but for linear algebra."""
+    """Convert an operand for CuPy: in row-major order, except for linear algebra."""
     if name == "matmul" or name.startswith("linalg") or x.meta.flags.c_contiguous:
         return x
     copied: Array = elementwise.duplicate(x)
@@ -268,7 +270,7 @@ def _place(x: Array) -> int:
     running = library.current()
     storage = access.storage_of(x)
     if storage.id in running.stores.lost:
-        library.fetch(storage)  # raises why
+        library.fetch(storage)  # raises the reason
     instance = running.stores.instance(storage.id)
     exchange: Any = running.exchange
     exchange.settled(instance, storage.shown())
@@ -283,7 +285,7 @@ def _stream(cupy: Any, exchange: Any) -> Any:
 
 
 def _allocator(cupy: Any, exchange: Any) -> Callable[[int], Any]:
-    """CuPy's way to our allocator."""
+    """Connect CuPy to our allocator."""
     def allocate(nbytes: int) -> Any:
         lease = exchange.allocate(max(nbytes, 1))
         memory = cupy.cuda.UnownedMemory(lease.address, nbytes, lease, exchange.device)

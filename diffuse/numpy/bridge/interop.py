@@ -1,7 +1,7 @@
-"""NumPy's protocols: a call of the real NumPy on Diffuse arrays to ours.
+"""NumPy's protocols: redirects calls of the real NumPy on Diffuse arrays to Diffuse.
 
-A library that imported the real NumPy and meets Diffuse arrays stays fast where Diffuse has the function, and
-gets NumPy's result, as a Diffuse array, where it has not.
+A library that imported the real NumPy and receives Diffuse arrays stays fast where Diffuse implements the
+function, and gets NumPy's result as a Diffuse array elsewhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def array_function(func: Callable[..., Any], types: Iterable[type], args: tuple[
     ours, name, silent = _found.get(func) or _lookup(func)
     if ours is not None:
         return ours(*args, **kwargs)
-    # NumPy's function itself, which asks no class again
+    # NumPy's function itself, which dispatches to no class again
     return fallback.call(getattr(func, "_implementation", func), args, kwargs, name, silent)
 
 
@@ -50,7 +50,7 @@ def _lookup(func: Callable[..., Any]) -> tuple[Callable[..., Any] | None, str, s
 
 
 def _own(module: str, name: str) -> Callable[..., Any] | None:
-    """A function that one of our submodules defines itself."""
+    """The function of this name that one of our submodules defines itself."""
     if module not in ("numpy.linalg", "numpy.fft"):
         return None
     value = getattr(importlib.import_module("diffuse." + module), name, None)

@@ -1,8 +1,8 @@
 """Diffuse arrays as arguments of functions that Numba compiled (`@njit`, `@jit`, jitclasses).
 
-To Numba a Diffuse array has the type of NumPy's array with its element type and layout, so that it takes the
-same compiled function.  What Numba compiles to unbox an argument in C asks for NumPy's array over the same
-memory where it is not given one.  Functions return NumPy's arrays.
+To Numba a Diffuse array has the type of NumPy's array with its element type and layout, so that the same
+compiled function is used.  The code that unboxes an argument in C requests NumPy's array over the same memory
+if the argument is not one.  Functions return NumPy's arrays.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def type_of(x: Any, _: Any) -> Any:
 
 
 def unboxed(kind: types.Array, x: Any, c: Any) -> Any:
-    """Generate the code that makes Numba's array of an argument: of what `plain` gives for it, if it is no
-    array of NumPy's.  An exception raised there stays."""
+    """Generate the code that unboxes an argument to Numba's array; calls `plain` on it if it is not NumPy's
+    array.  An exception raised there propagates."""
     if not c.context.enable_nrt:
         return unbox_array(kind, x, c)
     builder, made = c.builder, c.context.make_array(kind)(c.context, c.builder)
@@ -54,8 +54,8 @@ def unboxed(kind: types.Array, x: Any, c: Any) -> Any:
 
 
 def register() -> None:
-    """Tell Numba about Diffuse arrays.  Functions that it compiled earlier, and keeps on disk (`cache=True`),
-    do not know them: what it compiles from now on has other names there."""
+    """Tell Numba about Diffuse arrays.  Functions that it compiled earlier and keeps on disk (`cache=True`)
+    do not support them, so what it compiles from now on has other names there."""
     for kind in core.ARRAYS:
         typeof_impl.register(kind)(type_of)
     _unboxers.functions[types.Array] = unboxed

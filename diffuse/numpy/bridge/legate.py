@@ -1,10 +1,10 @@
-"""Arrays that other libraries of Legate's share: from a Diffuse array to Legate's store, and back.
+"""Arrays shared with other Legate libraries: converts a Diffuse array to Legate's store, and back.
 
-cuPyNumeric and others show an array's store as `__legate_data_interface__`. Whoever has seen a store may read
-and write it at any time from then on, so operations on such an array run one at a time, at once, in the order
-of the program. Two Diffuse arrays may then have elements in common without being views of one store (parts of
-a foreign array that overlap, say): Legate knows, and keeps the order of their tasks; a task that would read
-one while it writes the other copies first (`elementwise.meets`).
+cuPyNumeric and others expose an array's store as `__legate_data_interface__`. A library that has been given a
+store may read and write it at any time, so operations on such an array run one at a time, at once, in the
+order of the program. Two Diffuse arrays may then have elements in common without being views of one store
+(parts of a foreign array that overlap, say): Legate knows, and keeps the order of their tasks; a task that
+would read one while it writes the other copies first (`elementwise.meets`).
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from diffuse.numpy.arrays.forms import Mirror, row_major
 from diffuse.settings import config
 
 VERSION = 1
-"""Of the interface."""
+"""The version of the interface."""
 INTERFACE = "__legate_data_interface__"
 
 _known: WeakValueDictionary[str, Storage] = WeakValueDictionary()
-"""Stores that others hold, by Legate's name for them: the same store twice is one store of ours."""
+"""Stores that other libraries hold, by Legate's name for them: the same Legate store becomes one store."""
 
 
 def interface(x: Array) -> dict[str, Any] | None:
-    """What `__legate_data_interface__` of an array is; None for parts of a store that Legate cannot name."""
+    """The `__legate_data_interface__` of an array; None for parts of a store that Legate cannot name."""
     store = share(x)
     return None if store is None else described(store)
 
 
 def described(store: Any) -> dict[str, Any]:
-    """A store of Legate's as other libraries expect it."""
+    """Describe a Legate store in the form that other libraries expect."""
     core = import_module("legate.core")
     field = core.Field("array", store.type)
     return {"version": VERSION, "data": {field: core.LogicalArray.from_store(store)}}
 
 
 def share(x: Array) -> Any:
-    """Legate's store of an array, with what was recorded for it done, for others to read and write; None for
-    a part of a store that Legate cannot name."""
+    """Legate's store of an array, after everything recorded for it is done, for others to read and write;
+    None for a part of a store that Legate cannot name."""
     running = library.current()
     exchange = running.runtime.exchange
     if exchange is None or exchange.attribute != INTERFACE:
@@ -67,7 +67,7 @@ def share(x: Array) -> Any:
         return None
     library.settle("another library takes a store")
     if storage.id in running.stores.lost:
-        library.fetch(storage)  # raises why
+        library.fetch(storage)  # raises the reason
     store = exchange.share(running.stores.instance(storage.id))
     storage.exported, storage.touched = True, running.epoch
     name = exchange.name(store)
@@ -77,7 +77,7 @@ def share(x: Array) -> Any:
 
 
 def unshare(x: Array) -> None:
-    """Nobody holds an array's store any more that was handed out for the length of a call."""
+    """End the sharing of an array's store that was handed out for the length of a call."""
     running, storage = library.current(), access.storage_of(x)
     running.exchange.unshare(running.stores.instance(storage.id))
     for name in [name for name, known in _known.items() if known is storage]:
@@ -86,10 +86,10 @@ def unshare(x: Array) -> None:
 
 
 def adopt(x: Any) -> Any:
-    """The Diffuse array over the store that an object of another library shows, not copied.
+    """The Diffuse array over the store that an object of another library exposes, without a copy.
 
-    What is no store with memory (results of reductions), has no elements, or elements of a type that Diffuse
-    does not compute in, is copied.
+    It is copied if the store has no memory (results of reductions) or no elements, or a type that Diffuse
+    does not compute in.
     """
     exchange = library.current().exchange
     array = import_module("legate.core.data_interface").as_logical_array(x)
@@ -109,7 +109,7 @@ def adopt(x: Any) -> Any:
 
 
 def over(store: Any, dtype: str) -> Any:
-    """The Diffuse array over a store of Legate's that somebody else holds."""
+    """The Diffuse array over a Legate store that another library holds."""
     running = library.current()
     exchange, stores = running.exchange, running.stores
     shape, name = tuple(store.extents), exchange.name(store)

@@ -1,6 +1,6 @@
-"""Mirrors: modules that stand for submodules of NumPy and SciPy which have no file here.
+"""Mirrors: modules that stand for submodules of NumPy and SciPy that have no file here.
 
-A mirror looks a name up when it is first used; which object the name is, its library decides (`mirrored`).
+A mirror looks a name up when it is first used; its library decides which object the name is (`mirrored`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from types import ModuleType
 from typing import Any
 
 Member = Callable[[ModuleType, str], Any]
-"""From a module of the library and a name in it to what the mirror has under this name."""
+"""Maps a module of the library and a name in it to the mirror's object of this name."""
 
 OWN = ("__name__", "__package__", "__path__", "__spec__", "__loader__", "__builtins__", "__cached__")
-"""What Python's import system asks of a module: a mirror's own, never those of the library's module."""
+"""Attributes that Python's import system reads: a mirror's own, never those of the library's module."""
 
 _members: dict[str, Member] = {}
 
 
 def mirrored(package: str, member: Member) -> None:
-    """Answer imports of modules below `package` that have no file here by mirrors of the library's own."""
+    """Resolve imports of modules below `package` that have no file here to mirrors of the library's own."""
     if not _members:
         sys.meta_path.append(_Finder())
     _members[package + "."] = member
@@ -34,14 +34,14 @@ class Mirror(ModuleType):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        vars(self)["__getattr__"] = self._find  # a class's would not answer `module.__getattribute__(name)`
+        vars(self)["__getattr__"] = self._find  # a class's would not handle `module.__getattribute__(name)`
 
     def _find(self, name: str) -> Any:
         real = importlib.import_module(self.__name__.removeprefix("diffuse."))
         if name.startswith("__") and (name in OWN or callable(vars(real).get(name, callable))):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
         value = _member(self.__name__)(real, name)
-        if name in vars(real):  # a module's `__getattr__` may warn of each use of what it gives
+        if name in vars(real):  # a module's `__getattr__` may warn of each use of the names that it provides
             setattr(self, name, value)
         return value
 
@@ -50,7 +50,7 @@ class Mirror(ModuleType):
 
 
 def _member(module: str) -> Any:
-    """The function that gives the names of a module; None for modules that are no mirrors."""
+    """The function that resolves the names of a module; None for modules that are not mirrors."""
     return next((found for package, found in _members.items() if module.startswith(package)), None)
 
 
@@ -72,4 +72,4 @@ class _Finder:
         return Mirror(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing runs: a mirror looks its names up when they are used."""
+        """Execute nothing: a mirror looks its names up when they are used."""

@@ -1,8 +1,8 @@
-"""NumPy's namespace as Diffuse offers it: a name of NumPy to our own object, NumPy's, or a wrapped function.
+"""NumPy's namespace: maps each of its names to Diffuse's own object, NumPy's, or a wrapped function.
 
-A name is looked up once.  Functions that Diffuse has come from its own modules; constants, element types and
-classes are NumPy's own; every other function is wrapped by `fallback`.  Submodules of NumPy that have no file
-here (`ma`, `testing`, `polynomial`, `lib.stride_tricks`, ...) are answered by a mirror with the same rules.
+A name is looked up once.  Functions that Diffuse implements come from its own modules; constants, element
+types and classes are NumPy's own; every other function is wrapped by `fallback`.  Submodules of NumPy without
+a file here (`ma`, `testing`, `polynomial`, `lib.stride_tricks`, ...) are mirrors with the same rules.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from diffuse.numpy.ops.ufuncs import UFUNCS
 
 OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logic", "functions", "calculus",
         "products", "positions", "contraction", "indexing", "placing", "choosing")
-"""The modules of `diffuse.numpy.ops` whose public functions NumPy's namespace has under their own names."""
+"""The modules of `diffuse.numpy.ops` whose public functions are in NumPy's namespace under their own
+names."""
 
 ORDERING = {name: module for module, names in (
     ("sorting", "sort argsort lexsort partition argpartition"),
@@ -58,13 +59,13 @@ REBOUND = frozenset(f"numpy.{name}" for name in """nanmin nanmax nanargmin nanar
 SILENT_MODULES = {"numpy.linalg": "library", "numpy.fft": "library", "numpy.random": "source",
                   "numpy.testing": "test", "numpy.ctypeslib": "test", "numpy.char": "text",
                   "numpy.strings": "text", "numpy.rec": "text", "numpy.polynomial": "library"}
-"""Whole modules whose functions lose nothing by running in NumPy."""
+"""Modules whose functions lose nothing by running in NumPy."""
 
 ALIASES = {"amin": "min", "amax": "max", "around": "round"}
-"""Names that NumPy keeps for functions that have another one."""
+"""Alternative names that NumPy keeps for functions."""
 
 STAND_INS: dict[type, type] = {}
-"""Classes of NumPy that a module of this package derives others from, and these."""
+"""Replacements for classes of NumPy from which a module of this package derives others."""
 
 INDEXERS = ("r_", "c_", "mgrid", "ogrid")
 
@@ -88,7 +89,7 @@ class Indexer:
 
 
 def bmat(obj: Any, ldict: Any = None, gdict: Any = None) -> Any:
-    """NumPy's, with the names in a text looked up where the program calls."""
+    """NumPy's `bmat`, with the names in a text looked up where the program calls it."""
     if isinstance(obj, str):
         return _bmat(obj, sys._getframe(1)) if gdict is None else numpy.bmat(obj, ldict, gdict)
     return fallback.call(numpy.bmat, (obj, ldict, gdict), {}, "numpy.bmat")
@@ -99,7 +100,7 @@ def _bmat(text: str, frame: FrameType) -> Any:
 
 
 def _vectorize() -> type:
-    """`np.vectorize` whose calls take and give Diffuse arrays."""
+    """`np.vectorize` whose calls accept and return Diffuse arrays."""
     class vectorize(numpy.vectorize):
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             return fallback.call(super().__call__, args, kwargs, "numpy.vectorize")
@@ -131,7 +132,7 @@ def native(name: str) -> Any:
 
 
 def gated(ours: Any, real: Any, module: str) -> Any:
-    """Put a gate to NumPy's function before ours, for small arrays (ops/gates.py), with NumPy's
+    """Put a gate in front of our function that calls NumPy's for small arrays (ops/gates.py), with NumPy's
     documentation."""
     gate: Any = _module("gates").function(real, ours)
     if gate is not ours:
@@ -144,7 +145,7 @@ def _module(name: str) -> ModuleType:
 
 
 def resolve(name: str) -> Any:
-    """What `diffuse.numpy.<name>` is."""
+    """The object `diffuse.numpy.<name>`."""
     if name in numpy.__numpy_submodules__ and importlib.util.find_spec("numpy." + name) is not None:
         return importlib.import_module(f"diffuse.numpy.{name}")
     try:
@@ -166,7 +167,7 @@ def resolve(name: str) -> Any:
 
 
 def converted(real: Any, path: str) -> Any:
-    """A value of NumPy's namespace: functions wrapped, everything else as it is."""
+    """Convert a value of NumPy's namespace: functions are wrapped, everything else stays as it is."""
     if isinstance(real, ModuleType):
         mirrored = real.__name__.startswith("numpy.")
         return importlib.import_module("diffuse." + real.__name__) if mirrored else real
@@ -193,8 +194,8 @@ def converted(real: Any, path: str) -> Any:
 
 
 def _with_methods(real: Callable[..., Any], path: str, reason: str | None) -> Callable[..., Any]:
-    """A function of a private module.  What it returns may have a private class written in C, whose methods
-    take NumPy's arrays only: these methods are wrapped, too."""
+    """Wrap a function of a private module.  It may return objects of a private C class, whose methods only
+    accept NumPy's arrays; these methods are wrapped, too."""
     def run(*args: Any, **kwargs: Any) -> Any:
         found = fallback.call(real, args, kwargs, path, reason)
         kind = type(found)
@@ -205,7 +206,8 @@ def _with_methods(real: Callable[..., Any], path: str, reason: str | None) -> Ca
 
 
 class Builtin(staticmethod):  # type: ignore[type-arg]
-    """A function that, as an attribute of a class, is no method: as NumPy's own that are written in C."""
+    """A function that does not become a method as an attribute of a class, like NumPy's own functions written
+    in C."""
 
     def __init__(self, function: Callable[..., Any], module: str) -> None:
         super().__init__(function)
@@ -219,13 +221,13 @@ class Builtin(staticmethod):  # type: ignore[type-arg]
 
 
 def like_builtin(ours: Any, real: Any, module: str) -> Any:
-    """`ours` in the place of NumPy's `real`: a method of classes that have it as an attribute, or not."""
+    """Make `ours` behave like NumPy's `real` as an attribute of classes: as a method, or not."""
     binds = hasattr(type(real), "__get__") or not isinstance(ours, FunctionType)
     return ours if binds else Builtin(ours, module)
 
 
 class FallbackUfunc:
-    """A ufunc that only NumPy has, or another object that can be called, with its attributes and methods."""
+    """A ufunc that only NumPy has, or another callable object, with its attributes and methods."""
 
     def __init__(self, real: Any, path: str) -> None:
         self._real, self._path = real, path
@@ -251,7 +253,7 @@ class FallbackUfunc:
 
 
 def member(real: ModuleType, name: str) -> Any:
-    """What a name of a submodule of NumPy is in the mirror of that submodule."""
+    """The mirror's object for a name of a submodule of NumPy."""
     overrides.acquaint_all(real)
     theirs = getattr(real, name)
     same = callable(theirs) and vars(numpy).get(name) is theirs  # the main namespace has it, too
@@ -260,8 +262,8 @@ def member(real: ModuleType, name: str) -> Any:
 
 
 def fill(module: dict[str, Any], real: ModuleType) -> None:
-    """Give one of our modules (`linalg`, `fft`) the names that NumPy's has and it does not define itself,
-    each when somebody first asks for it: few programs use many."""
+    """Give one of our modules (`linalg`, `fft`) the names that NumPy's has and ours does not define, each on
+    first use: few programs use many."""
     module["__path__"] = []  # its submodules are mirrors
     names = module["__all__"] = public(real)
 

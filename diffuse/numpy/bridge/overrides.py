@@ -1,12 +1,12 @@
-"""Methods of array classes that are wrapped, because NumPy, in C, calls them or is called by them.
+"""Wraps methods of array classes that NumPy calls from C, or that call NumPy's C code.
 
-Classes that answer NumPy's protocols: NumPy passes its own functions to `__array_function__`, and its own
+Classes that implement NumPy's protocols: NumPy passes its own functions to `__array_function__`, and its own
 ufuncs to `__array_ufunc__` and `__array_wrap__`.  A class written with `import diffuse.numpy as np` compares
-them with Diffuse's (`func is np.concatenate`), so its methods are given these; a library's class, whose
-module imports NumPy, is given NumPy's.
+them with Diffuse's (`func is np.concatenate`), so its methods receive these; a library's class, whose module
+imports NumPy, receives NumPy's.
 
-Classes derived from NumPy's array stay NumPy's.  NumPy takes only such classes for array classes, and
-`diffuse.numpy.ndarray` is none: where it is an argument of their `view`, NumPy sees `numpy.ndarray`.
+Classes derived from NumPy's array stay NumPy's.  NumPy accepts only such classes as array classes, and
+`diffuse.numpy.ndarray` is not one: as an argument of their `view` it is replaced by `numpy.ndarray`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from diffuse.numpy.arrays import base, core
 from diffuse.numpy.ops.operands import PLAIN
 
 _decided: WeakSet[Callable[..., Any]] = WeakSet()
-"""Methods that were looked at, and wrappers."""
+"""Methods that were examined, and wrappers."""
 _handed: WeakSet[Callable[..., Any]] = WeakSet()
-"""Wrappers that give a method Diffuse's functions."""
+"""Wrappers that pass Diffuse's functions to a method."""
 
 
 def meet(kind: type) -> None:
-    """Wrap the methods of a class that take functions, if it was written with Diffuse's.
+    """Wrap the methods of a class that receive functions, if it was written with Diffuse's.
 
-    To be called before NumPy sees an object of the class.
+    Must be called before NumPy sees an object of the class.
     """
     if getattr(kind, "__module__", None) in ("builtins", "numpy"):
         return
@@ -50,10 +50,10 @@ def meet(kind: type) -> None:
 
 
 def answer(values: Iterable[Any]) -> bool:
-    """Does one of these objects, of a class that was written with Diffuse's arrays, answer ufuncs itself?
+    """Does one of these objects, whose class was written with Diffuse's arrays, handle ufuncs itself?
 
-    Classes derived from NumPy's array do not count: their methods call that array's, which needs NumPy's
-    arrays.
+    Classes derived from NumPy's array do not count: their methods call those of that array, which need
+    NumPy's arrays.
     """
     found = False
     for value in values:
@@ -107,14 +107,14 @@ _TRANSLATED = {"__array_function__": _function, "__array_ufunc__": _ufunc, "__ar
 
 
 def _ours(ufunc: Any) -> Any:
-    """Diffuse's ufunc in the place of NumPy's."""
+    """Replace NumPy's ufunc by Diffuse's."""
     name = ufunc.__name__ if isinstance(ufunc, numpy.ufunc) else ""
     return base.UFUNCS.get(name, ufunc) if getattr(numpy, name, None) is ufunc else ufunc
 
 
 @cache
 def public(function: Any) -> Any:
-    """What the program knows a function of NumPy as, or the function itself."""
+    """The program's object for a function of NumPy, or the function itself."""
     module, name = getattr(function, "__module__", None) or "numpy", getattr(function, "__name__", "")
     if module.partition(".")[0] != "numpy" or getattr(sys.modules.get(module), name, None) is not function:
         return function
@@ -125,7 +125,7 @@ def public(function: Any) -> Any:
 
 
 def _implementation(function: Any) -> Callable[..., Any]:
-    """What `numpy.ndarray.__array_function__` calls: NumPy's function, which asks no class any more."""
+    """The function that `numpy.ndarray.__array_function__` calls: NumPy's, without dispatch to classes."""
     inner = getattr(function, "_implementation", function)
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -136,14 +136,14 @@ def _implementation(function: Any) -> Callable[..., Any]:
 
 
 class Derived(numpy.ndarray[Any, Any]):
-    """Stands for `diffuse.numpy.ndarray` among the bases of a program's class."""
+    """Replaces `diffuse.numpy.ndarray` among the bases of a program's class."""
 
     __slots__ = ()
 
 
 def acquaint(kind: Any) -> None:
-    """Wrap methods of a class derived from NumPy's array: `view` takes `diffuse.numpy.ndarray` as
-    `numpy.ndarray`, and methods that are written in Python take Diffuse arrays as `out`."""
+    """Wrap methods of a class derived from NumPy's array: `view` treats `diffuse.numpy.ndarray` as
+    `numpy.ndarray`, and methods written in Python accept Diffuse arrays as `out`."""
     view = kind.view
     if kind is numpy.ndarray or view in _decided:
         return
@@ -175,7 +175,7 @@ def _into_ours(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def acquaint_all(module: ModuleType) -> None:
-    """Acquaint all such classes of a module."""
+    """Wrap all such classes of a module."""
     value: Any
     for value in [*vars(module).values()]:
         if isinstance(value, type) and issubclass(value, numpy.ndarray):

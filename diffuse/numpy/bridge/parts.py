@@ -1,9 +1,8 @@
-"""NumPy's functions along lines of arrays that ranks have in parts.
+"""NumPy's functions along lines of distributed arrays, which ranks hold in parts.
 
-Such a function goes through the lines in the direction of an axis, one by one, so that it is independent
-along all others: each rank calls it on the part that it has, and gets the bits that it would have in the
-whole.  What a result looks like, and what the function says of wrong arguments, is learnt from NumPy's own
-call on one line.
+Such a function processes the lines along an axis one by one, so that it is independent along all others: each
+rank calls it on the part that it holds, and gets the bits that it would have in the whole.  The form of the
+result, and errors for wrong arguments, are determined by NumPy's own call on one line.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ KINDS = "biufc"
 
 
 def wanted(x: Any) -> bool:
-    """Is this an array that several ranks have in parts, and which is worth a call in parts?"""
+    """Is this an array that several ranks hold in parts, and that is worth a call in parts?"""
     runtime = library.current().runtime
     return (type(x) is core.array_class and x.size >= (core.SMALL or 1) and x.dtype.kind in KINDS
             and runtime.ranks > 1 and hasattr(runtime, "call_parts") and not elementwise.eager_errors)
 
 
 def axis_of(axis: Any, ndim: int) -> int | None:
-    """The axis, counted from the first; None for what is no axis."""
+    """The axis, counted from the first; None if it is invalid."""
     try:
         found = index(axis)
     except TypeError:
@@ -42,10 +41,10 @@ def axis_of(axis: Any, ndim: int) -> int | None:
 
 def along(name: str, function: Callable[..., Any], x: Any, axis: Any, lead: int = 0, left_out: bool = False,
           into: bool = False) -> Any:
-    """Record `function(x)`, which is independent along all axes but one; None where NumPy shall compute it.
+    """Record `function(x)`, which is independent along all axes but one; None if NumPy has to compute it.
 
-    The result has `lead` axes of its own and then those of `x`, without the one if it is `left_out`.  With
-    `into` the function takes the array for the result as `out`.
+    The result has `lead` axes of its own and then those of `x`, without the one axis if it is `left_out`.
+    With `into` the function receives the array for the result as `out`.
     """
     if not wanted(x) or x.ndim < 2 or (lines := axis_of(axis, x.ndim)) is None:
         return None
@@ -74,6 +73,20 @@ def along(name: str, function: Callable[..., Any], x: Any, axis: Any, lead: int 
     return found
 
 
+def each(name: str, function: Callable[[Array], Array], x: Any, dtype: Any) -> Any:
+    """Record `function(x)`, which computes each element by itself; None where NumPy shall compute it."""
+    if not wanted(x) or not x.form.ordered or not base.locate(x):
+        return None
+    found = core.recorded(row_major(x.shape, numpy.dtype(dtype)))
+
+    def run(array: Array, out: Array) -> None:
+        out[...] = function(array)
+
+    cuts = tuple([(d, d) for d in range(x.ndim)])
+    library.call(name, library.Independent(run, cuts), (_operand(x),), (_operand(found),))
+    return found
+
+
 def _row_major(x: Any) -> bool:
     """Is a copy of an array in C order?"""
     return resized(x.meta, x.shape, x.dtype, "K") is row_major(x.shape, x.dtype)
@@ -84,7 +97,7 @@ def _operand(x: Any) -> Any:
 
 
 def in_place(name: str, function: Callable[[Array], None], x: Any, axis: Any) -> bool:
-    """Record a function that changes lines of an array; False where NumPy shall do it."""
+    """Record a function that changes lines of an array in place; returns False if NumPy has to do it."""
     if not wanted(x) or x.ndim < 2 or not x.flags.writeable or (lines := axis_of(axis, x.ndim)) is None:
         return False
     if not base.locate(x):

@@ -1,7 +1,7 @@
-"""Arrays for code that knows NumPy's only: `to_numpy`, and the way back for what such code returns.
+"""Converts arrays for code that supports only NumPy's (`to_numpy`), and converts its results back.
 
-The arrays share their memory with Diffuse's.  The engine sees, by reference counts, for how long somebody
-holds one (arrays/lending.py); so long it runs operations on that memory at once.
+The arrays share their memory with Diffuse's.  The engine sees by reference counts how long one of them is
+held (arrays/lending.py); for that time it runs operations on that memory at once.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Leaf = Callable[[Any], Any]
 
 
 def to_numpy(x: Any, copy: bool = False) -> Any:
-    """NumPy's array for an array of Diffuse's: see `diffuse.to_numpy`."""
+    """Convert a Diffuse array to NumPy's: see `diffuse.to_numpy`."""
     if type(copy) is not bool:
         raise TypeError(f"copy={copy!r}: expected True (memory of its own) or False (the array's memory)")
     return mapped(x, copied if copy else plain)
 
 
 def plain(x: Any) -> Any:
-    """NumPy's array over the memory of an array, SciPy's copy of a sparse one, the number for a scalar; all
-    else as it is."""
+    """NumPy's array over the memory of an array, SciPy's copy of a sparse one, the number for a scalar;
+    anything else as it is."""
     kind = type(x)
     if kind is core.array_class:
         return x.__array__()
@@ -42,20 +42,20 @@ def plain(x: Any) -> Any:
 
 
 def sparse(kind: type) -> bool:
-    """Is it a class of sparse arrays of Diffuse's?"""
+    """Is it a class of Diffuse's sparse arrays?"""
     return hasattr(kind, "to_scipy") and kind.__module__.startswith("diffuse.")
 
 
 def copied(x: Any) -> Any:
-    """What `plain` gives, with memory of its own."""
+    """The result of `plain`, with memory of its own."""
     if type(x) is core.array_class:
         return x.__array__(copy=True)
     return x.copy() if isinstance(x, numpy.ndarray) else plain(x)
 
 
 def mapped(x: Any, leaf: Leaf) -> Any:
-    """`x` with `leaf` done to everything in its lists, tuples and dicts, at any depth.  One of these in which
-    nothing changes stays itself; the others are copied."""
+    """Apply `leaf` to everything in the lists, tuples and dicts of `x`, at any depth.  Those in which nothing
+    changes are returned themselves; the others are copied."""
     if isinstance(x, (list, tuple)):
         items = [mapped(value, leaf) for value in x]
         if all(map(is_, items, x)):
@@ -76,7 +76,8 @@ def mapped(x: Any, leaf: Leaf) -> Any:
 
 
 class Crossing:
-    """The arrays of one call to code that knows NumPy's only: an array that went in comes back as itself."""
+    """Converts the arrays of one call to code that supports only NumPy's: an argument that comes back is
+    itself again."""
 
     __slots__ = ("_pairs",)
 
@@ -84,15 +85,15 @@ class Crossing:
         self._pairs: list[tuple[Any, Any]] = []
 
     def lowered(self, x: Any) -> Any:
-        """What `plain` gives; remembers which array it stands for."""
+        """Convert by `plain`, and remember which array the result stands for."""
         found = plain(x)
         if type(found) is numpy.ndarray:
             self._pairs.append((found, x))
         return found
 
     def raised(self, x: Any) -> Any:
-        """What the program gets: the array that went in, Diffuse's array over the same memory for another of
-        NumPy's, and else `x`.  Arrays that Diffuse does not compute with stay NumPy's, as small ones do."""
+        """Convert back: to the array that went in, to Diffuse's array over the same memory for other NumPy
+        arrays, and else to `x`.  Arrays that Diffuse does not compute with stay NumPy's, as small ones do."""
         for theirs, ours in self._pairs:
             if theirs is x:
                 return ours

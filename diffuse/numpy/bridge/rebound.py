@@ -1,8 +1,8 @@
-"""Functions that NumPy writes in Python, run over Diffuse's arrays: their code is the installed NumPy's.
+"""Runs NumPy's functions written in Python over Diffuse's arrays, with the code of the installed NumPy.
 
 `nanmean`, `cov`, `unwrap` and others are array programs themselves.  A function of `namespace.REBOUND` gets a
-second function object with the same code, whose global names give Diffuse's functions in the place of
-NumPy's: what it computes on large arrays is recorded, and fuses with what the program does.
+second function object with the same code, whose global names refer to Diffuse's functions instead of NumPy's:
+its operations on large arrays are recorded, and fuse with the program's.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from diffuse.numpy.ops.conversion import asanyarray
 from diffuse.numpy.ops.operands import foreign
 
 MODULE = "diffuse.numpy.bridge.rebound"
-"""What these functions call their module: the program's line is that which calls them."""
+"""The `__module__` of these functions; the line of a call is that of the program."""
 
 _made: dict[Any, Any] = {}
-"""The function over Diffuse's arrays by that over NumPy's."""
+"""The functions over Diffuse's arrays, by NumPy's functions."""
 
 
 class Converter:
-    """Stands for NumPy's `_array_converter`: some array-likes as arrays, and what a result becomes."""
+    """Replaces NumPy's `_array_converter`: converts some array-likes to arrays, and results back."""
 
     def __init__(self, *values: Any) -> None:
         self._arrays = tuple([asanyarray(value) for value in values])
@@ -43,17 +43,17 @@ class Converter:
         return len(self._arrays)
 
     def as_arrays(self, subok: bool = True, pyscalars: str | None = None) -> tuple[Any, ...]:
-        """The arrays; `subok` and `pyscalars` are about values that never come here."""
+        """The arrays; `subok` and `pyscalars` concern values that never come here."""
         return self._arrays
 
     def wrap(self, result: Any, to_scalar: bool | None = None) -> Any:
-        """The result of a function as its caller sees it."""
+        """Convert a result of the function for its caller."""
         single = getattr(result, "ndim", 1) == 0 and to_scalar is not False
         return result[()] if single else result
 
 
 class Warnings:
-    """Stands for the module `warnings`: what is warned of is the program's line."""
+    """Replaces the module `warnings`: warnings are attributed to the program's line."""
 
     def warn(self, message: Warning | str, category: type[Warning] = UserWarning, stacklevel: int = 1
              ) -> None:
@@ -64,11 +64,12 @@ class Warnings:
 
 
 STAND_INS = {"_array_converter": Converter, "warnings": Warnings()}
-"""Global names of NumPy's modules that mean something of this file."""
+"""Global names of NumPy's modules that are replaced by objects of this file."""
 
 
 def rebound(real: Callable[..., Any], path: str, reason: str | None) -> Callable[..., Any]:
-    """NumPy's function `real` for Diffuse's arrays: recorded if one of them is large, else run by NumPy."""
+    """Make NumPy's function `real` for Diffuse's arrays: recorded if one of them is large, else run by
+    NumPy."""
     ours: list[Callable[..., Any]] = []
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -82,7 +83,7 @@ def rebound(real: Callable[..., Any], path: str, reason: str | None) -> Callable
 
 
 def _large(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Is one of the arguments a large array, and none another library's or of a type that is NumPy's?"""
+    """Is one of the arguments a large array, and none another library's or of a type left to NumPy?"""
     large = False
     for value in (*args, *kwargs.values()):
         for item in value if type(value) in (list, tuple) else (value,):
@@ -96,7 +97,7 @@ def _large(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def over(function: Any) -> Any:
-    """The function with the code of `function` over Diffuse's arrays."""
+    """Copy `function` as one over Diffuse's arrays."""
     found = _made.get(function)
     if found is None:
         known = function.__globals__
@@ -111,7 +112,7 @@ def over(function: Any) -> Any:
 
 
 def names(code: CodeType) -> Iterator[str]:
-    """The global names and attributes that code mentions, with those of the functions inside it."""
+    """The global names and attributes used by code, including the functions inside it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -119,7 +120,7 @@ def names(code: CodeType) -> Iterator[str]:
 
 
 def standing(name: str, value: Any) -> Any:
-    """What stands for a global name of one of NumPy's modules."""
+    """The replacement for a global name of one of NumPy's modules."""
     if name in STAND_INS:
         return STAND_INS[name]
     if isinstance(value, ModuleType):
@@ -133,7 +134,7 @@ def standing(name: str, value: Any) -> Any:
 
 
 class Inner:
-    """One of NumPy's modules as these functions see it: what is Diffuse's in the place of what is NumPy's."""
+    """A NumPy module for these functions, with Diffuse's objects in place of NumPy's."""
 
     def __init__(self, real: ModuleType) -> None:
         self._real = real
@@ -143,7 +144,7 @@ class Inner:
 
 
 def _module(value: ModuleType) -> Any:
-    """What stands for a module."""
+    """The replacement for a module."""
     if value is numpy:
         return sys.modules["diffuse.numpy"]
     return Inner(value) if value.__name__.startswith("numpy.") else value

@@ -1,6 +1,6 @@
-"""Objects of other libraries that show a store: one of the stream's, of Legate's, or the memory of a GPU.
+"""Recognises objects of other libraries that expose a store of the stream or of Legate, or memory of a GPU.
 
-Also what is done when another library is imported that should know Diffuse's arrays.
+It also adapts other libraries to Diffuse's arrays when they are imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from diffuse.numpy.arrays.core import Array
 from diffuse.settings import config
 
 PROTOCOL = "__diffuse__"
-"""What an object shows a store of the stream's by (library.py)."""
+"""The attribute through which an object exposes a store of the stream (library.py)."""
 
 
 ADAPTED = {
@@ -32,12 +32,12 @@ ADAPTED = {
     "polars": ("Series.__init__", "DataFrame.__init__"),
     "torch": ("from_numpy",),
 }
-"""Functions that would take NumPy's arrays only, or other arrays for something else (adapters.py)."""
+"""Functions that accept only NumPy's arrays, or would treat other arrays differently (adapters.py)."""
 
 
 class _Watch:
-    """Starts Legate as Diffuse needs it, before cuPyNumeric does when a program imports that; adapts other
-    libraries once they are imported."""
+    """Starts Legate with Diffuse's options before an import of cuPyNumeric does; adapts other libraries once
+    they are imported."""
 
     def __init__(self) -> None:
         self._looking: set[str] = set()
@@ -58,7 +58,7 @@ class _Watch:
 
 
 class _Adapting:
-    """A library's own loader, and then the adapter."""
+    """A library's own loader, followed by the adapter."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -82,7 +82,7 @@ sys.meta_path.insert(0, _Watch())
 
 
 def shares(x: Any) -> bool:
-    """Is this an object of another library that shows a store?"""
+    """Does an object of another library expose a store?"""
     if isinstance(x, Array):
         return False
     if hasattr(type(x), PROTOCOL):
@@ -95,7 +95,7 @@ def shares(x: Any) -> bool:
 
 
 def tensors() -> Any:
-    """The module of DLPack's protocol for the memory of a GPU; None where the runtime has none."""
+    """The module of DLPack's protocol for the memory of a GPU; None if the runtime has none."""
     running = library.current()
     if running.host_sees:
         return None
@@ -110,7 +110,8 @@ def tensors() -> Any:
 
 
 def adopt(x: Any) -> Any:
-    """The Diffuse array over the store that an object of another library shows, not copied if possible."""
+    """The Diffuse array over the store that an object of another library exposes, without a copy if
+    possible."""
     from diffuse.numpy.bridge import device, legate
 
     if hasattr(type(x), PROTOCOL):

@@ -1,7 +1,7 @@
 """DLPack's protocol for arrays whose elements are on a GPU, both ways and without copies.
 
-Source: the page "Python Specification for DLPack".  Of a tensor that is handed out the taker's stream waits
-for ours; a tensor that is taken was made safe for our stream by its producer.
+Source: the page "Python Specification for DLPack".  For an exported tensor the consumer's stream waits for
+ours; an imported tensor was made safe for our stream by its producer.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from diffuse.numpy.ops import elementwise
 
 HOST = CPU, 0
 UNORDERED = -1
-"""In the place of a stream: the taker asks for no order between the streams."""
+"""In place of a stream: the consumer needs no order between the streams."""
 
 
 def device_of(x: Array) -> tuple[int, int]:
-    """The device, by DLPack's numbers, where the newest elements of an array are."""
+    """The device, in DLPack's numbers, that holds the current elements of an array."""
     running = library.current()
     storage = x.storage if x.owner is None else x.owner.storage
     if storage is None or not x.form.size or storage.shown():
         return HOST
-    if storage.written != running.epoch:  # what is recorded is written there
+    if storage.written != running.epoch:  # recorded tasks will write it there
         instance: Any = running.stores.instances.get(storage.id)
         if instance is not None and instance.home:
             return HOST
@@ -53,7 +53,7 @@ def capsule(x: Array, *, stream: Any = None, max_version: Any = None, dl_device:
             return exported(x).__dlpack__(stream=stream, **options)
         if copy is not None and not copy:
             raise BufferError("Unable to avoid copy while creating an array as requested.")
-        return host(x).__dlpack__(**{**options, "copy": True})  # which says so in the capsule's flags
+        return host(x).__dlpack__(**{**options, "copy": True})  # which the capsule's flags say
     exchange: Any = library.current().exchange
     if there != (CUDA, exchange.device):
         raise BufferError("unsupported device requested")
@@ -88,7 +88,7 @@ def _capsule(x: Any, stream: int | None, versioned: bool, copied: bool) -> Any:
 
 
 def on_gpu(x: Any) -> bool:
-    """Does `from_dlpack` of an object give an array on the GPU?"""
+    """Does `from_dlpack` of an object return an array on the GPU?"""
     if isinstance(x, Array):
         return device_of(x) != HOST
     place = getattr(x, "__dlpack_device__", None)
@@ -109,7 +109,7 @@ def adopt(x: Any, copy: bool | None) -> Any:
     except TypeError:
         if copy is not None:
             raise
-        found = x.__dlpack__(stream=exchange.stream)  # a library from before these arguments
+        found = x.__dlpack__(stream=exchange.stream)  # a library from before these arguments existed
     shown, owner = capsules.taken(found)
     if shown.device not in ((CUDA, exchange.device), (CUDA_MANAGED, exchange.device)):
         raise BufferError("Unsupported device in DLTensor.")

@@ -1,7 +1,7 @@
-"""NumPy's modules in Python over their own compiled functions, which run on several threads.
+"""Runs the compiled functions under NumPy's Python modules on several threads.
 
 `numpy.fft` and `numpy.linalg` check and convert their arguments in Python, and then call a generalised ufunc
-that goes through the lines, or the matrices of a stack, one after another.  Here the same code calls one that
+that processes the lines, or the matrices of a stack, one after another.  Here the same code calls one that
 gives each thread a share of them: every line and matrix is computed as before, and has NumPy's bits.
 """
 
@@ -22,14 +22,14 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.manipulation import asks
 
 FEWEST = 1 << 14
-"""Elements of a stack of matrices that is worth threads."""
+"""The fewest elements of a stack of matrices that is worth threads."""
 LARGEST = 1 << 12
-"""Elements of a matrix above which LAPACK has threads of its own."""
+"""The number of elements of a matrix above which LAPACK uses threads of its own."""
 INPUT = re.compile(r"\(([^)]*)\)")
 
 
 def over(module: ModuleType, **replaced: Any) -> dict[str, Any]:
-    """The functions of a module of NumPy's, with other objects under some of its global names."""
+    """The functions of a NumPy module, with some of its global names replaced."""
     scope = {**vars(module), **replaced}
     for name, value in vars(module).items():
         plain = getattr(value, "_implementation", value)
@@ -43,8 +43,8 @@ def over(module: ModuleType, **replaced: Any) -> dict[str, Any]:
 
 def offered(threaded: Any, real: Any, module: str, in_parts: Callable[..., Any] | None = None
             ) -> Callable[..., Any]:
-    """A function of `over` as the program calls it, in the place of NumPy's `real`.  `in_parts` is what ranks
-    try first, which have arrays in parts; it returns None where the function has to get them whole."""
+    """A function of `over` for the program, in place of NumPy's `real`.  On several ranks `in_parts` is tried
+    first; it returns None if the function needs whole arrays."""
     path = f"numpy.{module}.{real.__name__}"
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -52,14 +52,14 @@ def offered(threaded: Any, real: Any, module: str, in_parts: Callable[..., Any] 
             found = in_parts(real.__name__, args, kwargs)
             if found is not None:
                 return found
-        asked = any([asks(x) for x in (*args, *kwargs.values())])  # NumPy's function asks classes for theirs
+        asked = any([asks(x) for x in (*args, *kwargs.values())])  # NumPy's function dispatches to classes
         return fallback.call(real if asked else threaded, args, kwargs, path, "library")
 
     return fallback.dressed(run, real, f"diffuse.numpy.{module}")
 
 
 class Stacked:
-    """One of NumPy's functions of matrices, which shares out a stack of them among all threads."""
+    """One of NumPy's functions of matrices, with a stack of them divided among all threads."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -83,7 +83,7 @@ class Stacked:
         return numpy.concatenate(found)
 
     def _stack(self, args: tuple[Any, ...]) -> int:
-        """The number of matrices along the first dimension of all arguments; 0 where it is not shared out."""
+        """The number of matrices along the first dimension of all arguments; 0 if they are not divided."""
         pairs = list(zip(args, self._ranks, strict=True))
         if not all([type(x) is numpy.ndarray and x.ndim > rank for x, rank in pairs]):
             return 0

@@ -1,7 +1,7 @@
-"""`numpy.fft` of arrays that ranks have in parts: each transform along an axis in parts of whole lines.
+"""`numpy.fft` of distributed arrays: each transform along an axis runs on parts of whole lines.
 
-A transform along several axes is NumPy's own code over these: between two of its turns lines are gathered
-along another axis, so that a rank holds no more than its part of the array and what it computes of it.
+A transform along several axes is NumPy's own code over these: between two of its steps lines are gathered
+along another axis, so that a rank holds only its part of the array and of the result.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from diffuse.numpy.bridge import parts, threaded
 from diffuse.numpy.ops.conversion import asarray
 
 LINES = "fft", "ifft", "rfft", "irfft", "hfft", "ihfft"
-"""The functions of one axis, over which the others are written."""
+"""The functions along one axis, in terms of which the others are written."""
 
 _scopes: dict[str, dict[str, Any]] = {}
 
 
 def in_parts(module: ModuleType, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a function of `numpy.fft` (`module` has its code) gives; None where NumPy computes the whole."""
+    """The result of a function of `numpy.fft` (`module` has its code); None if NumPy has to compute the
+    whole."""
     if not args or not parts.wanted(args[0]) or args[0].ndim < 2 or "out" in kwargs or "a" in kwargs:
         return None
     scope = _scopes.get(module.__name__)
@@ -39,14 +40,14 @@ class Whole(Exception):
 
 
 def _of_lines(real: Callable[..., Any]) -> Callable[..., Any]:
-    """One of the functions of one axis."""
+    """One of the functions along one axis."""
 
     def run(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
         found = None
         if out is None:
             found = parts.along(f"fft.{real.__name__}",
                                 lambda array, **into: real(array, n, axis, norm, **into), a, axis,
-                                into=real.__name__ != "hfft")  # which takes `out` and makes an array anyway
+                                into=real.__name__ != "hfft")  # which accepts `out` but makes an array anyway
         if found is None:
             raise Whole
         return found

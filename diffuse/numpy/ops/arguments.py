@@ -1,4 +1,4 @@
-"""Arguments of reductions and scans: the axes, the type to compute in, and what an output has to be."""
+"""Arguments of reductions and scans: the axes, the computing type, and the requirements on an output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from diffuse.numpy.ops import rules
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """The axes meant by an `axis` argument, or NumPy's error."""
+    """The axes that an `axis` argument specifies; raises NumPy's error."""
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, tuple):
@@ -35,7 +35,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 @lru_cache(maxsize=1 << 11)
 def _accumulator(operator: str, element: numpy.dtype[Any], asked: Any = None, target: Any = None
                  ) -> numpy.dtype[Any]:
-    """The element type that NumPy reduces in, given those of the array, of `dtype=` and of `out=`."""
+    """The element type in which NumPy reduces, given the types of the array, of `dtype=` and of `out=`."""
     function: Any = getattr(numpy, FOLDS[operator])
     types = function.resolve_dtypes((target, element, None), signature=(asked, None, None), casting="unsafe",
                                     reduction=True)
@@ -44,8 +44,8 @@ def _accumulator(operator: str, element: numpy.dtype[Any], asked: Any = None, ta
 
 
 def computing(operator: str, x: Any, dtype: Any, target: Any) -> numpy.dtype[Any] | None:
-    """The type that a fold is computed in; None where NumPy is to convert: what it writes to an output of
-    another kind it converts piece by piece, and goes on from there."""
+    """The type in which a fold is computed; None if NumPy has to convert: results for an output of another
+    kind are converted piece by piece, and accumulated after that."""
     if not isinstance(x, Array):
         return None
     if target is not None and not (type(target) is core.array_class and target.meta.flags.writeable):
@@ -57,7 +57,7 @@ def computing(operator: str, x: Any, dtype: Any, target: Any) -> numpy.dtype[Any
         asked = None if dtype is None else base.element_type(dtype)
         given = None if target is None else target.dtype
         wanted = _accumulator(operator, x.form.dtype, asked, given)
-    except (TypeError, ValueError):  # NumPy says so in its own words
+    except (TypeError, ValueError):  # NumPy raises its own error
         return None
     rule: Any = "same_kind" if operator in ("sum", "prod") else "no"
     if given is not None and not numpy.can_cast(wanted, given, rule):
@@ -73,26 +73,26 @@ def spreads(x: Array, shape: Point) -> bool:
 
 
 def fits(target: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> bool:
-    """Has this array the shape of the reduction of `x` over `axes`?"""
+    """Does this array have the shape of the reduction of `x` over `axes`?"""
     shape = tuple([1 if d in axes else n for d, n in enumerate(x.form.shape) if keepdims or d not in axes])
     return bool(target.form.shape == shape)
 
 
 def receives(target: Any, wanted: numpy.dtype[Any], x: Array, axes: tuple[int, ...], keepdims: bool) -> bool:
-    """May a result of type `wanted` be written to an output as it is?"""
+    """Can a result of type `wanted` be written to an output unconverted?"""
     return (type(target) is core.array_class and target.dtype == wanted and target.meta.flags.writeable
             and fits(target, x, axes, keepdims))
 
 
 def into(target: Any, result: Any, out: Any) -> Any:
-    """Write a result to the array of `out=`, and give that back."""
+    """Write a result to the array of `out=`, and return that array."""
     # an array: a number that its type cannot hold would be refused
     target[...] = result if isinstance(result, Array) else numpy.asarray(result)
     return out
 
 
 def number(initial: Any, wanted: numpy.dtype[Any]) -> Any:
-    """`initial=` in the type of the fold; None for all but numbers."""
+    """`initial=` in the type of the fold; None if it is not a number."""
     value = host(initial)[()] if isinstance(initial, Array) and not initial.form.ndim else initial
     if type(value) not in rules.WEAK and type(value) not in rules.STRONG:
         return None

@@ -1,16 +1,20 @@
-"""Matrix products of arrays that ranks have in parts: each rank multiplies rows that it has.
+"""Matrix products of distributed arrays: each rank multiplies the rows that it holds.
 
-Integers have the same bits in any blocks.  Of floating-point numbers BLAS adds up products in an order that
-depends on the shapes, on its threads and on the processor, so a block of rows may have other bits than these
-rows have in the whole product.  Therefore a product is computed whole the first time; when one of the same
-shapes comes again, blocks are tried: random numbers of these shapes are multiplied whole and in blocks, on
-all ranks.  The order does not depend on the numbers, so where all bits agree they do for any numbers.
+Integer products have the same bits in any blocks.  Of floating-point numbers BLAS adds up products in an
+order that depends on the shapes, on its threads and on the processor, so a block of rows may have other bits
+than these rows have in the whole product.  Therefore a product is computed whole the first time; when one of
+the same shapes recurs, blocks are tried: random numbers of these shapes are multiplied whole and in blocks,
+on all ranks.  The order does not depend on the numbers, so if all bits agree here they agree for any numbers.
+
+A product that no rank has room for cannot be computed whole, and is tried at once.  The first matrix of the
+trial has its true shape, but repeats a few megabytes of numbers, which alone are in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from itertools import product as product_of
 from math import prod
 from typing import Any, NamedTuple
 
@@ -18,19 +22,21 @@ import numpy
 
 from diffuse import library
 from diffuse.numpy.arrays.access import storage_of
+from diffuse.numpy.ops.periodic import PERIOD, periodic
 from diffuse.settings import config
 
 Array = numpy.ndarray[Any, Any]
 Cut = tuple[int | None, ...]
 UNITS = 1, 48
-"""Blocks begin at multiples of these: first where other tasks cut arrays, then of what BLAS' kernels take."""
+"""Block lengths are multiples of these: first as other tasks cut arrays, then as BLAS kernels process
+rows."""
 MOST = 1 << 28
-"""Bytes of the arrays of a trial, at most, and half of what a rank may have at most.  Larger products are
-computed whole."""
+"""The most bytes of the arrays of a trial, which may also take at most half of a rank's memory, except for a
+matrix that repeats its numbers.  Larger products are computed whole."""
 
 
 class Shapes(NamedTuple):
-    """What the order of BLAS' additions depends on."""
+    """The parameters on which the order of BLAS' additions depends."""
 
     x: tuple[int, ...]
     y: tuple[int, ...]
@@ -40,17 +46,21 @@ class Shapes(NamedTuple):
     points: int
     ranks: int
     cut: Cut
+    parts: tuple[int, ...] = ()
+    """The numbers of rows and columns of blocks, where a region of the program has it cut into such."""
 
 
 _known: dict[Shapes, int | None] = library.Bounded()
-"""The unit of blocks with the bits of the whole, 0 if there is none, None for shapes that were seen once."""
+"""The unit of blocks with the bits of the whole, 0 if there is none, None for shapes seen only once."""
 
 
 def in_blocks(x: Any, y: Any, product: Callable[..., None]) -> Callable[..., None]:
     """The product of two arrays as a call on blocks, if these have the bits of the whole; else `product`."""
     runtime: Any = library.current().runtime
+    if library.current().window.region is not None and (cut := _cut(x, y)) is not None:
+        return _on_grids(x, y, product, cut)
     if runtime.ranks == 1 or not hasattr(runtime, "call_parts") or storage_of(x) is storage_of(y):
-        return product  # of a matrix and itself, turned, BLAS computes one half
+        return product  # of a matrix and its transpose BLAS computes one half
     cut = _cut(x, y)
     if cut is None:
         return product
@@ -58,13 +68,32 @@ def in_blocks(x: Any, y: Any, product: Callable[..., None]) -> Callable[..., Non
         return library.Independent(product, (cut,))
     shapes = Shapes(x.shape, y.shape, _turned(x), _turned(y), (x.dtype.name, y.dtype.name), runtime.points,
                     runtime.ranks, cut)
-    if shapes not in _known:
+    if shapes not in _known and not _crowded(shapes, runtime.room):
         _known[shapes] = None
         return product
-    unit = _known[shapes]
+    unit = _known.get(shapes)
     if unit is None:
         unit = _known[shapes] = _unit(shapes, runtime.over_ranks)
     return library.Independent(product, (cut,), unit) if unit else product
+
+
+def _on_grids(x: Any, y: Any, product: Callable[..., None], cut: Cut) -> Callable[..., None]:
+    """The product as a call that a region of the program may cut into a grid of blocks."""
+    alike = storage_of(x) is storage_of(y)  # of a matrix and itself, turned, BLAS computes one half
+    exact = x.ndim > 2 or x.dtype.kind in "biu" and y.dtype.kind in "biu"
+    cuts = (cut, (None, 1, 1)) if x.ndim == y.ndim == 2 else (cut,)
+    runtime: Any = library.current().runtime
+    one = Shapes(x.shape, y.shape, _turned(x), _turned(y), (x.dtype.name, y.dtype.name), runtime.points,
+                 runtime.ranks, cut)
+
+    def unit(parts: tuple[int, ...]) -> int:
+        shapes = one._replace(parts=parts)
+        found = 1 if exact else 0 if alike else _known.get(shapes)
+        if found is None:
+            found = _known[shapes] = _unit(shapes, runtime.over_ranks)
+        return found
+
+    return library.Independent(product, cuts, blocks=unit, folded=1)
 
 
 def _unit(shapes: Shapes, over_ranks: Callable[[int], int]) -> int:
@@ -81,14 +110,37 @@ def _alike(shapes: Shapes, unit: int) -> bool:
     columns = shapes.y[1:] if shapes.cut[0] == 0 else ()
     dtype = numpy.result_type(*shapes.dtypes)
     sizes = [prod(shapes.x), prod(shapes.y), 2 * prod((length, *columns))]
-    if sum(sizes) * dtype.itemsize > min(MOST, (config.mpi_memory or 2 * MOST) // 2):
-        return False
+    most = min(MOST, (config.mpi_memory or 2 * MOST) // 2)
     random = numpy.random.default_rng(0)
-    x = _numbers(random, shapes.x, shapes.dtypes[0], shapes.x_turned)
+    if sum(sizes) * dtype.itemsize <= most:
+        x = _numbers(random, shapes.x, shapes.dtypes[0], shapes.x_turned)
+        return _equal(shapes, unit, x, _numbers(random, shapes.y, shapes.dtypes[1], shapes.y_turned))
+    kind = numpy.dtype(shapes.dtypes[0])
+    if sum(sizes[1:]) * dtype.itemsize > most or PERIOD % kind.itemsize or kind != dtype:
+        return False
     y = _numbers(random, shapes.y, shapes.dtypes[1], shapes.y_turned)
+    some = _numbers(random, (PERIOD // kind.itemsize,), shapes.dtypes[0], False)
+    try:
+        with periodic(sizes[0], some) as line:
+            x = line.reshape(shapes.x[::-1]).T if shapes.x_turned else line.reshape(shapes.x)
+            return _equal(shapes, unit, x, y)
+    except OSError:
+        return False
+
+
+def _crowded(shapes: Shapes, room: int) -> bool:
+    """Is the whole product too much for a rank that has its part of a large first matrix, too?"""
+    sizes = [prod(shapes.x), prod(shapes.y), prod((*shapes.x[:-1], *shapes.y[1:]))]
+    return shapes.cut[0] == 0 and sum(sizes) * numpy.dtype(shapes.dtypes[0]).itemsize > room
+
+
+def _equal(shapes: Shapes, unit: int, x: Array, y: Array) -> bool:
+    """Do blocks of the product have the bits of the whole?"""
     whole = numpy.matmul(x, y)
-    elements = max(sizes[0], sizes[1], whole.size)
-    tile = library.part_length(length, elements, shapes.points, unit)
+    if shapes.parts:
+        return _alike_blocks(x, y, whole, shapes, unit)
+    length = shapes.x[0] if shapes.cut[0] == 0 else shapes.y[1]
+    tile = library.part_length(length, max(x.size, y.size, whole.size), shapes.points, unit)
     points = -(-length // tile)
     ends = [-(-rank * points // shapes.ranks) * tile for rank in range(shapes.ranks + 1)]
     for low, high in pairwise(ends):
@@ -99,8 +151,24 @@ def _alike(shapes: Shapes, unit: int) -> bool:
     return True
 
 
+def _alike_blocks(x: Array, y: Array, whole: Array, shapes: Shapes, unit: int) -> bool:
+    """Do the blocks of a grid have the bits of the whole product?"""
+    found = numpy.empty_like(whole)
+    axes = [cut for cut in (shapes.cut[-1], 1) if cut is not None][:len(shapes.parts)]
+    boxes = []
+    for axis, parts in zip(axes, shapes.parts, strict=True):
+        tile = -(-(-(-whole.shape[axis] // parts)) // unit) * unit
+        boxes.append([slice(low, low + tile) for low in range(0, whole.shape[axis], tile)])
+    for place in product_of(*boxes):
+        if shapes.cut[0] == 0:
+            numpy.matmul(x[place[0]], y[:, place[1]] if len(place) > 1 else y, out=found[place])
+        else:
+            numpy.matmul(x, y[:, place[0]], out=found[place])
+    return found.tobytes() == whole.tobytes()
+
+
 def _numbers(random: Any, shape: tuple[int, ...], dtype: str, turned: bool) -> Array:
-    """Random numbers in a matrix or vector that lies as the operand does."""
+    """Random numbers in a matrix or vector with the operand's layout."""
     found: Array = random.standard_normal(shape[::-1] if turned else shape)
     if numpy.dtype(dtype).kind == "c":
         found = found + 1j * found[::-1]
@@ -111,8 +179,8 @@ def _numbers(random: Any, shape: tuple[int, ...], dtype: str, turned: bool) -> A
 
 
 def _cut(x: Any, y: Any) -> Cut | None:
-    """The axes of both and of the product along which it is independent: matrices of stacks, rows of the
-    first matrix, or columns of the second one of a vector and a matrix."""
+    """The axes of both operands and of the product along which it is independent: matrices of stacks, rows of
+    the first matrix, or, for a vector and a matrix, columns of the second one."""
     if x.ndim > 2 and y.ndim == x.ndim and x.shape[:-2] == y.shape[:-2]:
         return 0, 0, 0
     if x.ndim == 2 and y.ndim <= 2:
@@ -121,5 +189,5 @@ def _cut(x: Any, y: Any) -> Cut | None:
 
 
 def _turned(x: Any) -> bool:
-    """Is this a matrix whose columns lie one after another?"""
+    """Are the columns of this matrix contiguous?"""
     return bool(x.ndim == 2 and x.strides[0] < x.strides[1])

@@ -1,4 +1,4 @@
-"""Functions that choose between arrays, or drop and add parts of one: `choose`, `select`, `piecewise`,
+"""Functions that choose between arrays, or remove and add parts of one: `choose`, `select`, `piecewise`,
 `delete`, `insert`, `diag`.
 
 `choose` and `diag` are written here; the others are NumPy's own code over recorded operations.
@@ -23,7 +23,7 @@ from diffuse.numpy.ops.operands import adopt
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 MOST = 16
-"""Choices up to which each is one operation: with more of them, NumPy takes less time."""
+"""The most choices for which each is recorded as one operation; with more of them NumPy is faster."""
 
 
 def _over_ours(real: Any) -> Callable[..., Any]:
@@ -35,7 +35,7 @@ def _over_ours(real: Any) -> Callable[..., Any]:
 
 
 def _arrays(*values: Any) -> bool:
-    """Is one of these, or of their items, an array of Diffuse's that is large, or not at hand?"""
+    """Is one of these, or of their items, a Diffuse array that is large, or not at hand?"""
     for value in values:
         if isinstance(value, (list, tuple)):
             if _arrays(*value):
@@ -46,13 +46,13 @@ def _arrays(*values: Any) -> bool:
 
 
 def _plain(*values: Any) -> bool:
-    """Are all of these, and their items, arrays that kernels compute in, numbers, or Python's own?"""
+    """Are all of these, and their items, arrays of types with kernels, numbers, or Python objects?"""
     return all([_plain(*v) if isinstance(v, (list, tuple)) else not isinstance(v, numpy.ndarray) or
                 type(v) is numpy.ndarray and v.dtype in NATIVE for v in values])
 
 
 def _written(real: Callable[..., Any], args: tuple[Any, ...], *looked: Any) -> Any:
-    """Run NumPy's code over ours, where there is something to record; else NumPy itself."""
+    """Run NumPy's code over our functions if there is something to record; else NumPy itself."""
     if _arrays(*looked) and _plain(*looked) and not elementwise.eager_errors:
         return _over_ours(real)(*args)
     return fallback.call(real, args, {}, f"numpy.{real.__name__}", "library")
@@ -105,7 +105,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
 
 
 def _chosen(a: Any, choices: Any, mode: Any) -> Any:
-    """What `choose` gives, as tasks; None where NumPy has to answer."""
+    """The result of `choose`, as tasks; None if NumPy has to compute it."""
     which = adopt(asanyarray(a))
     if type(which) is not core.array_class or which.form.dtype.kind not in "bi" or elementwise.eager_errors:
         return None
@@ -142,7 +142,7 @@ def _chosen(a: Any, choices: Any, mode: Any) -> Any:
 
 
 def _merged(which: Any, options: list[Any], dtype: numpy.dtype[Any], shape: tuple[int, ...]) -> Any:
-    """The option for each element of `which`, in C order."""
+    """Select the option for each element of `which`, in C order."""
     name, signature = NATIVE[dtype], ("bool", *[NATIVE[dtype]] * 3)
     found = options[-1]
     for k in range(len(options) - 2, -1, -1):

@@ -23,7 +23,7 @@ def compute(routine: Callable[..., Any], values: Sequence[Any], types: Sequence[
             break
     target = out
     if out is None or out.dtype != result or out.shape != shape:
-        given = [v for v in values if type(v) is numpy.ndarray]  # a cast copy may lie otherwise
+        given = [v for v in values if type(v) is numpy.ndarray]  # a cast copy may have another layout
         ordered = all([a.flags.c_contiguous for a in given])
         target = (numpy.empty(shape, result) if ordered
                   else numpy.empty_like(like(given, shape, result).mirror))
@@ -36,10 +36,11 @@ def compute(routine: Callable[..., Any], values: Sequence[Any], types: Sequence[
 
 
 def host_function(ufunc: Any) -> Callable[..., Any]:
-    """Return what computes a ufunc at once: its compiled operation, or NumPy's function where that has its
-    bits.
+    """The function that computes a ufunc at once: its compiled operation, or NumPy's function if that has the
+    same bits.
 
-    NumPy's function repeats what is not finite, for its warnings; an own formula gives none.
+    NumPy's function is called again on results that are not finite, for its warnings; a formula of Diffuse's
+    own gives none.
     """
     known: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 

@@ -1,10 +1,9 @@
 """`einsum` of two large arrays: elementwise and outer products are recorded, contractions matrix products.
 
-NumPy's own `einsum` goes through the whole space of indices with one core.  A pair of operands of which both
+NumPy's own `einsum` iterates over the whole space of indices on one core.  A pair of operands of which both
 have indices of their own, and share one that is summed over, is a matrix product (BLAS) instead, and a pair
-without sums is one multiplication.  All else is left to NumPy: other sums, which it computes at the speed of
-memory, repeated indices, ellipses, operands of several types, and results that it lays out otherwise than in
-C's order.
+without sums is one multiplication.  Everything else is left to NumPy: other sums, which it computes at memory
+speed, repeated indices, ellipses, operands of several types, and results that are not in C order.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from diffuse.numpy.ops.manipulation import asks, is_array
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 TYPES = frozenset("float32 float64 complex64 complex128 int32 int64 uint32 uint64".split())
-"""Element types of operands, both of one."""
+"""Element types of operands, which must be equal."""
 
 Labels = str
 
@@ -40,7 +39,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
 
 
 def _recorded(subscripts: str, operands: tuple[Any, ...], optimize: bool | str) -> Any:
-    """The product that a text asks for; None where NumPy is to compute it, or to raise."""
+    """The product that the subscripts specify; None if NumPy has to compute it, or to raise."""
     terms = parsed(subscripts)
     if terms is None or elementwise.eager_errors or any([asks(x) for x in operands]):
         return None
@@ -64,7 +63,7 @@ def _recorded(subscripts: str, operands: tuple[Any, ...], optimize: bool | str) 
 
 @lru_cache(maxsize=1 << 10)
 def parsed(subscripts: str) -> tuple[Labels, Labels, Labels] | None:
-    """The labels of both operands and of the result; None of what NumPy is to compute."""
+    """The labels of both operands and of the result; None for subscripts that NumPy has to handle."""
     given, arrow, result = subscripts.replace(" ", "").partition("->")
     terms = given.split(",")
     if len(terms) != 2 or not all([(term + "a").isalpha() and term.isascii() for term in (*terms, result)]):
@@ -83,8 +82,8 @@ def parsed(subscripts: str) -> tuple[Labels, Labels, Labels] | None:
 @lru_cache(maxsize=1 << 10)
 def in_order(subscripts: str, layout: tuple[tuple[Labels, tuple[int, ...]], ...],
              extents: tuple[tuple[str, int], ...], optimize: bool | str) -> bool:
-    """Does NumPy lay the result out in C's order, and is it an array of its own?  Asked of NumPy itself, with
-    operands of the same layout and of two elements along each longer dimension."""
+    """Is NumPy's result in C order, and an array of its own?  Determined by NumPy itself, with operands of
+    the same layout and of two elements along each longer dimension."""
     two = {label: min(n, 2) for label, n in extents}
     models = []
     for labels, strides in layout:
@@ -98,7 +97,7 @@ def in_order(subscripts: str, layout: tuple[tuple[Labels, tuple[int, ...]], ...]
 
 
 def _spread(labels: Labels, x: Any, space: Labels) -> Any:
-    """A view of an array over a space of indices, in which it has length 1 along those that it has not."""
+    """A view of an array over a space of indices, with length 1 along those that the array lacks."""
     order = [labels.index(label) for label in space if label in labels]
     return x.transpose(order)[tuple([slice(None) if label in labels else None for label in space])]
 

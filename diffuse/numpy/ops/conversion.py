@@ -42,12 +42,12 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
 
 
 def _lent(array: Any) -> Any:
-    """Return an array over memory that other code holds; a NumPy array if it has few elements."""
+    """An array over memory that other code holds; a NumPy array if it has few elements."""
     return array if type(array) is numpy.ndarray and array.size < core.TINY else shared(array)
 
 
 def _copying(copy: Any) -> bool | None:
-    """Return a `copy` argument as True, False or None; NumPy's `_CopyMode` is accepted."""
+    """Convert a `copy` argument to True, False or None; NumPy's `_CopyMode` is accepted."""
     if copy is numpy._CopyMode.IF_NEEDED:
         return None
     if isinstance(copy, str):
@@ -57,7 +57,7 @@ def _copying(copy: Any) -> bool | None:
 
 
 def _asked(value: Any, dtype: Any, **options: Any) -> tuple[Any, Any]:
-    """NumPy's array of anything; and the Diffuse array, if the object's `__array__` gave just one."""
+    """NumPy's array of any object; and the Diffuse array, if the object's `__array__` returned one."""
     ours: dict[int, tuple[Mirror, Array]] = {}
     plain = value if type(value) in (list, tuple) and not _contains(value) else _plain(value, ours)
     try:
@@ -77,8 +77,8 @@ def _asked(value: Any, dtype: Any, **options: Any) -> tuple[Any, Any]:
 
 
 def _plain(value: Any, ours: dict[int, tuple[Mirror, Array]]) -> Any:
-    """As `lowered`; `ours` notes which array each of NumPy's stands for: an element that is an array has to
-    be the program's own."""
+    """Convert as `lowered`; `ours` maps NumPy's arrays to Diffuse's, because an element that is an array has
+    to be the program's own."""
     if type(value) in (list, tuple):
         return type(value)([_plain(v, ours) for v in value])
     memory = lowered(value)
@@ -88,7 +88,7 @@ def _plain(value: Any, ours: dict[int, tuple[Mirror, Array]]) -> Any:
 
 
 def elsewhere(device: Any, like: Any) -> bool:
-    """Is an array asked for of another library's kind?  Another device is an error, NumPy's."""
+    """Does the call request an array of another library?  Requests for another device raise NumPy's error."""
     if device not in (None, "cpu"):
         numpy.empty(0, device=device)
     return like is not None and not isinstance(like, Array) and type(like) is not numpy.ndarray
@@ -109,7 +109,7 @@ def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
 
 
 def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> Any:
-    """As asarray; NumPy's subclasses (`numpy.matrix`, masked arrays) stay what they are."""
+    """Convert as `asarray`; NumPy's subclasses (`numpy.matrix`, masked arrays) stay what they are."""
     if type(a) is core.array_class and dtype is None and order is None and not options:
         return a
     if options.get("like") is not None and elsewhere(None, options["like"]):
@@ -153,14 +153,15 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: An
 
 
 def _raised(x: Mirror, rank: int, order: Any) -> Mirror:
-    """A view with more dimensions in front, and the strides that NumPy gives these."""
+    """A view with additional leading dimensions, and the strides that NumPy gives these."""
     pitch = x.itemsize if order == "F" or x.flags.fnc or not x.ndim else x.strides[0] * x.shape[0]
     more = rank - x.ndim
     return as_strided(x, (1,) * more + x.shape, (pitch,) * more + x.strides)
 
 
 def _contains(value: Any, depth: int = 64) -> bool:
-    """Is there a Diffuse array in a nested sequence?  Lists that contain themselves end where NumPy ends."""
+    """Is there a Diffuse array in a nested sequence?  Recursion into lists that contain themselves ends where
+    NumPy's does."""
     if NUMBERS.issuperset(map(type, value)):
         return False
     kinds = dict(zip(map(type, value), value, strict=True))  # one element of each type will do

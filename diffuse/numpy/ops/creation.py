@@ -1,4 +1,4 @@
-"""Creation: from shapes and ranges to Diffuse arrays."""
+"""Creation: makes Diffuse arrays from shapes and ranges."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from diffuse.numpy.ops.operands import adopt, foreign, lowered, shared, wrap
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    """A shape argument, checked with NumPy's messages."""
+    """Check a shape argument, with NumPy's messages."""
     if isinstance(shape, (Array, numpy.ndarray)):
         shape = lowered(shape).tolist()
     if isinstance(shape, (tuple, list)) or hasattr(shape, "__len__"):
@@ -64,7 +64,7 @@ def _filled(shape: Any, value: Any, dtype: Any, order: Any, instead: Callable[..
 
 
 def constant(target: Any, value: Any) -> Any:
-    """A fresh array of one value (a Python number of the array's type)."""
+    """A new array filled with one value (a Python number of the array's type)."""
     if target.size < max(core.SMALL, 1):
         memory = _memory(target)
         memory.fill(value)
@@ -78,7 +78,7 @@ def constant(target: Any, value: Any) -> Any:
 
 
 def _memory(target: Form) -> Mirror:
-    """Memory of a form, not initialised."""
+    """Allocate memory for a form, not initialised."""
     return numpy.empty(target.shape, target.dtype) if target.ordered else numpy.empty_like(target.mirror)
 
 
@@ -89,7 +89,7 @@ def _number(value: int, dtype: numpy.dtype[Any]) -> Any:
 def empty(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = None, like: Any = None) -> Any:
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.empty, shape, dtype, order, like=like)
-    if not core.SEES:  # else the extension's gate need not ask whether NumPy's memory would do
+    if not core.SEES:  # otherwise the extension's gate need not check whether NumPy's memory would do
         core.see(library.current().host_sees)
     if dtype is float and order == "C" and type(shape) is int and shape >= max(core.SMALL, 1):
         return recorded(row_major((shape,), FLOAT))
@@ -100,7 +100,7 @@ def empty(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = Non
 
 
 def fresh(target: Form) -> Any:
-    """An array whose elements are yet to be written."""
+    """A new array whose elements are not written yet."""
     if target.size < max(core.SMALL, 1):
         return hosted(_memory(target))
     return recorded(target)
@@ -109,7 +109,7 @@ def fresh(target: Form) -> Any:
 FLOAT = numpy.dtype(float)
 INT = frozenset({int})
 SMALL_FORMS: dict[tuple[int, ...], Form] = {}
-"""Forms of small arrays of zeros seen before, by shape."""
+"""Cached forms of small arrays of zeros, by shape."""
 
 
 def zeros(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = None, like: Any = None) -> Any:
@@ -143,7 +143,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, de
 
 
 def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
-    """A number cast as NumPy does to fill an array: NaN becomes an integer, which assigning it refuses."""
+    """Cast a number as NumPy does to fill an array: NaN becomes an integer, unlike in an assignment."""
     if dtype is FLOAT and type(value) is float:
         return value
     if not isinstance(value, (int, float, complex, numpy.number)) or dtype not in NATIVE:
@@ -154,7 +154,7 @@ def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
 
 
 def _like(prototype: Any, dtype: Any, order: Any, shape: Any, device: Any) -> Any:
-    """The form of a fresh array like another; None for types without kernels and other libraries' arrays."""
+    """The form of a new array like another; None for types without kernels and other libraries' arrays."""
     if foreign(prototype):
         return None
     source = asanyarray(prototype)
@@ -173,7 +173,8 @@ def empty_like(prototype: Any, dtype: Any = None, order: Any = "K", subok: bool 
     operator.index(subok)
     target = _like(prototype, dtype, order, shape, device)
     if target is None:
-        return fallback.asked(numpy.empty_like, prototype, dtype=dtype, order=order, subok=subok, shape=shape)
+        return fallback.asked(numpy.empty_like, prototype, dtype=dtype, order=order, subok=subok, shape=shape,
+                              device=device)
     return fresh(target)
 
 
@@ -192,7 +193,7 @@ def _filled_like(function: Callable[..., Any], value: int, a: Any, dtype: Any, o
     operator.index(subok)  # raises for all but truth values and integers
     target = _like(a, dtype, order, shape, device)
     if target is None:
-        return fallback.asked(function, a, dtype=dtype, order=order, subok=subok, shape=shape)
+        return fallback.asked(function, a, dtype=dtype, order=order, subok=subok, shape=shape, device=device)
     return constant(target, _number(value, target.dtype))
 
 
@@ -205,7 +206,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
 
 
 def _holding(x: Any, value: Any) -> Any:
-    """A fresh array, after it was filled."""
+    """Fill a new array and return it."""
     if x.dtype in NATIVE and x.size:
         x[...] = _cast(value, x.dtype)
     else:
@@ -214,10 +215,10 @@ def _holding(x: Any, value: Any) -> Any:
 
 
 def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, **named: Any) -> Any:
-    """NumPy's arange: its length and its two first values decide, the rest is start + i * delta."""
+    """NumPy's arange: its length and its first two values determine it; the rest is start + i * delta."""
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.arange, *args, dtype=dtype, like=like, **named)
-    if named or len(args) > 3:  # raises if a name is wrong, given twice or not enough
+    if named or len(args) > 3:  # raises if a name is wrong, given twice or missing
         fallback.asked(numpy.arange, *[1 for _ in args[:3]], *args[3:], dtype=dtype,
                        **dict.fromkeys(named, 1))
     bounds: list[Any] = [host(a)[()] if isinstance(a, Array) else a for a in args]
@@ -255,7 +256,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
 
 
 def _range(args: list[Any], named: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """start, stop and step as `arange` reads its arguments; stop None where NumPy should complain."""
+    """start, stop and step as `arange` reads its arguments; stop is None if NumPy should raise an error."""
     begin, end, step = (args + [None] * 3)[:3]
     begin, end, step = named.get("start", begin), named.get("stop", end), named.get("step", step)
     if end is None:
@@ -338,7 +339,8 @@ def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
 
 
 def stored(memory: Mirror) -> Any:
-    """An array from a pickle.  Bytes of the stream are the array's own; other buffers are the program's."""
+    """Make an array from a pickle.  Bytes in the stream become the array's own memory; other buffers are the
+    program's."""
     root: Any = memory
     while isinstance(root, numpy.ndarray) and root.base is not None:
         root = root.base
@@ -346,7 +348,7 @@ def stored(memory: Mirror) -> Any:
 
 
 def assembled(make: Callable[..., Any], arguments: tuple[Any, ...], state: Any) -> Any:
-    """An array from a pickle that has its elements in the stream itself."""
+    """Make an array from a pickle that has its elements in the stream itself."""
     memory = make(*arguments)
     memory.__setstate__(state)
     return wrap(memory)

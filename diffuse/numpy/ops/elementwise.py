@@ -1,6 +1,7 @@
-"""Elementwise operations: from a call on arrays and numbers to a task, or to NumPy at once when small.
+"""Elementwise operations: records a call on arrays and numbers as a task, or has NumPy compute it at once if
+small.
 
-What depends only on types, shapes and strides is decided once (rules.py).
+Decisions that depend only on types, shapes and strides are made once (rules.py).
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ eager_errors = False
 """True while floating-point errors raise or call: then NumPy computes everything, at once."""
 
 _tuple = tuple.__new__
-# Named tuples are made by their base's constructor on the hot path: half the cost of calling the class.
+# Calling the base's constructor halves the cost of making named tuples on the hot path.
 
 
 def record(operation: str, signature: tuple[str, ...], shape: Point,
            inputs: tuple[base.Operand | Scalar, ...], outputs: tuple[base.Operand, ...]) -> Any:
-    """Record an elementwise task that goes through memory as its output lies there (Fortran's order, say)."""
+    """Record an elementwise task that iterates in the memory order of its output (Fortran order, say)."""
     found = turned(shape, outputs[0][1].strides)
     if found is not None:
         shape, axes = found
@@ -57,7 +58,7 @@ def binary(function: Any, a: Any, b: Any) -> Any:
 
 
 def first_binary(function: Any, a: Any, b: Any) -> Any:
-    """A two-input operation on operands that are not small and at hand, and on views that are new to it."""
+    """A two-input operation on operands that are not small and at hand, and on views not seen before."""
     if function.moving:
         found = moving.done(function, (a, b))
         if found is None:
@@ -69,7 +70,7 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
     if rule is None or eager_errors:
         return function.general((a, b))
     form = rule.form
-    if rule.waits or not form.size:  # NumPy looks at numbers, too, where there are no elements
+    if rule.waits or not form.size:  # NumPy checks numbers, too, if there are no elements
         return function.at_once((a, b), (), (), {})
     if rule.template is not None and rule.template.alone >= OFTEN:
         found = single.done(rule.template, function.numpy, (a, b), form)
@@ -110,7 +111,7 @@ def unary(function: Any, a: Any) -> Any:
 
 
 def first_unary(function: Any, a: Any) -> Any:
-    """A one-input operation on a view that it was not called with."""
+    """A one-input operation on a view that it was not called with before."""
     if function.moving:
         found = moving.done(function, (a,))
         if found is None:
@@ -177,8 +178,8 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
 
 def remember_into(key: tuple[Any, ...], operands: tuple[Any, ...], out: Any, inputs: Sequence[Any],
                   template: Any, casts: Sequence[Callable[[Any], Any] | None]) -> None:
-    """Keep what was recorded of a call that writes (part of) an array, unless that was by way of a copy of an
-    operand or by the value of an array."""
+    """Keep the call that writes (part of) an array as known, unless it depended on a copy of an operand or on
+    the value of an array."""
     for x, source, cast in zip(operands, inputs, casts, strict=True):
         if cast is None and (type(source) is Scalar or source[0] is not x.storage):
             return
@@ -201,7 +202,7 @@ def apart(source: base.Operand, target: base.Operand) -> base.Operand:
 
 
 def meets(one: Any, other: Any) -> bool:
-    """May two stores share memory?  Different ones do where the program wrapped one NumPy array twice."""
+    """May two stores share memory?  Different stores do if the program wrapped one NumPy array twice."""
     if one is other or not (one.exported and other.exported):
         return one is other
     if one.shared or other.shared:
@@ -210,7 +211,7 @@ def meets(one: Any, other: Any) -> bool:
 
 
 def scratch(shape: tuple[int, ...], name: str) -> base.Operand:
-    """Create a temporary store."""
+    """Make a temporary store."""
     form = row_major(shape, numpy.dtype(name))
     return library.create(shape, name), form.root
 
@@ -239,7 +240,7 @@ def assign(target: base.Operand, value: Any) -> Any:
 
 
 def gathered(x: Array) -> Any:
-    """A packed copy of an array, made where its store is; None where that would need its elements here."""
+    """A packed copy of an array, made where its store is; None if that would need its elements here."""
     if eager_errors or not base.locate(x):
         return None
     return duplicate(x)
@@ -249,7 +250,7 @@ core.slow.gathered = gathered
 
 
 def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: Any = "K") -> Any:
-    """A copy of an array, cast to `dtype`, in the layout that NumPy's copies have."""
+    """A copy of an array, cast to `dtype`, in the layout of NumPy's copies."""
     name = "copy", dtype, order if type(order) is str else ""
     found = known.call(name, (x,))
     if found is not None:
@@ -271,14 +272,15 @@ def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: Any = "K")
 
 
 def warn_complex(source: numpy.dtype[Any], target: numpy.dtype[Any]) -> None:
-    """Warn where a cast drops imaginary parts."""
+    """Warn if a cast drops imaginary parts."""
     if source.kind == "c" and target.kind not in "cb":
         floaterrors.warn("Casting complex values to real discards the imaginary part",
                          numpy.exceptions.ComplexWarning, provenance.where(1))
 
 
 def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...], keep: bool = False) -> Any:
-    """Record an operation that is no ufunc (`where`, `clip`, `real`) on arrays and scalars; a fresh array.
+    """Record an operation that is not a ufunc (`where`, `clip`, `real`) on arrays and scalars; returns a new
+    array.
 
     The call is kept as known if its signature follows from the types of the operands.
     """

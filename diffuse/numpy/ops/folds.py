@@ -1,4 +1,5 @@
-"""Reductions over any axes (`sum`, `max`, `argmin` ...): recorded as tasks, or done at once at hand."""
+"""Reductions over any axes (`sum`, `max`, `argmin` ...): recorded as tasks, or computed at once if at
+hand."""
 
 from __future__ import annotations
 
@@ -29,26 +30,27 @@ FUNCTIONS = {"sum": numpy.add, "prod": numpy.multiply}
 _IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True, "bitor": 0, "bitxor": 0,
                              "parity": False}
 _FLAT = 16
-"""Rows shorter than this are reduced as one flat array when everything is reduced: measured, they cost four
-times as much as rows; longer ones do not, and stay in the space of the operations that they may fuse with."""
+"""In full reductions, rows shorter than this are reduced as part of one flat array: as measured, they cost
+four times as much as rows.  Longer ones do not, and stay in the space of operations with which they may
+fuse."""
 
 AT_ONCE = 13
 """A multiple of DIFFUSE_SMALL.  The calling thread reduces arrays of fewer elements that no pending task
 writes: as measured, it takes no longer than recording, launching and awaiting a task."""
 GLANCE = 4096
-"""The first elements, in which `any` and `all` search before they search all: most searches that end early
-end there.  NumPy searches bools whole, a vector at a time."""
+"""`any` and `all` search this many elements first, and then all of them: most searches that end early end
+there.  NumPy searches all bools, a vector at a time."""
 
 
 def numpys(operator: str, x: Array) -> bool:
-    """Does NumPy compute this reduction?  It does those of small arrays that are at hand, and those sums and
-    products of small arrays whose bits depend on the order, which no kernel has."""
+    """Does NumPy compute this reduction?  It computes those of small arrays at hand, and sums and products of
+    small inexact arrays, whose bits depend on NumPy's order, which kernels do not have."""
     return x.form.size < core.SMALL and (ready(x) or operator in FUNCTIONS and x.form.name[0] in "fc")
 
 
 def immediate(x: Array) -> Any:
-    """Return the memory of an array that is to be reduced at once by the calling thread, or None where a task
-    is to be recorded."""
+    """The memory of an array that the calling thread should reduce at once; None if a task has to be
+    recorded."""
     size = x.meta.size
     if size >= AT_ONCE * core.SMALL or not library.current().host_sees:
         return None
@@ -60,7 +62,7 @@ def immediate(x: Array) -> Any:
 
 def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
            initial: Any = _NoValue, where: Any = True) -> Any:
-    """One of the folds, with all of NumPy's arguments."""
+    """Compute one of the folds, with all of NumPy's arguments."""
     if ((axis is None or type(axis) is int) and dtype is None and out is None and where is True
             and initial is _NoValue and (keepdims is False or keepdims is _NoValue)
             and type(a) is core.array_class and a.meta.size >= core.SMALL):
@@ -77,7 +79,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
         return fallback.asked(getattr(numpy, operator), a, axis=axis, dtype=dtype, out=out, initial=initial,
                               keepdims=keepdims, where=None if where is True else where)
     if out is None and where is True and (type(a) in rules.WEAK or type(a) in rules.STRONG):
-        return _by_numpy(operator, a, axis, dtype, out, keepdims, initial, where)  # a number: no array waits
+        return _by_numpy(operator, a, axis, dtype, out, keepdims, initial, where)  # a number: nothing waits
     x = asarray(a)
     target, mask = adopt(out, writing=True), adopt(where)
     keep = keepdims is True
@@ -107,14 +109,14 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
 
 
 def narrows(x: Array, wanted: numpy.dtype[Any]) -> bool:
-    """Is something computed in another type than its elements have, so that NumPy warns of those that are no
+    """Is the computing type another than that of the elements, so that NumPy warns of elements that are no
     integers, or too large for float16?"""
     return (x.form.name[0] in "fc" and wanted.kind in "iu"
             or wanted.char == "e" and x.form.name not in ("float16", "bool", "int8", "uint8"))
 
 
 def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial: Any) -> bool:
-    """Does Diffuse have this fold of an array?  Else NumPy computes it, warns or raises."""
+    """Does Diffuse implement this fold of an array?  Otherwise NumPy computes it, warns or raises."""
     if wanted not in NATIVE or not x.form.size or elementwise.eager_errors or narrows(x, wanted):
         return False
     if mask is not True:
@@ -130,7 +132,7 @@ def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial
 
 
 def total(operator: str, memory: Any) -> Any:
-    """Reduce all elements of an array of NumPy's; None where NumPy may have to warn."""
+    """Reduce all elements of a NumPy array; None if NumPy may have to warn."""
     char = memory.dtype.char
     if elementwise.eager_errors or char in "FDe":
         return None
@@ -152,7 +154,7 @@ def total(operator: str, memory: Any) -> Any:
 
 
 def along(operator: str, memory: Any, axis: int) -> Any:
-    """Reduce one axis of a C-contiguous array of NumPy's; None where NumPy may have to warn."""
+    """Reduce one axis of a C-contiguous NumPy array; None if NumPy may have to warn."""
     rank, char = memory.ndim, memory.dtype.char
     if not -rank <= axis < rank or char in "FDe" or not memory.flags.c_contiguous:
         return None
@@ -170,7 +172,7 @@ def along(operator: str, memory: Any, axis: int) -> Any:
 
 
 def dot(x: Any, y: Any) -> Any:
-    """The product of two vectors of floats at hand; None of other arrays, or where NumPy may have to warn."""
+    """The product of two float vectors at hand; None for other arrays, or if NumPy may have to warn."""
     one = immediate(x)
     other = one if x is y else immediate(y)
     if one is None or other is None or one.dtype is not other.dtype or one.shape != other.shape:
@@ -180,17 +182,17 @@ def dot(x: Any, y: Any) -> Any:
 
 
 _ALL = [tuple(range(rank)) for rank in range(65)]
-"""All axes of an array, by its rank."""
+"""All axes of an array, by its number of dimensions."""
 
 _NUMPYS: dict[str, Any] = {operator: getattr(numpy, name).reduce for operator, name in FOLDS.items()}
 """NumPy's reduction for each operator."""
 
 
 def glance(operator: str, x: Array) -> Any:
-    """`any` or `all` where the first elements in memory decide it and nothing is pending, else None."""
+    """Compute `any` or `all` if the first elements in memory decide it and nothing is pending; else None."""
     if not core.SMALL or not library.current().host_sees or elementwise.eager_errors:
         return None
-    if not core.SEES:  # else the extension looks by itself
+    if not core.SEES:  # otherwise the extension does this by itself
         core.see(True)
     memory = access.at_hand(x)
     if memory is None:
@@ -205,14 +207,14 @@ def glance(operator: str, x: Array) -> Any:
 
 
 def _masked(x: Array, mask: Array, filler: Any, wanted: numpy.dtype[Any]) -> Any:
-    """The elements to reduce: the identity wherever the mask is off."""
+    """The elements to reduce: the identity wherever the mask is false."""
     name = wanted.name if wanted.name != "bool" else x.form.name
     return elementwise.issue("where", ("bool", name, name, name), (mask, x, numpy.dtype(name).type(filler)))
 
 
 def _by_numpy(operator: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any,
               where: Any) -> Any:
-    """NumPy's own reduction on the memory: empty arrays, errors, types without kernels."""
+    """NumPy's own reduction on the memory: for empty arrays, errors, and types without kernels."""
     options = {"keepdims": False if keepdims is _NoValue else keepdims}
     if where is not True:
         options["where"] = where
@@ -294,7 +296,7 @@ def _at_once(operator: str, memory: Any, axes: tuple[int, ...], wanted: numpy.dt
         if found.dtype != wanted:
             with quiet():
                 found = found.astype(wanted)
-        if 0 in numpy.isfinite(found).tobytes():  # once more, by NumPy, for its warnings
+        if 0 in numpy.isfinite(found).tobytes():  # once more by NumPy, for its warnings
             getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
     else:
         found = _NUMPYS[operator](memory, axes, wanted)
@@ -307,8 +309,8 @@ def _at_once(operator: str, memory: Any, axes: tuple[int, ...], wanted: numpy.dt
 
 
 def spread(x: Array, centre: Any, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool) -> Any:
-    """Compute at once the sum of the squared distances of real elements from their means; None where a task
-    is to be recorded, or where NumPy has to warn."""
+    """Compute at once the sum of the squared distances of real elements from their means; None if a task has
+    to be recorded, or if NumPy has to warn."""
     if wanted.name not in ("float32", "float64") or not (x.form.ordered or len(axes) == x.form.ndim):
         return None
     if len(axes) == x.form.ndim and not keepdims:
@@ -328,7 +330,8 @@ def spread(x: Array, centre: Any, axes: tuple[int, ...], wanted: numpy.dtype[Any
 
 
 def _few_rows(operator: str, memory: Any, axes: tuple[int, ...], computing: str) -> Any:
-    """Reduce columns of at most one leaf of the tree, in which NumPy's order of a matrix is the tree's."""
+    """Reduce columns of at most one leaf of the tree, for which NumPy's order in a matrix is that of the
+    tree."""
     if (axes == (0,) and memory.ndim == 2 and memory.shape[0] <= ROWS and memory.shape[1] > 1
             and computing == memory.dtype.name and computing[0] == "f" and memory.flags.c_contiguous):
         with quiet():
@@ -340,7 +343,7 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
               wanted: numpy.dtype[Any], keepdims: bool, source: Form | None = None) -> Any:
     """Record a fold of arrays of one shape; the output's view follows only the kept dimensions.
 
-    The result lies as NumPy's does of an operand of the form `source`, in C's order where there is none.
+    The result has the layout of NumPy's for an operand of the form `source`, or C order if that is None.
     """
     shape = inputs[0].form.shape
     if (len(axes) == len(shape) > 1 and not keepdims and shape[-1] < _FLAT
@@ -362,7 +365,7 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
 @lru_cache(maxsize=1 << 11)
 def _result(shape: Point, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool,
             source: Form | None) -> tuple[Form, view.View]:
-    """The form of what a fold of `shape` over `axes` makes, and the view by which its task writes that."""
+    """The form of the result of a fold of `shape` over `axes`, and the view by which its task writes it."""
     left = [d for d in range(len(shape)) if keepdims or d not in axes]
     order = left if source is None else outermost_first(like([source.mirror], shape, wanted).mirror)
     form = packed(tuple([1 if d in axes else shape[d] for d in left]),
@@ -385,7 +388,7 @@ def product(a: Array, b: Array) -> Any:
                 return numpy.dot(one, other)
             found = small_folds.of_two("dot", one.astype(name, copy=False), other.astype(name, copy=False),
                                        (0,))[()]
-            if isfinite(found):  # else recorded, for its warnings
+            if isfinite(found):  # otherwise recorded, for its warnings
                 return found if found.dtype is wanted else found.astype(wanted)
     return _recorded("dot", (a, b), tuple(range(a.form.ndim)), (name, name, name), wanted, False)
 

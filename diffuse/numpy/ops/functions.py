@@ -1,7 +1,8 @@
 """NumPy's functions that are methods of arrays, and the ones that choose between elements.
 
 `np.sum(a, ...)` is `a.sum(...)`: arguments follow in the same order.  `where`, `clip`, `copyto` and their kin
-are recorded as one elementwise task each.  Another library's array is asked itself, as NumPy asks it.
+are recorded as one elementwise task each.  Calls with another library's array are delegated to it, as NumPy
+does.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def fix(x: Any, out: Any = None) -> Any:
 
 
 def recordable(*values: Any) -> bool:
-    """Are these operands that a task can take: arrays and scalars of types with kernels?"""
+    """Can a task take these operands: arrays and scalars of types with kernels?"""
     known = (core.ARRAYS, rules.WEAK, rules.STRONG)
     return not elementwise.eager_errors and not [x for x in values if not [k for k in known if type(x) in k]]
 
@@ -95,7 +96,7 @@ def small(*values: Any) -> bool:
 
 
 def common(*values: Any) -> numpy.dtype[Any]:
-    """NumPy's result type of arrays and scalars."""
+    """NumPy's result type for arrays and scalars."""
     return numpy.result_type(*[x.form.dtype if isinstance(x, Array) else x for x in values])
 
 
@@ -164,14 +165,14 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
                         return found if found.form.shape else core.scalar_class.of(found)
                     target[...] = found
                     return target
-                except OverflowError:  # a bound beyond all values of the type, which NumPy leaves out
+                except OverflowError:  # a bound beyond all values of the type, which NumPy ignores
                     pass
     options = {**kwargs, **({} if out is None else {"out": out})}
     return fallback.call(numpy.clip, (x, low, high), options, "numpy.clip", "library")
 
 
 def _takes(out: Any, dtype: numpy.dtype[Any], operands: tuple[Any, ...]) -> bool:
-    """May a result of these operands be written to an output array, under the rules of `out=`?"""
+    """Can a result of these operands be written to an output array, under the rules of `out=`?"""
     return (bool(out.meta.flags.writeable) and numpy.can_cast(dtype, out.form.dtype, "same_kind")
             and all([spreads(v, out.form.shape) for v in operands if isinstance(v, Array)]))
 
@@ -189,7 +190,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
             or not all([spreads(v, dst.shape) for v in arrays])):
         fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")  # raises
         return
-    if not isinstance(source, Array):  # as it is cast here: assigning it may refuse it
+    if not isinstance(source, Array):  # cast here, as an assignment may refuse it
         cell = numpy.empty(1 if dst.size else 0, dst.dtype)
         numpy.copyto(cell, source, casting)
         if not dst.size:
@@ -224,7 +225,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
             converted[...] = found
         return base.unboxed(converted)
     a[...] = found
-    return a
+    return base.unboxed(a)
 
 
 def _is_number(value: Any) -> bool:
@@ -248,10 +249,12 @@ def _without_nans(a: Any, value: Any) -> Any:
     if x.dtype.kind == "O":
         return where(UFUNCS["not_equal"](x, x), value, x)
     memory = folds.immediate(x) if type(x) is core.array_class and x.meta.size >= core.SMALL else None
-    if memory is not None and x.dtype.kind == "f":  # what is reduced at once, too
+    if type(x) is numpy.ndarray:  # of elements that kernels do not compute in
+        memory = x
+    if memory is not None and x.dtype.kind in ("fc" if memory is x else "f"):  # what is reduced at once, too
         found = memory.copy(order="K")
         numpy.copyto(found, value, where=numpy.isnan(memory))
-        return core.hosted(found)
+        return found if memory is x else core.hosted(found)
     if x.dtype.kind in "fc" and isinstance(x, Array) and x.form.folded:
         x = elementwise.duplicate(x)  # in whose layout NumPy replaces them
     return where(UFUNCS["isnan"](x), value, x) if x.dtype.kind in "fc" else x

@@ -1,9 +1,9 @@
 """Functions and methods of NumPy that small arrays take straight to NumPy.
 
-What Diffuse has for large arrays looks at operands, types and layouts first, which takes longer than NumPy
-takes for a small array.  So each function of the namespace, and each method that only reads, has a gate in
-front: where all arrays among the arguments are small and at hand, NumPy's own function gets their memory.
-Gates are the extension's where it is there (native_gates.py), and else the Python functions of this file.
+Diffuse's implementation for large arrays first examines operands, types and layouts, which takes longer than
+NumPy takes for a small array.  So each function of the namespace, and each method that only reads, has a gate
+in front: if all arrays among the arguments are small and at hand, NumPy's own function gets their memory.
+Gates are the extension's if it is there (native_gates.py), and else the Python functions of this file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEEP = 3 if native is None else 2
 
 
 def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[..., int]) -> Callable[..., Any]:
-    """Make a function that calls NumPy's `real` where that makes a small array, and else `ours`."""
+    """Make a function that calls NumPy's `real` if that makes a small array, and else `ours`."""
     counted, as_it_is = name in traits.COUNTED, name == "asarray"
     if name in EXACT:
         ours = watched(real, real, ours, None if count is listed else count)
@@ -56,7 +56,7 @@ def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[...,
             return core.given(found) if type(found) is NDARRAY else found
         if count is not listed:
             return ours(*args, **kwargs)
-        if kwargs:  # ours knows what NumPy does with memory that Diffuse holds
+        if kwargs:  # `ours` handles memory that Diffuse holds as NumPy would
             if any([type(x) is not NDARRAY for x in arrays]):
                 return ours(*args, **kwargs)
             return raised(real(*given, **dict(zip(kwargs, options, strict=True))), arrays)
@@ -68,7 +68,7 @@ def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[...,
 def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function that calls NumPy's `real` on small arrays, and else `ours`."""
     name = getattr(real, "__name__", "")
-    plain = getattr(real, "_implementation", real)  # which asks no class for its own version
+    plain = getattr(real, "_implementation", real)  # which dispatches to no class
     if native is not None:
         if name in EXACT:
             made = CREATING.get(name)
@@ -103,9 +103,9 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
 
 def watched(real: Any, plain: Any, ours: Callable[..., Any], count: Callable[..., int] | None = None
             ) -> Callable[..., Any]:
-    """Make a function that calls `ours`, or NumPy's `real` where the program waited for each earlier call of
-    the same line.  `plain` is `real` without NumPy's dispatch on other classes; `count` tells how many
-    elements a function makes that takes no array."""
+    """Make a function that calls `ours`, or NumPy's `real` if the program waited for each earlier call of the
+    same line.  `plain` is `real` without NumPy's dispatch to other classes; `count` returns the number of
+    elements made by a function that takes no array."""
     def run(*args: Any, **kwargs: Any) -> Any:
         place = single.place(real, provenance.where(DEEP))
         if place.alone >= single.OFTEN:
@@ -117,7 +117,7 @@ def watched(real: Any, plain: Any, ours: Callable[..., Any], count: Callable[...
         singles = trace.counters["single"]
         begun = len(engine.waits.calls)
         found = ours(*args, **kwargs)
-        if engine.epoch != epoch:  # it waited itself, as a function that returns a number of Python's does
+        if engine.epoch != epoch:  # it waited itself, as a function does that returns a Python number
             place.alone = place.alone + 1 if idle else 0
         elif trace.counters["recorded"] > before:
             engine.waits.called(place, trace.counters["recorded"] - before, begun)
@@ -146,7 +146,7 @@ def watched(real: Any, plain: Any, ours: Callable[..., Any], count: Callable[...
 
 
 def _product(arrays: list[Any]) -> int:
-    """The most elements that a result can have: all arguments multiplied, unless their shapes are equal."""
+    """An upper bound on the elements of a result: the product of all sizes, unless the shapes are equal."""
     shape, size, same = arrays[0].shape, 1, True
     for x in arrays:
         size *= x.size
@@ -155,7 +155,8 @@ def _product(arrays: list[Any]) -> int:
 
 
 def _broadcast(arrays: list[Any]) -> int:
-    """The elements of arrays broadcast together; 0 where the shapes do not fit, which NumPy reports."""
+    """The number of elements of arrays broadcast together; 0 if the shapes do not fit, which NumPy
+    reports."""
     try:
         return prod(numpy.broadcast_shapes(*[x.shape for x in arrays]))
     except ValueError:
@@ -201,8 +202,8 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def looking(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a method that gives a view: with the extension NumPy's method finds the shape and strides, and
-    `ours` is called where that is not enough."""
+    """Make a method that returns a view: the extension finds the shape and strides by NumPy's method, and
+    calls `ours` if that is not enough."""
     if native is None:
         return ours
     plain = getattr(numpy.ndarray, name)

@@ -1,4 +1,4 @@
-"""What a ufunc says of itself: its name, documentation and attributes are those of NumPy's ufunc."""
+"""The identity of a ufunc: its name, documentation and attributes are those of NumPy's ufunc."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ DOCUMENTATION: Any = property(_documentation, _document, _forget)
 
 
 class Identity:
-    """The attributes of a ufunc that describe it, asked of NumPy's ufunc; equal and hashed as that one."""
+    """The attributes of a ufunc that describe it, taken from NumPy's ufunc; equal and hashed as that one."""
 
     numpy: Any
     """NumPy's ufunc."""
     __name__: str
     __class__: Any = numpy.ufunc
-    """For `isinstance(np.add, np.ufunc)`, which programs ask."""
+    """For `isinstance(np.add, np.ufunc)`, which programs use."""
 
     def __init_subclass__(cls) -> None:
-        """Let instances answer for their documentation, in the place of the docstring of the class."""
+        """Let instances define their documentation, instead of the docstring of the class."""
         cls.__doc__ = DOCUMENTATION
 
     def __repr__(self) -> str:
         return f"<ufunc '{self.__name__}'>"
 
     def __getattr__(self, name: str) -> Any:
-        """Return other attributes of NumPy's ufunc: signatures, and the interface to its loops."""
+        """Other attributes of NumPy's ufunc: signatures, and the interface to its loops."""
         if name == "numpy":
             raise AttributeError(name)
         return getattr(self.numpy, name)
@@ -64,5 +64,5 @@ class Identity:
 
 
 def find(name: str) -> Any:
-    """The ufunc of this name."""
+    """The ufunc with this name."""
     return base.UFUNCS[name]

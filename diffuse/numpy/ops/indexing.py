@@ -1,7 +1,7 @@
 """NumPy's functions that read through indices and masks: `take`, `compress`, `nonzero` and their kin.
 
-Each is a task, or a few, where its operands are large.  NumPy answers for small ones at hand, for outputs
-that the program gives, and for what is wrong.
+Each is a task, or a few, if its operands are large.  NumPy handles small ones at hand, given outputs, and
+errors.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def _by_numpy(function: Any, *args: Any, **options: Any) -> Any:
 
 
 def _array(x: Any) -> Any:
-    """An argument as an array of Diffuse's; None if that is not one of elements that kernels compute in."""
+    """The argument as a Diffuse array of a type with kernels; else None."""
     found = adopt(asanyarray(x))
     return found if type(found) is core.array_class else None
 
 
 def _at_hand(*arrays: Array) -> bool:
-    """Are all arrays small and at hand, so that NumPy is sooner?"""
+    """Are all arrays small and at hand, so that NumPy is faster?"""
     return all([a.form.size < core.SMALL and access.ready(a) for a in arrays])
 
 
@@ -46,7 +46,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
 
 
 def _few(a: Array, chosen: Array, axis: Any) -> tuple[Any, Any]:
-    """The memory of both arrays where `take` reads few elements, which NumPy does sooner; else None twice."""
+    """The memory of both arrays if `take` reads few elements, which NumPy does faster; else None twice."""
     size = chosen.form.size
     if axis is not None:
         axis = _axis(axis, a.form.ndim)
@@ -65,7 +65,7 @@ def _take(a: Any, indices: Any, axis: Any, out: Any, mode: Any) -> Any:
 
 
 def _taken(a: Any, chosen: Any, axis: Any, mode: Any) -> Any:
-    """What `take` gives, as a task; None where NumPy has to answer."""
+    """The result of `take`, as a task; None if NumPy has to compute it."""
     x = _array(a)
     array: Any = indices.integers(chosen)
     if (x is None or not isinstance(array, Array) or mode not in ("raise", "wrap", "clip") or not x.form.size
@@ -85,7 +85,7 @@ def _taken(a: Any, chosen: Any, axis: Any, mode: Any) -> Any:
 
 
 def _axis(axis: Any, rank: int) -> int | None:
-    """A dimension counted from the first; None where it is none."""
+    """A dimension counted from the first; None if it is invalid."""
     return axis % rank if type(axis) is int and -rank <= axis < rank else None
 
 
@@ -96,7 +96,9 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 
 
 def _along_axis(arr: Any, chosen: Any, axis: Any) -> Any:
-    """What `take_along_axis` gives, as a task; None where NumPy has to answer."""
+    """The result of `take_along_axis`, as a task; None if NumPy has to compute it."""
+    if not hasattr(arr, "ndim") or not hasattr(chosen, "ndim"):  # NumPy raises the error of a list
+        return None
     x, array = _array(arr), indices.integers(chosen)
     if x is None or not isinstance(array, Array) or array.form.name == "bool" or _at_hand(x, array):
         return None
@@ -127,7 +129,7 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
 
 
 def _compressed(condition: Any, a: Any, axis: Any) -> Any:
-    """What `compress` gives, as tasks; None where NumPy has to answer."""
+    """The result of `compress`, as tasks; None if NumPy has to compute it."""
     x, chosen = _array(a), _array(condition)
     if x is None or chosen is None or chosen.form.ndim != 1 or _at_hand(x, chosen):
         return None
@@ -163,15 +165,15 @@ def argwhere(a: Any) -> Any:
 @asking(numpy.flatnonzero)
 def flatnonzero(a: Any) -> Any:
     x = _array(a)
-    if x is None or not masks.recordable(x):
+    if x is None or not x.form.ndim or not masks.recordable(x):
         return _by_numpy(numpy.flatnonzero, a)
     found = masks.positions(masks.truth(x))
     return viewing(found, found.meta.view())
 
 
 def _places(a: Any, columns: bool) -> Any:
-    """The indices of an array's elements that are not zero, one a row, or one a column; None where NumPy has
-    to answer."""
+    """The indices of an array's nonzero elements, one per row, or one per column; None if NumPy has to
+    compute them."""
     x = _array(a)
     if x is None or not x.form.ndim or not masks.recordable(x):
         return None

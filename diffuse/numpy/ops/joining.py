@@ -1,4 +1,4 @@
-"""Functions that lay arrays side by side or shift them about: a fresh array, and assignments to its parts."""
+"""Functions that concatenate, repeat or shift arrays: a new array, and assignments to its parts."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from diffuse.settings import config
 
 WEAK = frozenset({int, float, complex})
 TURNS = {1: "roll", 2: "roll2"}
-"""The operations that shift an array cyclically, by the number of dimensions along which they do."""
+"""The operations that shift an array cyclically, by the number of shifted dimensions."""
 
 
 def _at_once(arrays: list[Any]) -> bool:
-    """Return whether NumPy computes: element types without kernels, or small arrays that are ready."""
+    """Should NumPy compute the call: for element types without kernels, or small arrays that are ready?"""
     if not all(type(x) is core.array_class for x in arrays):
         return True
     return sum(x.size for x in arrays) < config.small and all(access.ready(x) for x in arrays)
@@ -57,7 +57,7 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
                 casting: Any = "same_kind") -> Any:
     parts = [asanyarray(x) for x in arrays]
     if axis is None and dtype is None and out is None and not WEAK.isdisjoint(map(type, arrays)):
-        # the only place where Python's numbers can stand among arrays, whose type they take
+        # the only place where Python's numbers can be among arrays, whose type they take
         types = [v if type(v) in WEAK else x.dtype for v, x in zip(arrays, parts, strict=True)]
         dtype = numpy.result_type(*types)
     options = {"axis": axis, "dtype": dtype, "casting": casting, **({} if out is None else {"out": out})}
@@ -78,7 +78,7 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
     fits = 0 <= along < rank and found in NATIVE and all(
         x.ndim == rank and x.shape[:along] == first[:along] and x.shape[along + 1:] == first[along + 1:]
         and numpy.can_cast(x.dtype, found, casting) for x in parts)
-    if not fits:  # NumPy says why
+    if not fits:  # NumPy raises the error
         return _fallback(numpy.concatenate, parts, **options)
     ends = [*itertools.accumulate([x.shape[along] for x in parts])]
     shape = (*first[:along], ends[-1], *first[along + 1:])
@@ -91,7 +91,7 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
 
 
 _joins: dict[Any, Any] = Bounded(1 << 10)
-"""The forms of results, and where in these each array goes, by the layouts of the arrays."""
+"""The forms of results, and the place of each array in them, by the layouts of the arrays."""
 
 
 def _laid(parts: list[Any], form: Any, places: list[tuple[slice, ...]]) -> Any:
@@ -164,14 +164,14 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def _leaves(part: Any, level: int = 0) -> list[tuple[Any, int]]:
-    """The arrays in nested lists, and how deep each lies."""
+    """The arrays in nested lists, and the depth of each."""
     if type(part) is not list or not part:
         return [(part, level)]
     return [leaf for inner in part for leaf in _leaves(inner, level + 1)]
 
 
 def _joined(part: Any, depth: int, rank: int) -> Any:
-    """Nested lists of arrays as one array: the innermost lists run along the last axis."""
+    """Join nested lists of arrays to one array: the innermost lists run along the last axis."""
     if depth:
         return concatenate([_joined(inner, depth - 1, rank) for inner in part], axis=-depth)
     return viewed(asanyarray(part), lambda meta: meta.reshape((1,) * (rank - meta.ndim) + meta.shape))
@@ -213,16 +213,17 @@ def _roll(a: Any, shift: Any, axis: Any) -> Any:
     rolled = empty_like(a)
     found = _turned(a, rolled, {d: -s % a.shape[d] for d, s in amounts.items() if s % a.shape[d]})
     templates, values = found or (_moved_apart(a, rolled, amounts), ())
-    if None not in templates and a.size >= core.SMALL and type(shift) is int and base.locate(a):
+    if (None not in templates and a.size >= core.SMALL and type(shift) is int
+            and (asked is None or type(asked) is int) and base.locate(a)):
         name = "roll", base.view_of(a).token, shift, asked
         known.KNOWN[name] = known.Known(templates, rolled.form, (), values)
     return rolled
 
 
 def _turned(a: Any, rolled: Any, shifts: dict[int, int]) -> tuple[list[Any], tuple[int, ...]] | None:
-    """Record one task that reads an array shifted cyclically by so much along these dimensions; returns the
-    template and its numbers.  None where there is no such task, and where ranks would be sent all of the
-    array for it."""
+    """Record one task that reads an array cyclically shifted by so much along these dimensions; returns the
+    template and its numbers.  None if there is no such task, or if ranks would be sent the whole array for
+    it."""
     if not library.current().runtime.addressed or len(shifts) not in TURNS:
         return None
     try:
@@ -243,7 +244,7 @@ def _turned(a: Any, rolled: Any, shifts: dict[int, int]) -> tuple[list[Any], tup
 
 
 def _moved_apart(a: Any, rolled: Any, amounts: dict[int, int]) -> list[Any]:
-    """Record a copy of each part of an array that a shift keeps together; returns their templates."""
+    """Record a copy of each part of an array that a shift moves as a whole; returns their templates."""
     pieces: list[list[tuple[slice, slice]]] = []
     for d in range(a.ndim):
         s = amounts.get(d, 0) % a.shape[d]
@@ -253,7 +254,7 @@ def _moved_apart(a: Any, rolled: Any, amounts: dict[int, int]) -> list[Any]:
 
 
 def _moved(a: Any, rolled: Any, places: tuple[tuple[slice, slice], ...]) -> Any:
-    """Copy a part of an array to a place elsewhere in a new one; returns the template if that is a task."""
+    """Copy a part of an array to another place in a new one; returns the template if that is a task."""
     to, source = tuple([to for to, _ in places]), tuple([source for _, source in places])
     try:
         return assign.write(rolled, rolled.meta[to], a[source])
@@ -312,7 +313,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
                    "F" if a.flags.fnc else "C")
     padded[tuple([slice(low, low + n) for n, (low, _) in zip(a.shape, widths, strict=True)])] = a
     for axis, (low, high) in enumerate(widths):
-        # what this axis fills: the whole of earlier axes, the original part of later ones
+        # the part that this axis fills: all of earlier axes, the original part of later ones
         later = zip(a.shape[axis + 1:], widths[axis + 1:], strict=True)
         place = [slice(None)] * (axis + 1) + [slice(b, b + n) for n, (b, _) in later]
         _pad_axis(padded, place, axis, a.shape[axis], low, high, mode, values[axis])
@@ -320,7 +321,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
 
 
 def _paddable(a: Any, pad_width: Any, mode: Any, kwargs: dict[str, Any]) -> bool:
-    """Is this a padding by one assignment on each side, and are its arguments right?"""
+    """Is this a padding by one assignment on each side, with valid arguments?"""
     widths = numpy.asarray([] if isinstance(pad_width, dict) else lowered(pad_width))
     if widths.dtype.kind not in "iu" or widths.size == 0 or widths.min() < 0 or not a.size:
         return False

@@ -1,9 +1,9 @@
 """Memoises calls that were recorded on the same views: one look-up finds them, one call records them again.
 
-A `Known` holds all that a call depends on (types, shapes, layouts, the rule, the template) but its stores and
-numbers.  The key is the function with the views of arrays and the types of numbers.  Only calls that are
-always recorded are kept: NumPy computes on small arrays at hand, and a view does not tell whether an array is
-at hand.
+A `Known` holds everything that a call depends on (types, shapes, layouts, the rule, the template) except its
+stores and numbers.  The key is the function with the views of arrays and the types of numbers.  Only calls
+that are always recorded are kept: NumPy computes on small arrays at hand, and a view does not determine
+whether an array is at hand.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from diffuse.numpy.small import native
 _new: Any = core.Array.__new__
 DEPTH = 4
 """Python frames from the program's line to the engine: an operator or ufunc, the arrays' core, this module
-and the engine; one fewer where the first may be compiled code.  A number that is too small is only slower."""
+and the engine; one fewer if the first may be compiled code.  A number that is too small is only slower."""
 
 
 class Known:
-    """A call that was recorded before: its template, and what its result looks like."""
+    """A call that was recorded before: its template, and the form of its result."""
 
     __slots__ = ("template", "form", "frame", "part", "meta", "plain", "casts", "values")
 
@@ -36,7 +36,7 @@ class Known:
     part: view.View
     meta: Mirror
     plain: bool
-    """Is the result an array, and not a lazy scalar?"""
+    """Is the result an array, rather than a lazy scalar?"""
 
     def __init__(self, template: Any, form: Form | None, casts: Sequence[Callable[[Any], Any] | None] = (),
                  values: tuple[int, ...] = ()) -> None:
@@ -63,12 +63,12 @@ eager = False
 
 
 def name_of(x: Any) -> Any:
-    """Return the key of an operand in `KNOWN`: the token of an array's view, which must be set, or a type."""
+    """The key of an operand in `KNOWN`: the token of an array's view, which must be set, or a type."""
     return x.part.token if type(x) in ARRAYS else type(x)
 
 
 def located(x: Any) -> bool:
-    """Find the view of a large array that has not got it yet; False if there is none."""
+    """Find the view of a large array that has none yet; returns False if no view describes it."""
     size: int = x.meta.size
     return size >= core.SMALL and core.slow.locate(x)
 
@@ -108,7 +108,7 @@ def binary(function: Any, a: Any, b: Any, depth: int = DEPTH) -> Any:
         number, array = (b, a) if position else (a, b)
         try:
             values = cast(number),
-        except OverflowError:  # the computing type has no room for it
+        except OverflowError:  # the number overflows the computing type
             return None
         x.storage = again(known.template, known.frame, array.storage, None, values, depth)
     else:
@@ -142,7 +142,7 @@ def unary(function: Any, a: Any, depth: int = DEPTH) -> Any:
 
 def into(key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any = None) -> bool:
     """Record an operation again that writes an array, or the part of it that `index` selects, if it was
-    recorded on these views before.  False if not, and where an operand that shares memory with the array
+    recorded on these views before.  Returns False if not, or if an operand that shares memory with the array
     might be read after it was written."""
     if eager or out.part is None and not located(out):
         return False
@@ -180,7 +180,7 @@ def into(key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any = Non
 
 def keep(key: Sequence[Any], operands: Sequence[Any], out: Any, template: Any,
          casts: Sequence[Callable[[Any], Any] | None]) -> None:
-    """Keep what was recorded for a call that `into` can record again."""
+    """Keep the call, so that `into` can record it again."""
     KNOWN[(*key, out.part.token, *map(name_of, operands))] = Known(template, None, casts)
 
 
@@ -207,7 +207,7 @@ def assignment(x: Any, index: Any, value: Any) -> bool:
 
 
 def call(operation: Any, operands: Sequence[Any]) -> Any:
-    """Record an operation that is no ufunc (`where`) again, by its name in the table; None if it was not
+    """Record an operation again that is not a ufunc (`where`), by its name in the table; None if it was not
     recorded before.  The result is a new array."""
     names: list[Any] = [operation]
     storages = []
@@ -232,7 +232,7 @@ def call(operation: Any, operands: Sequence[Any]) -> Any:
 
 
 def rolled(a: Any, shift: Any, axis: Any) -> Any:
-    """Record `roll` of an array again that was rolled by as much before; else return None."""
+    """Record `roll` of an array again if it was shifted by as much before; else return None."""
     if type(a) is not core.array_class or type(shift) is not int or a.part is None and not located(a):
         return None
     if axis is not None and type(axis) is not int:

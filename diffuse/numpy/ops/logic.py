@@ -1,4 +1,4 @@
-"""Functions that compare arrays or ask about their elements."""
+"""Functions that compare arrays or test their elements."""
 
 from __future__ import annotations
 

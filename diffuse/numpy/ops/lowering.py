@@ -1,4 +1,5 @@
-"""Replaces the arrays among the arguments of a call by their memory, for NumPy, and NumPy's result by arrays.
+"""Replaces the arrays among the arguments of a call by their memory, for NumPy, and converts NumPy's result
+back.
 
 The extension does the same in C (../small/arguments.c and results.c).
 """
@@ -21,23 +22,23 @@ NDARRAY = numpy.ndarray
 
 OPTIONS: set[type] = {*NUMBERS, str, bytes, type, NoneType, EllipsisType, type(numpy._NoValue),
                       numpy._CopyMode, *(type(dtype) for dtype in NATIVE)}
-"""Types of arguments that NumPy's functions take as they are."""
+"""Types of arguments that NumPy's functions accept unconverted."""
 
 OBJECTS = frozenset(("O", "object", "|O"))
 """Names of the element type that keeps arrays as objects."""
 
 DEEPEST = 4
-"""How deep sequences are nested whose items are looked at."""
+"""The depth up to which the items of nested sequences are examined."""
 
 FAR = object()
-"""In place of an argument with which the call has to go to Diffuse."""
+"""Returned instead of an argument if the call has to go to Diffuse."""
 
 
 def lowered(value: Any, arrays: list[Any], depth: int = 0, look: Any = access.near) -> Any:
-    """Return an argument with memory in place of arrays, which are appended to `arrays`.
+    """Replace arrays in an argument by their memory, which is appended to `arrays`.
 
-    FAR if `look` finds no memory of one of them (by default, if it is not small), or if NumPy might take an
-    array for an element of type object.
+    Returns FAR if `look` finds no memory of one of them (by default, if it is not small), or if NumPy might
+    treat an array as an element of type object.
     """
     kind = type(value)
     if kind is NDARRAY:
@@ -73,7 +74,7 @@ def lowered(value: Any, arrays: list[Any], depth: int = 0, look: Any = access.ne
 
 
 def named(options: dict[str, Any], arrays: list[Any]) -> Any:
-    """Lower keyword arguments; FAR if one of them is, or if there is an output array."""
+    """Lower keyword arguments; FAR if one of them is FAR, or if there is an output array."""
     found = {}
     for key, value in options.items():
         low = lowered(value, arrays)
@@ -84,7 +85,7 @@ def named(options: dict[str, Any], arrays: list[Any]) -> Any:
 
 
 def raised(found: Any, arrays: list[Any]) -> Any:
-    """Return what the program gets of a result of NumPy, which may be a view of the memory of an argument."""
+    """Convert a result of NumPy, which may be a view of the memory of an argument, for the program."""
     if type(found) is NDARRAY:
         whole = found.base
         for x in arrays:
@@ -115,8 +116,8 @@ def raised(found: Any, arrays: list[Any]) -> Any:
 
 @cache
 def before_out(function: Any) -> int:
-    """How many arguments a function takes by position before its output array.  It is one at least: callers
-    ask only about calls with more arguments, as reading a signature takes long."""
+    """The number of positional arguments of a function before its output array.  It is at least one: callers
+    only pass calls with more arguments, as reading a signature is slow."""
     from inspect import Parameter, signature
 
     name = getattr(function, "__name__", "")

@@ -1,7 +1,8 @@
-"""Functions that give views: the same elements under another shape, order or index.
+"""Functions that return views: the same elements under another shape, order or index.
 
 NumPy's own function runs on the array's description (`meta`), so views and errors are exactly NumPy's, and
-nothing waits.  Another library's array is asked itself, as NumPy asks it: `np.transpose(sparse)` is sparse.
+nothing waits.  Calls with another library's array are delegated to it, as NumPy does: `np.transpose(sparse)`
+is sparse.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ NUMBERS = (bool, int, float, complex, numpy.generic)
 
 
 def is_array(x: Any) -> bool:
-    """Is this Diffuse's: an array, or a scalar that a task is about to write?"""
+    """Is this an array of Diffuse's, or a scalar that a task will write?"""
     return isinstance(x, Array)
 
 
 def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A view function of NumPy, applied to an array's description; the result looks into the same store."""
+    """Apply a view function of NumPy to an array's description; the result is a view of the same store."""
     if foreign(x):
         return fallback.asked(function, x, *args, **kwargs)
     if isinstance(x, NUMBERS) and not is_array(x):  # numbers stay what they are
@@ -44,15 +45,15 @@ def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     if isinstance(found, numpy.ndarray):
         return x if found is x.meta else core.viewing(x, found)
     if isinstance(found, numpy.generic) or any([isinstance(part, numpy.generic) for part in found]):
-        return function(access.host(x), *args, **kwargs)  # the description was asked for elements
+        return function(access.host(x), *args, **kwargs)  # the function read elements of the description
     return type(found)([core.viewing(x, part) for part in found])
 
 
 def asking(function: Callable[..., Any], arrays: Callable[..., Any] | None = None
            ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Leave calls with an array of another library that answers NumPy's functions itself to NumPy.
+    """Leave calls with an array of another library that handles NumPy's functions itself to NumPy.
 
-    `arrays` finds the arrays among the arguments, or gives None where NumPy should raise; without it they are
+    `arrays` finds the arrays among the arguments, or returns None if NumPy should raise; without it they are
     the positional arguments.
     """
     def mark(ours: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,17 +70,17 @@ def asking(function: Callable[..., Any], arrays: Callable[..., Any] | None = Non
 
 
 def asks(x: Any) -> bool:
-    """Does `x` answer calls of NumPy's functions, being neither Diffuse's nor plainly NumPy's?"""
+    """Does `x` handle calls of NumPy's functions, being neither Diffuse's nor plainly NumPy's?"""
     kind = type(x)
     return kind not in core.ARRAYS and kind is not numpy.ndarray and hasattr(kind, "__array_function__")
 
 
 PLAIN = frozenset((int, tuple, NoneType))
-"""Types of arguments that NumPy takes as they are."""
+"""Types of arguments that NumPy accepts unconverted."""
 
 
 def _view_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    plain = getattr(function, "_implementation", function)  # which asks no class for its own version
+    plain = getattr(function, "_implementation", function)  # which dispatches to no class
 
     def run(*args: Any, **kwargs: Any) -> Any:
         x, *options = args if args else (None,)
@@ -89,7 +90,7 @@ def _view_function(function: Callable[..., Any]) -> Callable[..., Any]:
                 return [core.viewing(x, part) for part in found]
             if type(found) is numpy.ndarray:
                 return x if found is x.meta else core.viewing(x, found)
-        if not args:  # the array was given by its name, which differs from function to function
+        if not args:  # the array was given by name, which differs from function to function
             name = next(iter(kwargs), "")
             return viewed(kwargs.pop(name), function, **kwargs) if kwargs else function()
         return viewed(args[0], function, *args[1:], **kwargs)

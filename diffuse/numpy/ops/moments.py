@@ -1,4 +1,4 @@
-"""Means and variances: the sums and elementwise steps that NumPy's own are made of."""
+"""Means and variances, by the sums and elementwise steps of NumPy's own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from diffuse.numpy.ops.operands import adopt, foreign, wrap
 
 _NoValue = numpy._NoValue
 FLOATS = (numpy.dtype("float32"), numpy.dtype("float64"))
-"""The types that moments are computed in where one is asked for."""
+"""The types in which moments are computed if one is given."""
 NUMBERS = (int, float, numpy.integer, numpy.floating)
 
 
@@ -41,7 +41,7 @@ def _plain(a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
 
 
 def _precision(x: Array, dtype: Any) -> tuple[numpy.dtype[Any], Any]:
-    """The type that moments are summed in, and the type to give back if it is another."""
+    """The type in which moments are summed, and the result's type if that differs."""
     if dtype is not None:
         return base.element_type(dtype), None
     if x.form.name[0] in "iub":
@@ -52,7 +52,7 @@ def _precision(x: Array, dtype: Any) -> tuple[numpy.dtype[Any], Any]:
 
 
 def _given(result: Any, back: Any) -> Any:
-    """A result in the type of the array."""
+    """Convert a result to the type of the array."""
     if back is not None:
         result = result.astype(back)
         if isinstance(result, Array) and not result.form.ndim and not ready(result):
@@ -101,8 +101,8 @@ def _moment(function: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: An
 
 def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keepdims: Any, where: Any,
              mean: Any, correction: Any) -> Any:
-    """NumPy's two passes: the mean, then the mean of the squared distances from it.  Those of float16 NumPy
-    adds up itself: its sums are of float16, too, and overflow."""
+    """NumPy's two passes: the mean, then the mean of the squared distances from it.  Those of float16 are
+    left to NumPy: its sums are of float16, too, and overflow."""
     if correction is not _NoValue:
         if ddof != 0:
             raise ValueError("ddof and correction can't be provided simultaneously.")

@@ -1,12 +1,12 @@
 """Lets NumPy compute at once in loops whose arrays have other extents or offsets in each iteration.
 
-An operation is analysed when it comes with new views, which takes as long as NumPy takes for some 100,000
-elements and pays only if the views come again.  Where a place of the program has brought many new views
-(windows that move, arrays that shrink), its operations wait for their operands and NumPy computes them, until
-the same views have come so often that recording pays.
+An operation is analysed when it has new views, which takes as long as NumPy takes for some 100,000 elements
+and pays only if the views recur.  After many new views at one place of the program (windows that move, arrays
+that shrink), its operations wait for their operands and NumPy computes them, until the same views have
+recurred so often that recording pays.
 
-Small operations have a rule of their own (stream/walk.py).  No bit depends on either: only operations whose
-kernels have NumPy's bits are done by NumPy.
+Small operations have a rule of their own (stream/walk.py).  Results depend on neither: NumPy computes only
+operations whose kernels have NumPy's bits.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from diffuse.numpy.small import native
 from diffuse.settings import watch
 
 TURNS = 16
-"""Calls of a function on new views at one place after which further new views are expected there."""
+"""The number of calls of a function on new views at one place after which further new views are expected
+there."""
 REPEATS = 64
-"""Calls on the same views that NumPy does before they are recorded; fewer, the longer NumPy takes for one."""
+"""The number of calls on the same views that NumPy computes before they are recorded; fewer, the longer NumPy
+takes for one."""
 LIGHT = 1 << 19
-"""Bytes of the operands and the result together, above which NumPy does fewer such calls."""
+"""Bytes of the operands and the result together, above which NumPy computes fewer such calls."""
 MOST = 3 << 20
 """The most bytes of the operands and the result together: NumPy takes about as long for them as an
 analysis."""
@@ -53,8 +55,7 @@ watch("runtime", _forget)
 
 
 def place_of(function: Any) -> tuple[Any, ...]:
-    """Return the key in `_places`: a function of NumPy's, and the instruction of the program that calls
-    it."""
+    """The key in `_places`: a function of NumPy's, and the instruction of the program that calls it."""
     return function.numpy, *provenance.instruction(4)
 
 
@@ -71,8 +72,8 @@ def note(function: Any, template: Any) -> None:
 
 
 def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
-    """Compute NumPy's ufunc at once, into a new array or into `out`, the first operand; None where it is to
-    be recorded."""
+    """Compute NumPy's ufunc at once, into a new array or into `out`, the first operand; None if it has to be
+    recorded."""
     place = place_of(function)
     if _places.get(place, 0) < TURNS:
         arithmetic.GRANTS[place] = ()
@@ -128,7 +129,7 @@ calls = calls_on if native is None else native.calls
 
 
 def size_of(metas: list[Any]) -> int:
-    """The number of elements of arrays broadcast together; 0 where the shapes do not fit, which NumPy
+    """The number of elements of arrays broadcast together; 0 if the shapes do not fit, which NumPy
     reports."""
     if not metas:
         return 0

@@ -1,7 +1,7 @@
-"""Makes the gates of the extension (../small/gate.c), which ask in C whether a call may go to NumPy at once.
+"""Makes the gates of the extension (../small/gate.c), which decide in C whether a call may go to NumPy at
+once.
 
-The flags of a gate say what its code has to know of the function, method or ufunc behind it; ../small/gate.h
-has the same numbers.
+The flags of a gate describe the function, method or ufunc behind it; ../small/gate.h has the same numbers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from diffuse.numpy.ops.traits import BROADCASTING, EXACT, RUNNING, SPREADING, WR
 from diffuse.numpy.small import native
 
 ARRAYS, ANYTHING, SHAPED, RANGING, SPACING, SQUARING, DRAWING = range(7)
-"""What a gate asks of the arguments of a call: at least one array or sequence; arrays or numbers; or numbers
-that tell how many elements the result has, as `zeros`, `arange`, `linspace` and `eye` take them, and methods
-of random generators."""
+"""The requirements of a gate on the arguments of a call: at least one array or sequence; arrays or numbers;
+or numbers that determine how many elements the result has, as `zeros`, `arange`, `linspace` and `eye` take
+them, and methods of random generators."""
 
 WRITES = 1 << 4  # writes into an argument that is not called `out`
 OPERATES = 1 << 5  # broadcasts its arguments
@@ -54,27 +54,27 @@ SOON = {**dict.fromkeys("""concatenate stack vstack hstack dstack column_stack a
     zeros_like ones_like empty_like full_like""".split(), ANY),
     **dict.fromkeys("clip max min amax amin argmax argmin any all".split(), REAL),
     **dict.fromkeys("sum prod cumsum cumprod".split(), WHOLE)}
-"""Those element types for functions and methods; `soon_way` finds them for ufuncs."""
+"""The element types with NumPy's bits for functions and methods; `soon_way` finds them for ufuncs."""
 
 LOOKING = {**dict.fromkeys("""transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze
     expand_dims flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit""".split(), VIEWS),
     "reshape": VIEWS | PACKED, "ravel": VIEWS | PACKED, "view": VIEWS | RETYPES, "item": READS,
     "tolist": READS, "asarray": KEEPS, "asanyarray": KEEPS, "empty": BLANK,
     **dict.fromkeys("min max argmin argmax any all".split(), FOLDS), "sum": FOLDS | ADDS}
-"""Flags of functions and methods that are done without a task on arrays of any size: views, what reads memory
-that is at hand, and what writes nothing."""
+"""Flags of functions and methods that need no task on arrays of any size: views, functions that read memory
+at hand, and functions that write nothing."""
 
 NEEDS = {"zeros": SHAPED, "ones": SHAPED, "empty": SHAPED, "full": SHAPED, "arange": RANGING,
          "linspace": SPACING, "array": ANYTHING, "asarray": ANYTHING, "eye": SQUARING}
-"""What gates ask of the arguments of functions that make arrays; of all others they ask for `ARRAYS`."""
+"""The requirements of gates on the arguments of functions that make arrays; all others require `ARRAYS`."""
 
 METHODS = {"reduce": (0, 3), "accumulate": (OVERRUNS, 3), "reduceat": (0, 4), "outer": (MULTIPLIES, 2),
            "at": (WRITES | AIMS, 3)}
-"""The flags of each method of ufuncs, and how many of its arguments come before an output array."""
+"""The flags of each method of ufuncs, and the number of its arguments before an output array."""
 
 
 def with_gates(ufunc: Any, real: Any) -> None:
-    """Put the extension's gates before a ufunc and its methods; `real` is NumPy's."""
+    """Put the extension's gates in front of a ufunc and its methods; `real` is NumPy's."""
     flags = OPERATES if ufunc.library == "numpy" else OPERATES | MASKLESS
     if real.nout == 1 and ufunc.told_by_types:
         flags |= {1: ONE, 2: TWO}.get(real.nin, 0)
@@ -102,7 +102,7 @@ def soon_way(ufunc: Any) -> int:
 
 
 def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, function: Any) -> Any:
-    """Make a gate that calls NumPy's `plain` where it may, and else `ours`; `function` is NumPy's public
+    """Make a gate that calls NumPy's `plain` if it may, and else `ours`; `function` is NumPy's public
     function, or method, of this name."""
     flags |= ((WRITES if name in WRITING else 0) | (OPERATES if name in BROADCASTING else 0)
               | (MULTIPLIES if name in SPREADING else 0)

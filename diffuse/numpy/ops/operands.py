@@ -1,4 +1,4 @@
-"""What a program hands to an operation: from NumPy arrays, sequences and numbers to Diffuse's operands."""
+"""Converts what a program passes to an operation (NumPy arrays, sequences, numbers) to Diffuse's operands."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from diffuse.numpy.ops import rules
 from diffuse.settings import config
 
 PLAIN = {*rules.WEAK, *rules.STRONG, numpy.ndarray, list, tuple}
-"""Types, beside Diffuse's own, whose elements Diffuse takes over: none of them answers a call itself."""
+"""Types, besides Diffuse's own, whose elements Diffuse uses directly: none of them handles a call itself."""
 
 
 def wrap(array: Any) -> Any:
-    """A Diffuse array over the memory of a NumPy array that only Diffuse will touch from now on.
+    """A Diffuse array over the memory of a NumPy array that only Diffuse will use from now on.
 
-    Arrays of types that kernels do not compute in (object, str, datetime64, structured, other byte orders)
-    and subclasses stay what they are.
+    Arrays of types without kernels (object, str, datetime64, structured, other byte orders) and subclasses
+    stay what they are.
     """
     if type(array) is not numpy.ndarray or array.dtype not in NATIVE or not array.flags.aligned:
         return array
@@ -37,8 +37,8 @@ def wrap(array: Any) -> Any:
 
 
 def shared(array: Any) -> Any:
-    """A Diffuse array over memory that the program may also see as a NumPy array, or as something else: while
-    it does, operations run at once."""
+    """A Diffuse array over memory that the program may also see as a NumPy array, or as something else; for
+    that time, operations run at once."""
     if type(array) is not numpy.ndarray or array.dtype not in NATIVE or not array.size:
         return wrap(array)
     span, ours = borrow(array)
@@ -47,7 +47,7 @@ def shared(array: Any) -> Any:
         return array
     if access.alone():
         storage_of(x).show_while(partial(held, span))
-    else:  # several ranks may run the program: what one of them holds must not decide what all do
+    else:  # several ranks may run the program: decisions must not depend on what one of them holds
         storage_of(x).show(None)
     return x
 
@@ -56,7 +56,8 @@ _REFUSAL = "object __array__ method not producing an array"
 
 
 class Answer:
-    """An object whose `__array__` gives an array of Diffuse's, for NumPy, which takes only its own there."""
+    """Wraps an object whose `__array__` returns a Diffuse array, for NumPy, which accepts only its own
+    there."""
 
     __slots__ = ("_asked", "given", "memory")
 
@@ -70,9 +71,14 @@ class Answer:
             self.memory = exported(self.given)
         return self.memory
 
+    def __getattr__(self, name: str) -> Any:
+        if name in ("__array_wrap__", "__array_priority__"):  # ufuncs ask them what their result becomes
+            return getattr(self._asked, name)
+        raise AttributeError(name)
+
 
 def answering(value: Any) -> Any:
-    """`value` with an `Answer` for each object that NumPy would ask for its `__array__`."""
+    """Replace each object in `value` whose `__array__` NumPy would call by an `Answer`."""
     if type(value) in (list, tuple):
         return type(value)([answering(v) for v in value])
     if type(value) is dict:
@@ -82,33 +88,33 @@ def answering(value: Any) -> Any:
 
 
 def readable(x: Any) -> Any:
-    """Return `x`, or what NumPy can read its elements from."""
+    """`x`, or a replacement from which NumPy can read its elements."""
     if type(x) in PLAIN or isinstance(x, (Array, numpy.ndarray)) or not hasattr(x, "__array__"):
         return lowered(x)
-    if isinstance(x, numpy.generic):  # rules of their own where they are assigned
+    if isinstance(x, numpy.generic):  # they have rules of their own for assignment
         return x
     return numpy.asarray(Answer(x))
 
 
 def refused(error: ValueError) -> bool:
-    """Did NumPy ask an object for its `__array__` and get one of Diffuse's arrays?"""
+    """Did NumPy call the `__array__` of an object and get a Diffuse array?"""
     return str(error) == _REFUSAL
 
 
 def foreign(x: Any) -> bool:
-    """Is this another library's array (a sparse or masked one, `numpy.matrix`), or anything else that NumPy's
-    functions ask itself or convert by rules of their own?"""
+    """Is this another library's array (a sparse or masked one, `numpy.matrix`), or another object to which
+    NumPy's functions delegate, or that they convert by rules of their own?"""
     return type(x) not in PLAIN and not isinstance(x, Array) and not sharing.shares(x)
 
 
 def answers(x: Any, out: Any) -> bool:
-    """Does NumPy's function ask its operand?  It asks its own numbers, too, which give a number even where
-    there is an output."""
+    """Does NumPy's function delegate to its operand?  For NumPy's own numbers it does, and returns a number
+    even if there is an output."""
     return foreign(x) or out is not None and isinstance(x, numpy.generic)
 
 
 def adopt(x: Any, writing: bool = False) -> Any:
-    """An operand as Diffuse sees it: NumPy arrays and sequences become arrays, scalars stay."""
+    """Convert an operand: NumPy arrays and sequences become Diffuse arrays, scalars stay."""
     kind = type(x)
     if kind in ARRAYS:
         return x if writing or x.storage is not None else access.steady(x)
@@ -127,7 +133,7 @@ def adopt(x: Any, writing: bool = False) -> Any:
 
 
 def lowered(x: Any) -> Any:
-    """A nested sequence with NumPy arrays in place of Diffuse's."""
+    """Replace Diffuse's arrays in a nested sequence by NumPy arrays."""
     if isinstance(x, Array):
         return host(x) if type(x) is core.array_class else host(x)[()]
     if type(x) in (list, tuple):

@@ -1,8 +1,8 @@
 """NumPy's functions that write through indices and masks: `put`, `place`, `putmask`, `put_along_axis`
 and `fill_diagonal`.
 
-Each is recorded where its target is an array of Diffuse's whose elements lie side by side, and large; else,
-and where an argument is wrong, NumPy does it at once.
+Each is recorded if its target is a large, contiguous Diffuse array; otherwise, and for wrong arguments, NumPy
+does it at once.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def _by_numpy(function: Any, *args: Any) -> None:
 
 
 def _target(x: Any) -> Any:
-    """The elements of an array that is to be written, one after another, as an array of one dimension; None
-    where NumPy has to write them."""
+    """The contiguous elements of an array that is to be written, as an array of one dimension; None if NumPy
+    has to write them."""
     if type(x) is not core.array_class or not x.meta.flags.writeable or not x.meta.flags.c_contiguous:
         return None
     return viewing(x, x.meta.reshape(-1))
 
 
 def _values(x: Any, dtype: numpy.dtype[Any], casting: Any = "unsafe") -> Any:
-    """Values to write into an array of this element type, one after another: numbers and lists are converted
-    to that type, arrays must be cast to it by this rule.  None where NumPy has to look."""
+    """The contiguous values to write into an array of this element type: numbers and lists are converted to
+    that type, arrays must be castable to it by this rule.  None if NumPy has to handle them."""
     if type(x) in (list, tuple, *rules.WEAK, *rules.STRONG):
         try:
             x = numpy.array(lowered(x), dtype)
@@ -51,7 +51,7 @@ def _values(x: Any, dtype: numpy.dtype[Any], casting: Any = "unsafe") -> Any:
 
 
 def _little(*values: Any) -> bool:
-    """Are all arrays among these small and at hand, so that NumPy is sooner?"""
+    """Are all arrays among these small and at hand, so that NumPy is faster?"""
     for x in values:
         size: Any = x.meta.size if type(x) in core.ARRAYS else x.size if type(x) is numpy.ndarray else 0
         if size >= core.SMALL or type(x) in core.ARRAYS and not access.ready(x):
@@ -60,12 +60,14 @@ def _little(*values: Any) -> bool:
 
 
 def _repeated(values: Any, count: int) -> Any:
-    """So many of the values, again from the first one where there are fewer."""
+    """A number of the values, repeated cyclically if there are fewer."""
     size = values.form.size
     if size >= count:
         return viewing(values, values.meta[:count])
     if size == 1:
         return values
+    if count < core.SMALL and (memory := access.at_hand(values)) is not None:
+        return core.hosted(numpy.resize(memory, count))
     return gather.along(values, adopt(UFUNCS["remainder"](arange(count), size)), 0)
 
 
@@ -99,14 +101,14 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
 
 def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
     target: Any = _target(arr)
-    array: Any = indices.integers(chosen)
+    array: Any = indices.integers(chosen) if hasattr(chosen, "ndim") else None
     if (target is None or not isinstance(array, Array) or array.form.name == "bool" or type(axis) is not int
             or array.form.ndim != arr.ndim or not -arr.ndim <= axis < arr.ndim
             or not array.meta.flags.c_contiguous or not target.form.size or not array.form.size):
         return False
     axis %= arr.ndim
     shape = tuple([array.form.shape[k] if k == axis else n for k, n in enumerate(arr.shape)])
-    number = type(values) in assign.NUMBERS  # as assigning it casts it, or refuses it
+    number = type(values) in assign.NUMBERS  # as assignment casts it, or refuses it
     given = core.hosted(assign.chosen(values, target.form.dtype)) if number else adopt(asanyarray(values))
     if (array.form.shape != shape or type(given) is not core.array_class
             or given.form.dtype.kind == "c" != target.form.dtype.kind or given.form.ndim > len(shape)
@@ -142,6 +144,10 @@ def _place(arr: Any, mask: Any, vals: Any) -> bool:
     values = _values(vals, target.form.dtype, "safe")
     if values is None:
         return False
+    if indices.distant(target):
+        from diffuse.numpy.arrays import far
+
+        return far.assigned(target, masks.flat(masks.truth(chosen)), values)
     found = masks.positions(masks.truth(chosen))
     if not found.form.size:
         return True

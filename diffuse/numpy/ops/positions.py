@@ -1,4 +1,4 @@
-"""Several indices in one number, and back: arithmetic on recorded arrays."""
+"""Conversions between several indices and one flat index: arithmetic on recorded arrays."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from diffuse.numpy.ops.ufuncs import UFUNCS
 
 
 def _large(x: Any) -> bool:
-    """Is this a large array of signed integers in C's order?"""
+    """Is this a large array of signed integers in C order?"""
     return bool(is_array(x) and x.dtype.kind == "i" and x.form.ordered and x.form.ndim
                 and x.form.size >= max(core.SMALL, 1))
 
 
 def _outside(x: Any, extent: int) -> bool:
-    """Has an array of integers an element that is no index below `extent`?  Waits for its extremes."""
+    """Does an array of integers have an element that is no index below `extent`?  Waits for its extremes."""
     return bool(x.min() < 0) or bool(x.max() >= extent)
 
 
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
-    """NumPy's `unravel_index`: positions in a flattened array of a shape as coordinates in it."""
+    """NumPy's `unravel_index`: converts flat positions to coordinates in an array of a shape."""
     extents = (shape,) if isinstance(shape, int) else shape
     plain = type(extents) is tuple and extents and all([type(n) is int and n > 0 for n in extents])
     if (not plain or order not in ("C", "F") or not _large(indices) or prod(extents) >= 2**62
@@ -42,7 +42,7 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
 
 
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Any:
-    """NumPy's `ravel_multi_index`: coordinates in an array of a shape as positions in it flattened."""
+    """NumPy's `ravel_multi_index`: converts coordinates in an array of a shape to flat positions."""
     parts = multi_index if type(multi_index) is tuple else ()
     plain = type(dims) is tuple and len(dims) == len(parts) and all([type(n) is int and n > 0 for n in dims])
     large = [x for x in parts if _large(x)]

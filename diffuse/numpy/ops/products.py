@@ -25,18 +25,18 @@ from diffuse.numpy.ops.operands import foreign
 from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
 
 MOST = 3 << 20
-"""Bytes of a product that NumPy computes at once where its operands are at hand, at most."""
+"""The most bytes of a product that NumPy computes at once if its operands are at hand."""
 
 
 def _plain(x: Any, y: Any) -> bool:
-    """Return whether to record the product of two operands as a task."""
+    """Should the product of two operands be recorded as a task?"""
     arrays = type(x) is core.array_class and type(y) is core.array_class
     return (arrays and not elementwise.eager_errors and x.ndim > 0 < y.ndim and x.size > 0 < y.size
             and not small(x, y))
 
 
 def _vectors(x: Any, y: Any) -> bool:
-    """Return whether these are two large vectors of one element type, the most frequent case."""
+    """Are these two large vectors of one element type, which is the most frequent case?"""
     if type(x) is not core.array_class or type(y) is not core.array_class:
         return False
     form = x.form
@@ -45,7 +45,7 @@ def _vectors(x: Any, y: Any) -> bool:
 
 
 def product(x: Any, y: Any) -> Any:
-    """The matrix product of two arrays of at least one dimension, or None where NumPy must say no."""
+    """The matrix product of two arrays of at least one dimension, or None if NumPy has to raise an error."""
     if x.form is y.form and _vectors(x, y):
         return folds.product(x, y)
     rows, columns = x.shape[:-1], y.shape[-1:] if y.ndim > 1 else ()
@@ -76,7 +76,7 @@ def product(x: Any, y: Any) -> Any:
 
 
 def _laid_out(x: Mirror, y: Mirror, shape: tuple[int, ...], dtype: numpy.dtype[Any]) -> Form:
-    """The form of a product: matrices in C order, in stacks that lie as those of the operands do."""
+    """The form of a product: matrices in C order, in stacks laid out as those of the operands."""
     if len(shape) < 4 or x.flags.c_contiguous and y.flags.c_contiguous:
         return row_major(shape, dtype)
     first: Any = ..., slice(1), slice(1)
@@ -85,8 +85,8 @@ def _laid_out(x: Mirror, y: Mirror, shape: tuple[int, ...], dtype: numpy.dtype[A
 
 
 def _at_once(x: Any, y: Any) -> Any:
-    """Compute the product of two arrays at hand by NumPy; None of others.  Recording NumPy's call gains
-    nothing where it has no task to wait for."""
+    """Compute the product of two arrays at hand by NumPy; None for others.  Recording NumPy's call gains
+    nothing if it has no task to wait for."""
     if not core.SMALL or not library.current().host_sees:
         return None
     one = access.at_hand(x) if type(x) is core.array_class else x
@@ -111,17 +111,17 @@ def _light(one: Any, other: Any) -> bool:
 
 
 def _description(x: Any) -> Any:
-    """Return an array with the shape and type of an operand whose product NumPy may compute at once: a
-    Diffuse array, or a small NumPy array; None of others."""
+    """An array with the shape and type of an operand whose product NumPy may compute at once: a Diffuse
+    array, or a small NumPy array; None for others."""
     if type(x) is core.array_class:
         return x.meta
     return x if type(x) is numpy.ndarray and x.size < core.SMALL and x.dtype in NATIVE else None
 
 
 def _operand(x: Any) -> Any:
-    """Return an operand of a product as an array of Diffuse's.  A task reads a snapshot of a small NumPy
-    array: to share its memory would make every product wait.  The snapshot of a packed array is laid out
-    alike, so that BLAS gives the same bits."""
+    """Convert an operand of a product to a Diffuse array.  A task reads a snapshot of a small NumPy array, as
+    sharing its memory would make every product wait.  The snapshot of a packed array has the same layout, so
+    that BLAS gives the same bits."""
     if type(x) is numpy.ndarray and x.size < core.SMALL and x.dtype in NATIVE and x.flags.forc:
         return access.snapshot(x)
     return asanyarray(x)
@@ -130,7 +130,8 @@ def _operand(x: Any) -> Any:
 def _submit(x: Any, y: Any, out: Any) -> None:
     operands = tuple([(storage_of(a), view_of(a)) for a in (x, y)])
     function = _matmul
-    if library.current().runtime.ranks > 1 and out.ndim:
+    engine = library.current()
+    if out.ndim and (engine.runtime.ranks > 1 or engine.window.region is not None):
         from diffuse.numpy.ops.blocks import in_blocks  # not where there is one rank
 
         function = in_blocks(x, y, _matmul)
@@ -160,7 +161,7 @@ class Matmul(ufunc):
                 if found is not None:
                     return found
             if not isinstance(x, Array) or not isinstance(y, Array):
-                if foreign(x) or foreign(y):  # it may answer itself
+                if foreign(x) or foreign(y):  # it may handle the call itself
                     return super().general(args)
                 x, y = _operand(x), _operand(y)
             if _vectors(x, y) or _plain(x, y):
@@ -182,17 +183,21 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     if asks(a) or asks(b):
         return fallback.asked(numpy.dot, a, b, out)
     x, y = (_operand(a), _operand(b)) if out is None else (asanyarray(a), asanyarray(b))
-    if out is None and isinstance(x, Array) and isinstance(y, Array):
+    if any([type(given) in (list, tuple) and not found.size for given, found in ((a, x), (b, y))]):
+        x, y = a, b  # a sequence without elements has no type to NumPy: the result has the other operand's
+    elif out is None and isinstance(x, Array) and isinstance(y, Array):
         if x.form.ndim == 0 or y.form.ndim == 0:
             dtype = numpy.result_type(x.form.dtype, y.form.dtype)
-            if dtype.char in "fdFD" and max(x.form.ndim, y.form.ndim) <= 2:  # BLAS gives results in C order
-                return UFUNCS["multiply"](x, y, order="C")
+            if dtype.char in "fdFD" and max(x.form.ndim, y.form.ndim) <= 2:  # BLAS adds products to zeros
+                return fallback.call(numpy.dot, (x, y), {}, "numpy.dot", "library")
             if dtype in NATIVE:  # NumPy casts first, and a copy may be laid out in another way
                 x, y = [a if a.form.dtype == dtype else elementwise.duplicate(a, dtype) for a in (x, y)]
             return UFUNCS["multiply"](x, y)
         if (_plain(x, y) and y.form.ndim <= 2 and (x.form.ndim <= 2 or y.form.ndim == 1)
                 and x.form.shape[-1] == y.form.shape[0]):
             return UFUNCS["matmul"](x, y)
+    elif type(x) is numpy.ndarray or type(y) is numpy.ndarray:
+        x, y = a, b  # beside objects NumPy keeps a number as it is
     return fallback.call(numpy.dot, (x, y, *(() if out is None else (out,))), {}, "numpy.dot", "library")
 
 

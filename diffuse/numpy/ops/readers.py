@@ -1,7 +1,7 @@
 """Functions of NumPy that only read their arguments, and whose results share no memory with them.
 
-Where a store's memory is somewhere else, a fall-back gets a copy of it.  What a function may write to has to
-go back; the copy for one of these is given away as read-only, and the store stays where it is.
+If a store's memory is in another place, a fallback gets a copy of it.  Arguments that a function may write to
+have to be copied back; the copy for a function listed here is read-only, and the store stays where it is.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRITING = "out", "overwrite_input"
 
 
 READERS = frozenset(_NAMES.split())
-"""Their names in NumPy's namespace."""
+"""The names of these functions in NumPy's namespace."""
 
 
 def reads(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -56,8 +56,8 @@ def reads(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 @cache
 def _reader(function: Callable[..., Any]) -> bool:
-    """Is this one of the functions above?  Its own name says which: NumPy's `testing` and `fft` take long to
-    import, and a program that has neither does not wait for them."""
+    """Is this one of the functions above?  Identified by its own name, as importing NumPy's `testing` and
+    `fft` takes long for a program that uses neither."""
     module, name = getattr(function, "__module__", None) or "", getattr(function, "__name__", "")
     path = f"{module}.{name}".removeprefix("numpy.").replace("testing._private.utils", "testing")
     if path not in READERS:

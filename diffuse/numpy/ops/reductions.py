@@ -49,8 +49,8 @@ def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, *, 
 
 
 def _truth(a: Any, out: Any) -> Any:
-    """The type of `any` and `all`, where that is not a matter of course: of objects they would be objects.
-    What answers itself knows its own."""
+    """The type of `any` and `all`, if it has to be given: for objects it would be object.  Arrays of other
+    libraries determine their own."""
     return None if builtins.isinstance(a, Array) or answers(a, out) else numpy.bool_
 
 
@@ -58,7 +58,7 @@ amin, amax = min, max
 
 
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
-    """The largest element less the smallest."""
+    """The largest element minus the smallest."""
     if answers(a, out):
         return fallback.asked(numpy.ptp, a, axis, out, keepdims=keepdims)
     high = folds.reduce("max", a, axis, None, out, keepdims)
@@ -95,7 +95,7 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
 
 @asking(numpy.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """The number of elements that are true."""
+    """The number of true elements."""
     if axis is None and keepdims is False and type(a) is core.array_class:
         memory = access.at_hand(a)
         if memory is not None:

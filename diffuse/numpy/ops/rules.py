@@ -1,5 +1,5 @@
-"""Decides what a call of an elementwise operation depends on but stores and values: types, shapes and
-layouts.
+"""Rules of elementwise operations: everything that a call depends on except stores and values, that is types,
+shapes and layouts.
 
 Each decision is made once for operands of the same forms and kept in a `Rule`.
 """
@@ -28,14 +28,13 @@ theirs."""
 RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 11, 1 << 11)
 """The rules, by NumPy's function and the forms or types of the operands."""
 BUFFER = 8192
-"""Elements of the buffer through which NumPy converts operands."""
+"""The number of elements in the buffer through which NumPy converts operands."""
 _POINT = numpy.zeros(())
-"""Takes the place of a scalar operand where NumPy is asked for its error message."""
+"""Replaces a scalar operand where NumPy is called for its error message."""
 
 
 class Rule:
-    """What is decided once for equal calls: the result's form, the element types, the conversions of
-    scalars."""
+    """The decisions for equal calls: the result's form, the element types, the conversions of scalars."""
 
     __slots__ = ("form", "signature", "waits", "casts", "turned", "template")
 
@@ -44,7 +43,7 @@ class Rule:
         self.form = form
         self.signature = signature
         self.waits = waits
-        """Does NumPy compute it, because the bits of small arrays are NumPy's and no kernel has them?"""
+        """Does NumPy compute it, because small arrays have NumPy's bits and no kernel has them?"""
         self.casts = casts
         """For each operand given by value the conversion to its computing type, else None."""
         self.turned = turned(form.shape, form.strides) is not None
@@ -53,7 +52,7 @@ class Rule:
 
 
 def forget(_: Any) -> None:
-    """Forget all rules and known calls, because arrays of another size count as small."""
+    """Forget all rules and known calls, because the size below which arrays count as small has changed."""
     RULES.clear()
     KNOWN.clear()
 
@@ -63,7 +62,7 @@ watch("small", forget)
 
 @lru_cache(maxsize=1 << 11)
 def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
-    """Return the iteration space permuted to memory order, and the permutation; None for the identity."""
+    """The iteration space permuted to memory order, and the permutation; None for the identity."""
     long = [d for d, n in enumerate(shape) if n > 1]
     order = sorted(long, key=lambda d: -abs(strides[d]))
     if order == long:
@@ -73,7 +72,7 @@ def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
 
 
 def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
-    """Return the conversion of a Python or NumPy scalar of type `kind` to a Python value of `dtype`."""
+    """The conversion of a Python or NumPy scalar of type `kind` to a Python value of `dtype`."""
     if dtype == numpy.float64 and kind in (float, int):
         return float
     if dtype == numpy.complex128 and kind in (float, int, complex):
@@ -89,8 +88,8 @@ def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
 
 def order_of(operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...], shape: Point, mask: Any,
              order: str = "K") -> str:
-    """The order in memory that the results of a ufunc have for `order="A"` or `order="K"`, if not that in
-    which an iterator goes through its operands: then "K".
+    """The memory order of a ufunc's results for `order="A"` or `order="K"`; "K" if it is that in which an
+    iterator visits the operands.
 
     Without a mask NumPy first copies short operands that it has to convert, up to a long one, and computes
     one result of arrays of one shape without an iterator.
@@ -114,20 +113,19 @@ def order_of(operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...], sha
 
 
 def truth(value: int) -> bool:
-    """Is an integer not 0?  NumPy raises for those that no element type of integers has."""
+    """Is an integer nonzero?  NumPy raises for those beyond all integer types."""
     return bool(numpy.int64(value))
 
 
 def beyond(operands: tuple[Any, ...]) -> bool:
-    """Are all operands numbers, and one of them an integer that no element type has?  It is an object to
-    NumPy."""
+    """Are all operands numbers, and one of them an integer beyond all element types?  NumPy treats it as an
+    object."""
     return (not any([isinstance(x, Array) for x in operands])
             and any([type(x) is int and not -1 << 63 <= x < 1 << 64 for x in operands]))
 
 
 def type_of(x: Any) -> Any:
-    """Return what type resolution takes for an operand: an element type, or Python's float, int or
-    complex."""
+    """The operand's type for type resolution: an element type, or Python's float, int or complex."""
     if isinstance(x, Array):
         return x.form.dtype
     kind = type(x)
@@ -136,7 +134,7 @@ def type_of(x: Any) -> Any:
 
 def resolve(function: Any, operands: tuple[Any, ...], outs: tuple[Any, ...], dtype: Any = None,
             casting: str = "same_kind", signature: Any = None) -> tuple[numpy.dtype[Any], ...]:
-    """Return the types that NumPy computes in, or raise NumPy's exception."""
+    """The types in which NumPy computes; raises NumPy's exception."""
     types = tuple([type_of(x) for x in operands]) + tuple([None if o is None else o.form.dtype for o in outs])
     if dtype is not None:
         signature = (None,) * function.nin + (dtype,) * function.nout
@@ -146,7 +144,7 @@ def resolve(function: Any, operands: tuple[Any, ...], outs: tuple[Any, ...], dty
 
 
 def shape_of(operands: tuple[Any, ...], outs: tuple[Any, ...] = (), where: Any = None) -> tuple[int, ...]:
-    """Return the broadcast shape; errors are NumPy's own, raised by its iterator on the mirrors."""
+    """The broadcast shape; errors are NumPy's own, raised by its iterator on the mirrors."""
     shapes = [x.form.shape for x in operands if isinstance(x, Array)]
     extra = [where.form.shape] if isinstance(where, Array) else []
     first = shapes[0] if shapes else ()
@@ -176,7 +174,7 @@ def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
     if casts is None:
         return None
     for x, convert in zip(operands, casts, strict=True):
-        if convert is not None:  # out of range: an error, and before that of a wrong shape
+        if convert is not None:  # out of range: an error, which precedes that of a wrong shape
             convert(x)
     shape = shape_of(operands)
     form = like([x.meta for x in arrays], shape, types[function.nin],
@@ -190,26 +188,25 @@ def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
 
 def _casts(function: Any, operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...]
            ) -> tuple[Callable[[Any], Any] | None, ...] | None:
-    """Return the conversion to its computing type for each operand that is given by value; None where NumPy
-    must compute."""
+    """The conversion to its computing type for each operand passed by value; None if NumPy must compute."""
     casts = tuple([None if isinstance(x, Array) else cast_for(t, type(x))
                    for x, t in zip(operands, types, strict=False)])
     if function.operation != "power" or types[0].kind not in "iu":
         return casts
-    if casts[1] is None:  # negative exponents are an error that only the values show
+    if casts[1] is None:  # negative exponents are an error that depends on the values
         return None
     return casts[0], lambda value: exponent(value, types[1])
 
 
 def exponent(value: Any, dtype: numpy.dtype[Any]) -> Any:
-    """Convert an integer exponent that is given by value, or raise NumPy's error."""
+    """Convert an integer exponent passed by value, or raise NumPy's error."""
     if value < 0 and dtype.kind == "i":
         raise ValueError("Integers to negative integer powers are not allowed.")
     return cast_for(dtype, type(value))(value)
 
 
 def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
-    """Make the rule of `a op= b`; None where NumPy must compute it, or `a` would have to be broadcast."""
+    """Make the rule of `a op= b`; None if NumPy must compute it, or `a` would have to be broadcast."""
     types = resolve(function, (a, b), (a,))
     if any(t not in NATIVE for t in types) or not function.recordable or function.nout != 1 or a.form.folded:
         return None

@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from diffuse import library
 from diffuse.library import operations
-from diffuse.numpy.arrays import base, views
+from diffuse.numpy.arrays import base, indices, views
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import operand
 from diffuse.numpy.arrays.core import Array, recorded
@@ -28,8 +28,8 @@ FOLD_OF = {scan: operator for operator, scan in operations.SCANS.items()}
 
 def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
          function: Any = None) -> Any:
-    """Compute the running values of a scan along an axis, or of the flattened array where none is given;
-    `function` is NumPy's, for arguments that only that takes."""
+    """Compute the running values of a scan along an axis, or over the flattened array if none is given;
+    `function` is NumPy's, for arguments that only it supports."""
     function, operator = function or getattr(numpy, operation), FOLD_OF[operation]
     if answers(a, out):
         return fallback.asked(function, a, axis=axis, dtype=dtype, out=out)
@@ -55,6 +55,11 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
     except base.Unaddressable:
         return scan(operation, wrap(host(x).copy()), axis, dtype, out, function)
     result = recorded(like([x.meta], x.form.shape, wanted))
+    if x.form.ndim == 1 and operator in FUNCTIONS and indices.distant(x):
+        from diffuse.numpy.arrays import far
+
+        far.scan(operation, FUNCTIONS[operator], x, result)
+        return result if target is None else into(target, result, out)
     taken = x.form.name if operator in operations.TRUTH else wanted.name
     library.record(f"{operation}:{axis}", (taken, wanted.name), x.form.shape, (source,),
                    ((result.storage, result.part),))

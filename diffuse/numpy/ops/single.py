@@ -1,13 +1,13 @@
 """Operations on large arrays that the program waits for one by one: NumPy does them at once.
 
-To record an operation, plan it, launch it and wait for it takes longer than NumPy takes for some 100,000
-elements; recording pays where operations fuse, or run while the program goes on.  Which of both is the case
-shows only afterwards: the engine counts how often in a row the program waited for an operation and nothing
-else (`Template.alone`).  After a few times the next calls are NumPy's.  A call is recorded again, to see
+Recording an operation, planning it, launching it and waiting for it takes longer than NumPy takes for some
+100,000 elements; recording pays if operations fuse, or run while the program goes on.  Whether they do shows
+only afterwards: the engine counts how often in a row the program waited for an operation and nothing else
+(`Template.alone`).  After a few times NumPy computes the next calls.  A call is recorded again, to see
 whether the program still waits for it alone, when a task uses the result of the last one, and once in many.
 
-No bit depends on it: only operations whose kernels have NumPy's bits are done by NumPy.  The others, and
-those for which NumPy takes long, are computed at once by the machine code of their task (stream/direct.py).
+Results do not depend on this: NumPy computes only operations whose kernels have NumPy's bits.  The others,
+and those for which NumPy is slow, are computed at once by the machine code of their task (stream/direct.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ places: dict[tuple[Any, ...], Place] = Bounded(1 << 12)
 
 ways: dict[Any, Any] = Bounded(1 << 12)
 """How the operation of a template is computed at once: True by NumPy's function, False not at all, else by
-this function (what `suited` found out)."""
+this function (the result of `suited`)."""
 
 
 class Place:
@@ -50,7 +50,7 @@ class Place:
 
 
 def place(function: Any, line: Any) -> Place:
-    """Return the `Place` of a line of the program that calls a function."""
+    """The `Place` of a line of the program that calls a function."""
     found = places.get((function, line))
     if found is None:
         found = places[function, line] = Place()
@@ -58,9 +58,10 @@ def place(function: Any, line: Any) -> Place:
 
 
 def trusted(place: Any) -> bool:
-    """Count a call that NumPy is to do; False, from time to time, where it is to be recorded again.
+    """Count a call that NumPy should compute; returns False, from time to time, if it has to be recorded
+    again.
 
-    Where DIFFUSE_SMALL is 0, every call is recorded.
+    With DIFFUSE_SMALL at 0, every call is recorded.
     """
     if place.alone >= OFTEN + TRUSTED or not core.SMALL:
         place.alone = OFTEN - 1
@@ -71,8 +72,8 @@ def trusted(place: Any) -> bool:
 
 
 def done(template: Any, function: Callable[..., Any], operands: Sequence[Any], form: Any) -> Any:
-    """Compute an operation on arrays and numbers whose result has this form, by NumPy's function if that has
-    the same bits; None where the operation is to be recorded."""
+    """Compute an operation on arrays and numbers whose result has this form by NumPy's function, if that has
+    the same bits; None if the operation has to be recorded."""
     way = suited(template)
     values = None if way is False else readable(operands)
     if values is None:
@@ -90,8 +91,8 @@ def done(template: Any, function: Callable[..., Any], operands: Sequence[Any], f
 
 
 def written(template: Any, key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any) -> bool:
-    """Have NumPy write to an array: by the ufunc in `key`, or to the part that `index` selects.  False where
-    the operation is to be recorded."""
+    """Let NumPy write to an array: by the ufunc in `key`, or to the part that `index` selects.  False if the
+    operation has to be recorded."""
     values = readable(operands) if suited(template) is True else None
     memory: Any = None if values is None else access.mine(out)
     if values is None or memory is None or not trusted(template):
@@ -104,7 +105,7 @@ def written(template: Any, key: Sequence[Any], operands: Sequence[Any], out: Any
 
 
 def readable(operands: Sequence[Any]) -> list[Any] | None:
-    """Return the operands of an operation with memory in place of arrays; None if one is not at hand."""
+    """The operands of an operation with memory in place of arrays; None if one is not at hand."""
     values = []
     for x in operands:
         if type(x) in ARRAYS:
@@ -117,8 +118,8 @@ def readable(operands: Sequence[Any]) -> list[Any] | None:
 
 
 def suited(template: Any) -> Any:
-    """Tell how an operation that reads and writes few bytes is computed at once, as `ways` has it: by NumPy
-    if that has the same bits and no slow routine; None if by machine code that is not laid out yet."""
+    """Determine how an operation that reads and writes few bytes is computed at once, for `ways`: by NumPy if
+    that has the same bits and no slow routine; None if by machine code that is not laid out yet."""
     found = ways.get(template)
     if found is None:
         used = sum([prod(use.map.shape) * numpy.dtype(use.dtype).itemsize for use in template.uses])

@@ -1,4 +1,5 @@
-"""What gates know of NumPy's functions by name: which broadcast, write or give views, and what they make."""
+"""Properties of NumPy's functions for gates, by name: which broadcast, write or return views, and what they
+make."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ BROADCASTING = frozenset(("where", "clip"))
 """Functions, beside the ufuncs, that broadcast their arguments."""
 
 SPREADING = frozenset(("outer", "meshgrid", "kron"))
-"""Functions whose results may have as many elements as all their arguments multiplied."""
+"""Functions whose results may have as many elements as the product of all their arguments' sizes."""
 
 WRITING = frozenset("copyto putmask put place fill_diagonal put_along_axis shuffle nan_to_num".split())
-"""Functions that write into their arguments without saying so by `out`."""
+"""Functions that write into arguments other than `out`."""
 
 VIEWING = frozenset("""transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze expand_dims
     flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit unstack broadcast_to atleast_1d
@@ -25,13 +26,12 @@ RUNNING = ("cumsum", "cumprod")
 EXACT = frozenset("""concatenate stack vstack hstack dstack column_stack append roll pad triu tril diff clip
     array_equal array_equiv allclose copy astype flatten conj conjugate array ones full arange
     eye linspace gradient""".split())
-"""Functions and methods whose kernels have NumPy's bits, so that NumPy can do them where the program waits
+"""Functions and methods whose kernels have NumPy's bits, so that NumPy can compute them if the program waits
 for each call (ops/single.py)."""
 
 
 def extent(shape: Any) -> int:
-    """The number of elements of an array of this shape; UNKNOWN where it is no integer or tuple of
-    integers."""
+    """The number of elements of an array of this shape; UNKNOWN if it is no integer or tuple of integers."""
     if type(shape) is int:
         return shape
     count = 1
@@ -43,7 +43,7 @@ def extent(shape: Any) -> int:
 
 
 def steps(*numbers: Any) -> int:
-    """The most elements that `arange` of integers can have; UNKNOWN for other numbers."""
+    """An upper bound on the elements of `arange` of integers; UNKNOWN for other numbers."""
     for number in numbers:
         if type(number) is not int:
             return UNKNOWN
@@ -56,7 +56,7 @@ def listed(value: Any, *_: Any) -> int:
 
 
 UNKNOWN = 1 << 62
-"""In place of a number of elements that the arguments do not tell: more than any small array has."""
+"""Stands for a number of elements that the arguments do not determine: more than any small array has."""
 
 CREATING: dict[str, Callable[..., int]] = {
     "zeros": lambda shape, *_: extent(shape), "ones": lambda shape, *_: extent(shape),
@@ -66,7 +66,7 @@ CREATING: dict[str, Callable[..., int]] = {
     "linspace": lambda start, stop, num=50, *_: num if type(num) is int else UNKNOWN,
     "array": listed, "asarray": listed,
 }
-"""Functions that make arrays, and how many elements these have by arguments of which none is an array."""
+"""Functions that make arrays, with the number of elements as a function of arguments that are no arrays."""
 
 COUNTED = frozenset(("zeros", "ones", "empty", "arange"))
-"""Those of these functions whose only argument may be the number of elements."""
+"""Functions of `CREATING` whose only argument may be the number of elements."""

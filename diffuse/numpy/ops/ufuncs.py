@@ -1,7 +1,8 @@
-"""Ufunc objects: NumPy's signatures and errors in, elementwise tasks and reductions out."""
+"""Ufunc objects: accept NumPy's signatures, raise its errors, and record elementwise tasks and reductions."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy
@@ -34,30 +35,31 @@ EXTREMA_OF_TWO = (
     "Passing more than 2 positional arguments to np.maximum and np.minimum is deprecated. If you meant to "
     "use the third argument as an output, use the `out` keyword argument instead. If you hoped to work with "
     "more than 2 inputs, combine them into a single array and get the extrema for the relevant axis.")
-"""What NumPy says to an output array for extrema that is not named."""
+"""NumPy's message for an unnamed output array of an extremum."""
 
 HARMLESS = {"arctanh": 0.5}
-"""What takes the place of inputs where a mask is off, if that is not 1."""
+"""Replacements of inputs where a mask is false, if they are not 1."""
 UNINITIALIZED = ("'where' used without 'out', expect unitialized memory in output. If this is intentional, "
                  "use out=None.")
-"""What NumPy says to a mask without an output, spelled as there."""
+"""NumPy's message for a mask without an output."""
 WARNS = NumpyVersion(numpy.__version__) >= "2.4.0"
-"""Does NumPy say it?"""
+"""Does NumPy give this message?"""
 _NOTHING = {dtype: numpy.empty(0, dtype) for dtype in NATIVE}
-"""Arrays without elements, which stand for operands where NumPy is asked for its errors."""
+"""Empty arrays that replace operands when NumPy is called for its errors."""
 
 
 class ufunc(identity.Identity, native.StaticGate if native is not None else object):  # type: ignore[misc]
-    """A universal function over Diffuse arrays; everything it does not compute itself it asks NumPy.
+    """A universal function over Diffuse arrays; it delegates everything that it does not compute itself to
+    NumPy.
 
-    Where there is the extension, its gate takes calls on small arrays to NumPy, and others to `call`.
+    With the extension, its gate takes calls on small arrays to NumPy, and others to `call`.
     """
 
     library = "numpy"
     formula = False
-    """Is the operation a formula of Diffuse's own, which stands in for the library's function?"""
+    """Is the operation a formula of Diffuse's own, which replaces the library's function?"""
     told_by_types = True
-    """Do the types of the operands tell which operation a call records?"""
+    """Do the types of the operands determine which operation a call records?"""
 
     def __init__(self, function: Any, operation: str | None = None) -> None:
         self.numpy = function
@@ -66,9 +68,9 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         self.ntypes, self.types, self.identity = function.ntypes, function.types, function.identity
         self.signature = function.signature
         self.told = fallback.lines()
-        """The lines of the program that know that NumPy computes `reduceat`."""
+        """The lines of the program that were warned that NumPy computes `reduceat`."""
         self.moving = False
-        """Is there a place in the program that calls it on other views every turn (moving.py)?"""
+        """Is there a place in the program that calls it on other views in every iteration (moving.py)?"""
         self.operation = operation or SAME.get(self.__name__, self.__name__)
         self.recordable = function.signature is None and all(
             operations.known(name) for name in SPLIT.get(self.operation, (self.operation,)))
@@ -94,7 +96,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
                 floaterrors.warn(EXTREMA_OF_TWO, DeprecationWarning, provenance.where(1))
             out = args[self.nin:] + (None,) * (self.nargs - len(args))
             return self.general(args[:self.nin], out=out, **kwargs)
-        if len(args) != self.nin:  # NumPy says why
+        if len(args) != self.nin:  # NumPy raises the error
             return fallback.call(self.numpy, args, kwargs)
         out = kwargs.get("out", ())
         if out is Ellipsis or (self.nout > 1 and not isinstance(out, tuple)):  # NumPy knows
@@ -110,7 +112,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         __call__ = call
 
     def general(self, args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
-        """Any call: operands of any type, output arrays, and NumPy's keywords."""
+        """Handle any call: operands of any type, output arrays, and NumPy's keywords."""
         outs = out if out is not None else (None,) * self.nout
         if len(outs) != self.nout:
             raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
@@ -139,7 +141,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         return self.full(operands, targets, outs, options)
 
     def plain(self, operands: tuple[Any, ...]) -> Any:
-        """A call without keywords, seen for the first time with these types and shapes."""
+        """Handle a call without keywords, seen for the first time with these types and shapes."""
         try:
             rule = rules.plan(self, operands)
         except (OverflowError, base.Unaddressable):
@@ -156,8 +158,8 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
     def at_once(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
                 options: dict[str, Any], show: Any = wrap) -> Any:
-        """NumPy's own ufunc on the memory of the operands, waited for.  `show` makes ours of a fresh array:
-        what an operand of another class answers with may be an array that it keeps."""
+        """Call NumPy's own ufunc on the memory of the operands, after waiting for it.  `show` converts a new
+        array; the result of an operand of another class may be an array that it keeps."""
         kwargs = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
         if any(o is not None for o in targets) or "where" in kwargs:  # the warning was given
             given = targets or (None,) * self.nout
@@ -181,7 +183,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
     def full(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
              options: dict[str, Any]) -> Any:
-        """A call with outputs or keywords, recorded where kernels have the types."""
+        """Handle a call with outputs or keywords; it is recorded if kernels support the types."""
         if (set(options) - {"where", "dtype", "casting", "order", "subok"} or not self.recordable
                 or any(not o.meta.flags.writeable for o in targets if o is not None)):
             return self.at_once(operands, targets, outs, options)
@@ -199,7 +201,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
                 rules.RULES[self.numpy, operands[0].form, key, "in place"] = rule
         arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
         small = all(x.form.size < core.SMALL or not x.form.size for x in arrays)
-        whole = self.operation == "power" and types[0].kind in "iu"  # its errors only the values show
+        whole = self.operation == "power" and types[0].kind in "iu"  # its errors depend on the values
         small = small and (not self.exact(types) or all(map(ready, arrays)))
         narrowed = any(isinstance(x, Array) and folds.narrows(x, t)  # NumPy may warn
                        for x, t in zip(operands, types, strict=False))
@@ -217,11 +219,13 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
             return self.at_once(operands, targets, outs, options)
 
     def check(self, operands: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]) -> None:
-        """Raise NumPy's errors of options, and give its warnings of casts: by a call without elements."""
+        """Raise NumPy's errors for options, and give its warnings for casts, by a call without elements."""
         nothing = [_NOTHING[x.form.dtype] if isinstance(x, Array) else x for x in operands]
         given = {name: option for name, option in options.items() if name != "where"}
-        self.numpy(*nothing, **given,
-                   out=tuple([None if o is None else _NOTHING[o.form.dtype] for o in targets]))
+        empty = tuple([None if o is None else _NOTHING[o.form.dtype] for o in targets])
+        numbers = not any(isinstance(x, Array) for x in (*operands, *targets))  # beside a mask: one element
+        with numpy.errstate(all="ignore") if numbers else nullcontext():
+            self.numpy(*nothing, **given, out=empty)
 
     def exact(self, types: tuple[numpy.dtype[Any], ...]) -> bool:
         """Do the kernels for these types have NumPy's bits?"""
@@ -262,11 +266,11 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
     def _issue(self, inputs: list[Any], places: list[base.Operand], signature: tuple[str, ...],
                shape: tuple[int, ...], mask: base.Operand | None) -> Any:
         """Record one task per output, after copies of inputs that an output would overwrite too early.
-        Returns the template of a single task that is all there is to do."""
+        Returns the template if a single task is the whole call."""
         split, given = len(places) > 1, inputs
         for place in places:
             inputs = [x if isinstance(x, Scalar) else elementwise.apart(x, place) for x in inputs]
-        if split:  # the first output is written before the second reads
+        if split:  # the first output is written before the second operation reads
             inputs = [
                 elementwise.copied(x)
                 if not isinstance(x, Scalar) and any(elementwise.meets(x[0], p[0]) for p in places)
@@ -285,9 +289,9 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
             if mask is None:
                 template = elementwise.record(name, types, shape, tuple(inputs), (place,))
                 continue
-            computed = elementwise.scratch(shape, result)
-            elementwise.record(name, types, shape, tuple(inputs), (computed,))
             written = place[1].dtype
+            computed = elementwise.scratch(shape, written)
+            elementwise.record(name, types, shape, tuple(inputs), (computed,))
             elementwise.record(
                 "where", ("bool", written, written, written), shape, (mask, computed, place), (place,)
             )
@@ -314,7 +318,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         return self._method("accumulate", (array,), axis=axis, dtype=dtype, out=out)
 
     def outer(self, *args: Any, **kwargs: Any) -> Any:
-        """Numbers count as arrays of no dimension, of a type of their own."""
+        """The outer product; numbers count as 0-d arrays, of a type of their own."""
         if self.nin != 2 or len(args) != 2 or any(map(foreign, args)):
             return self._method("outer", args, **kwargs)
         first, second = [adopt(x if isinstance(x, Array) else numpy.asarray(x)) for x in args]
@@ -352,7 +356,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
 
 def _shown(result: Any, written: tuple[Any, ...], outs: tuple[Any, ...], show: Any) -> Any:
-    """A result of NumPy as the program knows it: one of its outputs, unless a class answered otherwise."""
+    """Convert a result of NumPy for the program: one of its outputs, unless a class handled the call."""
     for memory, out in zip(written, outs, strict=False):
         if memory is result and out is not None:
             return out
@@ -361,20 +365,20 @@ def _shown(result: Any, written: tuple[Any, ...], outs: tuple[Any, ...], show: A
 
 def copies(operands: tuple[Any, ...], targets: tuple[Any, ...], types: Any) -> bool:
     """Does NumPy compute in copies of outputs, of other types, because they share memory with an operand?  It
-    writes these back as a whole, with what a mask leaves out."""
+    writes these back as a whole, including the elements that a mask excludes."""
     return any(isinstance(target, Array) and target.form.dtype != dtype and masks.overlaps(target, x)
                for target, dtype in zip(targets, types, strict=True) for x in operands)
 
 
 def alone(out: Any) -> Any:
-    """The output of a method of a ufunc, which may be given as a tuple of one; a tuple that NumPy refuses
-    stays one."""
+    """The output of a ufunc's method, which may be given as a tuple of one; a tuple that NumPy refuses stays
+    one."""
     return out[0] if type(out) is tuple and len(out) == 1 and out[0] is not None else out
 
 
 def _filled(mask: base.Operand, x: Any, name: str, shape: tuple[int, ...], operation: str
             ) -> base.Operand:
-    """Replace an input by 1, or 0.5, where the mask is off, so that masked lanes raise no floating-point
+    """Replace an input by 1, or 0.5, where the mask is false, so that masked lanes raise no floating-point
     errors."""
     place = elementwise.scratch(shape, name)
     if isinstance(x, Scalar):

@@ -1,14 +1,14 @@
 """`diffuse.vectorize`: a scalar Python function as one more recorded operation.
 
-The function is what `numpy.vectorize` takes, and it is given what that gives: the elements as Python's
-numbers.  A float32 arrives as a float, so that results are float64 unless `otypes` says otherwise; integers
-and bools arrive as int and bool.  Numba translates the function at its first call (numba_frontend.py); its
-calls are then recorded, fused and vectorised like any ufunc's.  Small arrays, which are computed at once,
-take the same compiled code and have the same bits.
+The function is one for `numpy.vectorize`, and receives the same arguments: the elements as Python numbers.  A
+float32 arrives as a float, so that results are float64 unless `otypes` says otherwise; integers and bools
+arrive as int and bool.  Numba translates the function at its first call (numba_frontend.py); its calls are
+then recorded, fused and vectorised like any ufunc's.  Small arrays, which are computed at once, take the same
+compiled code and have the same bits.
 
 Arithmetic is that of NumPy's element types: integers are int64 and wrap around; division by zero and the like
 are floating-point errors, which warn as NumPy's do, under the function's name.  Global variables and those of
-an enclosing function are constants of a translation: where one was assigned anew, a call translates again.
+an enclosing function are constants of a translation: if one was assigned anew, a call translates again.
 
 What Numba cannot translate runs as `numpy.vectorize` does, with one warning that says why.
 """
@@ -47,13 +47,13 @@ from diffuse.settings import config
 Refused = numba_frontend.Refused
 
 PYTHON = {"b": "bool", "i": "int64", "u": "int64", "f": "float64", "c": "complex128"}
-"""The element type of Python's numbers, for element types by their letters."""
+"""The element type of the Python numbers for elements of each kind, by letter."""
 
 Translation = tuple[UserFunction, routines.Routine]
 
 
 class Call(rules.Rule):
-    """What is known of a call before its operands' values: also the function, and the result's final type."""
+    """A call without its operands' values: also the function, and the result's final type."""
 
     __slots__ = ("function", "routine", "dtype", "known", "small")
 
@@ -74,7 +74,7 @@ class Call(rules.Rule):
         super().__init__(form, (*types, self.function.result), False, casts)
 
     def record(self, operands: tuple[Any, ...]) -> Any:
-        """One task, of the function on these operands."""
+        """Record one task that applies the function to these operands."""
         form, signature = self.form, self.signature
         inputs = tuple([elementwise.spread(x, k, signature[k], form.shape) if convert is None
                         else Scalar(k, signature[k], convert(x))
@@ -85,7 +85,7 @@ class Call(rules.Rule):
         return found if form.dtype == self.dtype else found.astype(self.dtype)
 
     def at_once(self, operands: tuple[Any, ...]) -> Any:
-        """The compiled function on the memory of its operands, waited for."""
+        """Run the compiled function on the memory of its operands, after waiting for them."""
         memories = [host(x) if isinstance(x, Array) else x for x in operands]
         types = [numpy.dtype(name) for name in self.signature]
         flags = routines.flags()
@@ -105,7 +105,8 @@ class vectorize(numpy.vectorize):
     _outside: list[Any] | None = None
     """The values of the function's global and enclosing variables when it was translated."""
     _known: dict[tuple[str, ...], Translation | str]
-    """Translations with these values, by the element types of the arguments; or why there is none."""
+    """Translations with these values, by the element types of the arguments; or the reason why there is
+    none."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if "pyfunc" not in vars(self) or not callable(self.pyfunc):  # a decorator with options
@@ -129,14 +130,14 @@ class vectorize(numpy.vectorize):
         return call.at_once(operands)
 
     def _remembered(self, operands: tuple[Any, ...]) -> Call | None:
-        """What is known from a call with operands of these forms and types."""
+        """The cached plan of a call with operands of these forms and types."""
         found = rules.RULES.get((self, *[x.form if type(x) in ARRAYS else type(x) for x in operands]))
         if type(found) is not Call or any(map(_wide, operands)) or self._changed():
             return None
         return found if found.known is self._known else None
 
     def _planned(self, operands: tuple[Any, ...]) -> Call | None:
-        """What such a call does; None for a call on no elements, which is NumPy's."""
+        """Plan such a call; None for a call on no elements, which is left to NumPy."""
         if 0 in rules.shape_of(operands):
             return None
         translation = self._translated(tuple([_python(x) for x in operands]))
@@ -146,7 +147,7 @@ class vectorize(numpy.vectorize):
         return call
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the translations, which another process makes anew."""
+        """Everything except the translations, which another process makes anew."""
         return {name: value for name, value in vars(self).items() if name not in ("_known", "_outside")}
 
     @cached_property
@@ -157,7 +158,7 @@ class vectorize(numpy.vectorize):
             return None
 
     def _operands(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-        """One operand for each parameter; None for what the function does not take, an error of Python's."""
+        """One operand for each parameter; None if the arguments do not fit, which is a Python error."""
         if self.signature is not None or self.excluded:
             raise Refused("its signature or excluded parameters make it work on whole arrays")
         if self._parameters is None:
@@ -213,7 +214,7 @@ class vectorize(numpy.vectorize):
         return dtype
 
     def _refused(self, reason: str) -> None:
-        """Say once that the function runs by NumPy, and why."""
+        """Warn once that NumPy runs the function, and why."""
         trace.count("fallbacks")
         name = getattr(self, "__name__", "the function")
         if config.fallback == "error":
@@ -229,7 +230,7 @@ vectorize.__module__ = "diffuse"
 
 
 def _python(x: Any) -> str:
-    """The element type of the Python numbers that an operand's elements are given as."""
+    """The element type of the Python numbers for an operand's elements."""
     if not isinstance(x, Array) and type(x) not in rules.WEAK and type(x) not in rules.STRONG:
         raise Refused("an argument is neither a number nor an array of numbers")
     dtype = numpy.dtype(rules.type_of(x))
@@ -256,7 +257,7 @@ def _variables(function: FunctionType) -> list[Any]:
 
 
 def _with_numpys(function: FunctionType) -> FunctionType:
-    """The function as it is under NumPy: with NumPy's own modules, ufuncs and scalars in its variables."""
+    """The function as under NumPy: with NumPy's own modules, ufuncs and scalars in its variables."""
     names = {**function.__globals__}
     names.update((name, _numpys(names[name])) for name in function.__code__.co_names if name in names)
     try:

@@ -1,13 +1,15 @@
-"""How functions of this folder are called: with arrays at hand as NumPy's, and NumPy's own function behind.
+"""Conventions of the functions of this folder: arrays at hand as NumPy's, and NumPy's own function as a
+fallback.
 
-A function here computes what it can and returns None for all else: other types, options, errors, arrays that
-are too small.  NumPy's function then runs on the whole, and raises what it raises.
+A function here computes the cases that it supports and returns None for all others: other types, options,
+errors, arrays that are too small.  NumPy's function then runs on the whole, with its own errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from importlib import import_module
 from inspect import Signature, signature
 from typing import Any
 
@@ -24,11 +26,10 @@ Array = numpy.ndarray[Any, Any]
 
 def own(real: Callable[..., Any], *large: int, times: int = 1,
         by_lines: Callable[..., Any] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function of NumPy's out of one that takes the same arguments, all of them in their order, and
-    returns None where NumPy's shall run.  `large` are the positions of arguments of which one has to be a
-    large array, where there are such positions: a call on few elements shall cost little.  NumPy is sooner
-    below `times` as many elements as elsewhere.  `by_lines` is another such function, for runtimes whose
-    arrays the host does not see."""
+    """Wrap a function that takes all arguments of NumPy's `real` in order, and returns None if NumPy's has to
+    run. `large` are the positions of arguments one of which must be a large array, if given, so that a call
+    on few elements costs little.  NumPy runs below `times` the usual threshold of elements.  `by_lines` is
+    another such function, for runtimes whose arrays the host does not see."""
     form = signature(real)
     name = f"numpy.{real.__name__}"
 
@@ -37,14 +38,14 @@ def own(real: Callable[..., Any], *large: int, times: int = 1,
             if not library.current().host_sees:
                 found = None
                 if by_lines is not None:
-                    with suppress(TypeError):  # NumPy says it in its words
+                    with suppress(TypeError):  # NumPy raises its own error
                         found = by_lines(*_complete(form, args, kwargs))
                 return fallback.call(real, args, kwargs, name) if found is None else found
             if large and len(args) > large[-1] and all(_few(args[k], times * radix.FEWEST) for k in large):
                 return fallback.call(real, args, kwargs, name, "order")
             try:
                 given = _complete(form, args, kwargs)
-            except TypeError:  # NumPy says it in its words
+            except TypeError:  # NumPy raises its own error
                 return fallback.call(real, args, kwargs, name, "order")
             found = function(*given)
             return fallback.call(real, args, kwargs, name, "order") if found is None else found
@@ -58,8 +59,18 @@ def own(real: Callable[..., Any], *large: int, times: int = 1,
     return decorate
 
 
+def in_parts(name: str) -> Callable[..., Any]:
+    """The function of this name for arrays that ranks have in parts (apart.py), loaded when it is called."""
+    def run(*args: Any) -> Any:
+        if library.current().runtime.ranks == 1:
+            return None
+        return getattr(import_module("diffuse.numpy.order.apart"), name)(*args)
+
+    return run
+
+
 def _complete(form: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[Any]:
-    """All arguments of a call, in their order.  Raises TypeError where they do not fit."""
+    """All arguments of a call, in their order.  Raises TypeError if they do not fit."""
     bound = form.bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.arguments.values()
@@ -74,8 +85,8 @@ def _few(x: Any, fewest: int) -> bool:
 
 
 def at_hand(x: Any, fewest: int | None = None) -> Array | None:
-    """The memory of an array of at least so many elements, by default of those that are worth it, to be read;
-    waits for tasks that write it.  None for anything else than an array of Diffuse's or NumPy's own."""
+    """The memory of an array with at least so many elements (by default as many as are worth it), for
+    reading; waits for tasks that write it.  None for anything except an array of Diffuse's or NumPy's own."""
     if fewest is None:
         fewest = radix.FEWEST
     if type(x) is core.array_class:
@@ -93,5 +104,5 @@ def table(x: Any) -> Array | None:
 
 
 def given(found: Array) -> Any:
-    """What the program gets for an array that was made here."""
+    """Convert an array that was made here for the program."""
     return found if found.size < core.TINY else wrap(found)

@@ -1,8 +1,8 @@
 """`histogram`, `histogram2d` and `histogramdd`: each thread counts the elements of its part.
 
-NumPy's own function, on the smallest and the largest element alone, checks the arguments and makes the edges.
-Counts do not depend on the order of the elements.  Sums of weights do: NumPy adds up blocks of BLOCK elements
-and then their sums, one after another; here the threads share out the blocks.
+NumPy's own function, called with only the smallest and the largest element, checks the arguments and makes
+the edges.  Counts do not depend on the order of the elements.  Sums of weights do: NumPy adds up blocks of
+BLOCK elements and then their sums, one after another; here the blocks are divided among threads.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ import numpy
 
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.order import radix, searching
-from diffuse.numpy.order.calls import Array, at_hand, given, own, table
+from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own, table
 from diffuse.numpy.order.team import on_parts
 
 BLOCK = 65536
-"""NumPy's."""
+"""The number of elements in NumPy's blocks."""
 TIMES = 5
-"""NumPy counts sooner in bins of one width below so many times the elements that are worth it elsewhere."""
+"""For bins of equal width NumPy is faster up to this many times the usual threshold of elements."""
 EXACT = 1 << 53
-"""Integers up to this have a float64 of their own."""
+"""The largest integer up to which every integer is exact as a float64."""
 COUNTED = "float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
 """Element types whose bins a compiled routine computes, in float64 as NumPy does."""
 
 
 def _ends(array: Array) -> tuple[Any, Any]:
-    """The smallest and the largest element, NaN if there is one."""
+    """The smallest and the largest element; NaN if there is one."""
     low, high = numpy.minimum, numpy.maximum
     found = on_parts(array.size, lambda start, end: (low.reduce(array[start:end]),
                                                      high.reduce(array[start:end])))
     return low.reduce([pair[0] for pair in found]), high.reduce([pair[1] for pair in found])
 
 
-@own(numpy.histogram, 0)
+@own(numpy.histogram, 0, by_lines=in_parts("histogram"))
 def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
     array = at_hand(a)
     if array is None or not radix.sortable(array) or array.dtype.kind == "b":
@@ -69,7 +69,7 @@ def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
 
 
 def _even(flat: Array, edges: Array, ends: Any, lowest: Any) -> Array | None:
-    """Counts in bins of one width; `lowest` has the smallest and the largest element, if it was needed."""
+    """Counts in bins of equal width; `lowest` has the smallest and the largest element, if it was needed."""
     if flat.dtype.name not in COUNTED or edges.dtype != numpy.float64:
         return _by_blocks(flat, edges.size - 1, ends, None) if flat.dtype == edges.dtype else None
     first, last, width = edges[0], edges[-1], edges[-1] - edges[0]
@@ -91,7 +91,7 @@ def _even(flat: Array, edges: Array, ends: Any, lowest: Any) -> Array | None:
 
 
 def _by_blocks(flat: Array, bins: Any, ends: tuple[Any, Any], weights: Array | None) -> Array | None:
-    """Counts or sums of weights in bins of one width, as NumPy adds up its blocks."""
+    """Counts or sums of weights in bins of equal width, added up in NumPy's blocks."""
     if flat.dtype == numpy.float16 or not numpy.isfinite(numpy.subtract(ends[1], ends[0], dtype=float)):
         return None
 
@@ -111,8 +111,8 @@ def _by_blocks(flat: Array, bins: Any, ends: tuple[Any, Any], weights: Array | N
 
 def _weighted(flat: Array, bins: Any, ends: Any, weights: Any, shape: tuple[int, ...]) -> Array | None:
     """Add up, for each of `bins` bins of equal width between `ends`, the weights of the elements that lie in
-    it, with NumPy's bits.  None where NumPy has to do it: for weights of another shape or of a type that is
-    no number, for bins given by their edges, and for infinite or NaN weights, whose sums may warn."""
+    it, with NumPy's bits.  None if NumPy has to do it: for weights of another shape or of a non-numeric type,
+    for bins given by their edges, and for infinite or NaN weights, whose sums may warn."""
     values = at_hand(weights)
     if values is None or values.shape != shape or numpy.ndim(bins) or values.dtype.kind not in "iufc":
         return None
@@ -122,8 +122,8 @@ def _weighted(flat: Array, bins: Any, ends: Any, weights: Any, shape: tuple[int,
 
 
 def _between(flat: Array, edges: Array) -> Array | None:
-    """Counts between edges that are given.  A search finds how many edges are not greater than an element;
-    one more edge, just above the last, tells elements on the last from those beyond."""
+    """Counts between given edges.  A search finds how many edges are not greater than an element; one more
+    edge, just above the last, separates elements on the last edge from those beyond."""
     found = searching.searchable(edges, flat, "right")
     if found is None or edges.dtype.kind == "f" and numpy.isnan(edges).any():
         return None

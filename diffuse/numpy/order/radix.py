@@ -1,8 +1,8 @@
 """A stable parallel radix sort of one-dimensional arrays, with the order and the bits of NumPy's sorts.
 
 Elements are sorted as keys (kernels/llvm/sorting/keys.py), by digits of eight bits; only digits that differ
-between elements are looked at.  Keys do not tell the two zeros apart, nor different NaNs: where an array has
-both, sorting it by key alone does not give NumPy's bits, and `Keys.plain` says so.
+between elements are used.  Both zeros have the same key, and so do all NaNs: if an array has different ones,
+sorting it by key alone does not give NumPy's bits, which `Keys.plain` records.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from diffuse.numpy.order.team import on_parts, parts, together
 Array = numpy.ndarray[Any, Any]
 
 KINDS = "biuf"
-"""Kinds of element types that have keys; of floats those of up to 64 bits."""
+"""Kinds of element types that have keys; floats only up to 64 bits."""
 LANES, GROUPS = 8, 16
-"""The shape of what the routine `encode` notes."""
+"""The shape of the facts that the routine `encode` records."""
 DIGIT = 8
 MASK = (1 << DIGIT) - 1
 PATIENCE = 0.5
-"""Seconds that a call waits for routines to be compiled, at most."""
+"""The most seconds for which a call waits for routines to be compiled."""
 ROOM = 1 << 28
-"""Bytes that are taken without asking whether the machine has them."""
+"""The bytes that are allocated without checking the available memory."""
 FEWEST = 1 << 14
-"""Elements of an array from which on compiled routines are used: NumPy sorts fewer as soon."""
+"""The number of elements of an array from which on compiled routines are faster than NumPy."""
 
 
 def sortable(array: Array) -> bool:
@@ -40,7 +40,8 @@ def sortable(array: Array) -> bool:
 
 
 def routines(count: int, *wanted: tuple[str, str]) -> Any:
-    """Compiled routines for so many elements, by name and element type; None if one is not there in time."""
+    """Compiled routines for so many elements, by name and element type; None if one does not arrive in
+    time."""
     return library.algorithms.routines(wanted, min(PATIENCE, count * 2e-8))
 
 
@@ -50,7 +51,7 @@ def wide(array: Array) -> str:
 
 
 class Keys:
-    """The keys of an array, and what they do not tell."""
+    """The keys of an array, and facts that they do not express."""
 
     def __init__(self, array: Array, keys: Array, varying: int, plain: bool, zero: int, nan: int) -> None:
         self.dtype, self.keys = array.dtype, keys
@@ -63,12 +64,13 @@ class Keys:
 
 
 def _room(nbytes: int) -> bool:
-    """Is there memory for keys, and for all else that is made beside an array?  NumPy sorts in place."""
+    """Is there memory for keys, and for everything else that is made besides an array?  NumPy sorts in
+    place."""
     return nbytes < ROOM or nbytes < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def keys_of(array: Array) -> Keys | None:
-    """Encode the elements of a one-dimensional array; None if the routine is not there."""
+    """Encode the elements of a one-dimensional array; None if the routine has not arrived."""
     found = routines(array.size, ("encode", array.dtype.name)) if _room(3 * array.nbytes) else None
     if found is None:
         return None
@@ -84,7 +86,7 @@ def keys_of(array: Array) -> Keys | None:
 
 
 def _noted(array: Array, keys: Array, facts: list[Array]) -> Keys:
-    """Combine what the threads noted while they encoded their parts."""
+    """Combine the facts that the threads recorded while they encoded their parts."""
     raw = numpy.dtype(f"u{array.dtype.itemsize}")
     groups = [facts_ for found in facts for facts_ in ((found[:8], LANES), (found[8:], 1))]
 
@@ -116,8 +118,8 @@ def digits(varying: int) -> list[int]:
 
 
 def ordered(keys: Array, varying: int) -> tuple[Array, Array] | None:
-    """Sort keys.  Returns them, and memory of their size that is not used any more; None if a routine is not
-    there.  The keys given are overwritten."""
+    """Sort keys.  Returns them, and memory of their size that is free for reuse; None if a routine has not
+    arrived. The keys given are overwritten."""
     found = routines(keys.size, ("count", keys.dtype.name), ("scatter", keys.dtype.name))
     if found is None:
         return None
@@ -133,8 +135,8 @@ def ordered(keys: Array, varying: int) -> tuple[Array, Array] | None:
 
 
 def numbered(keys: Array, varying: int, numbers: Array | None = None) -> tuple[Array, Array] | None:
-    """Sort keys, and with them 32-bit integers, or their own positions.  Returns both; None if a routine is
-    not there.  The keys given are overwritten."""
+    """Sort keys together with 32-bit integers, by default their own positions.  Returns both; None if a
+    routine has not arrived.  The keys given are overwritten."""
     n, kind = keys.size, keys.dtype.name
     found = routines(n, ("count", kind), ("scatter_numbered", kind), ("scatter_pairs", kind))
     if found is None:
@@ -168,14 +170,14 @@ def _pass(count: Any, keys: Array, shift: int, move: Any) -> None:
 
 
 def sorted_values(known: Keys, kind: Any = None) -> Array | None:
-    """The elements that were encoded, if equal keys mean equal bits, with the bits of NumPy's sort of this
-    kind; overwrites the keys."""
+    """The elements that were encoded, sorted, if equal keys mean equal bits; they have the bits of NumPy's
+    sort of this kind.  Overwrites the keys."""
     found = ordered(known.keys, known.varying)
     return None if found is None else decoded(known, *found, kind)
 
 
 def decoded(known: Keys, keys: Array, spare: Array, kind: Any = None) -> Array | None:
-    """The elements that have these keys, in the memory of an array of keys if they fit."""
+    """The elements with these keys, in the memory of an array of keys if they fit."""
     found = routines(keys.size, ("decode", known.dtype.name))
     if found is None:
         return None
@@ -193,7 +195,7 @@ def decoded(known: Keys, keys: Array, spare: Array, kind: Any = None) -> Array |
 
 @cache
 def _nan(dtype: str, bits: int, kind: Any) -> int:
-    """The bits that NumPy's sort of this kind leaves of a NaN: on some processors it writes its own."""
+    """The bits of a NaN after NumPy's sort of this kind: on some processors it writes its own."""
     if not dtype.startswith("float"):
         return 0
     unsigned = numpy.dtype(dtype.replace("float", "uint"))
@@ -208,7 +210,7 @@ def repeats(keys: Array) -> bool:
 
 
 def long(positions: Array) -> Array:
-    """Positions as NumPy returns them."""
+    """Convert positions to NumPy's type of indices."""
     out = numpy.empty(positions.size, numpy.intp)
     on_parts(positions.size, lambda low, high: numpy.copyto(out[low:high], positions[low:high]))
     return out
@@ -222,7 +224,7 @@ def taken(array: Array, positions: Array) -> Array:
 
 
 VECTORIZED = 15e-9
-"""Seconds an element below which a sort is by vector instructions."""
+"""Seconds per element below which a sort must use vector instructions."""
 
 
 @cache

@@ -1,7 +1,7 @@
 """`searchsorted`, `digitize` and `interp`: tables that are searched by compiled routines, on all threads.
 
-A table is searched if it is sorted.  What NumPy finds in one that is not depends on the elements that it has
-searched for before, so there NumPy searches.
+Only sorted tables are searched here.  NumPy's results for others depend on the elements that it has searched
+for before, so NumPy searches these.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.order import radix
-from diffuse.numpy.order.calls import Array, at_hand, given, own, table
+from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own, table
 from diffuse.numpy.order.team import on_parts
 
 BLOCK = 1 << 14
-"""Elements whose copies stay in cache."""
+"""The number of elements whose copies stay in cache."""
 LONG = 8
-"""How many times as many elements as are searched for a table may have."""
+"""The largest size of a table, relative to the number of elements that are searched for."""
 REAL = (type(None), float, int, numpy.float64)
 
 
@@ -36,7 +36,7 @@ class Table:
 
 
 def searchable(array: Array, elements: Array, side: str) -> Table | None:
-    """A table in which such elements can be searched for; None for one that is not sorted."""
+    """A table in which such elements can be searched for; None if it is not sorted."""
     if array.ndim != 1 or not array.size or elements.size * LONG < array.size:
         return None
     dtype = numpy.promote_types(array.dtype, elements.dtype)
@@ -63,7 +63,7 @@ def positions(found: Table, elements: Array) -> Array:
     return out.reshape(elements.shape)
 
 
-@own(numpy.searchsorted, 1)
+@own(numpy.searchsorted, 1, by_lines=in_parts("searchsorted"))
 def searchsorted(a: Any, v: Any, side: Any, sorter: Any) -> Any:
     elements, array = at_hand(v), table(a)
     if elements is None or array is None or sorter is not None or side not in ("left", "right"):
@@ -72,7 +72,7 @@ def searchsorted(a: Any, v: Any, side: Any, sorter: Any) -> Any:
     return None if found is None else given(positions(found, elements))
 
 
-@own(numpy.digitize, 0)
+@own(numpy.digitize, 0, by_lines=in_parts("digitize"))
 def digitize(x: Any, bins: Any, right: Any) -> Any:
     elements, edges = at_hand(x), table(bins)
     if elements is None or edges is None or type(right) is not bool or edges.ndim != 1:
@@ -93,14 +93,14 @@ def digitize(x: Any, bins: Any, right: Any) -> Any:
 
 
 def _points(x: Any) -> Array | None:
-    """The points of a table as float64; None for anything but a line of at least two real numbers."""
+    """The points of a table as float64; None for anything except a vector of at least two real numbers."""
     found = table(x)
     if found is None or found.ndim != 1 or found.size < 2 or found.dtype.kind not in "biuf":
         return None
     return numpy.ascontiguousarray(found, numpy.float64) if found.dtype.itemsize <= 8 else None
 
 
-@own(numpy.interp, 0)
+@own(numpy.interp, 0, by_lines=in_parts("interp"))
 def interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
     elements, points, values = at_hand(x), _points(xp), _points(fp)
     if elements is None or points is None or values is None or period is not None:

@@ -1,10 +1,10 @@
-"""`median`, `percentile`, `quantile` and those that leave NaN out: NumPy's functions over a partition of our
-own.
+"""`median`, `percentile`, `quantile` and their variants without NaN: NumPy's functions over our own
+partition.
 
 NumPy's functions check the arguments, partition a copy of the array and compute with the few elements whose
-places are then known.  Here they get a `Selection`, whose copies are not made, and whose partition finds just
-these elements: by a bracket of two elements of a sample for each, between which only few elements lie.  In
-arrays of more dimensions the lines are partitioned side by side.
+ranks are then known.  Here they get a `Selection`, which makes no copies, and whose partition finds just
+these elements: for each by a bracket of two elements of a sample, between which only few elements lie.  In
+arrays with more dimensions the lines are partitioned in parallel.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from diffuse.numpy.order.calls import Array, at_hand, own
 from diffuse.numpy.order.team import on_parts, slabs
 
 SAMPLE = 1 << 14
-"""Elements of a sample, at most."""
+"""The most elements of a sample."""
 SPREAD = 4.0
-"""Standard deviations of the rank of an element of the sample that a bracket is wide to each side."""
+"""The half width of a bracket, in standard deviations of the rank of an element of the sample."""
 MOST = 8
-"""Places at which elements are looked for, at most: each takes a turn through the array."""
+"""The most groups of ranks that are searched for; each takes a pass over the array."""
 
 
 class Unknown(Exception):
@@ -35,20 +35,25 @@ class Unknown(Exception):
 
 
 class Selection(numpy.ndarray[Any, Any]):
-    """An array of NumPy's that is partitioned as this module does it."""
+    """A NumPy array that is partitioned by this module."""
 
     source: Array | None = None
     """The elements of an array that stands for a copy and has none of its own yet."""
+
+    apart: Any = None
+    """The array that ranks have in parts, where this one stands for it and has no elements."""
 
     def copy(self, order: Any = "C") -> Any:
         if self.source is not None:
             raise Unknown
         plain = numpy.asarray(self)
         found = numpy.empty_like(plain).view(Selection)
-        found.source = plain
+        found.source, found.apart = plain, self.apart
         return found
 
     def flatten(self, order: Any = "C") -> Any:
+        if self.apart is not None:
+            return self.copy()
         return numpy.asarray(self).reshape(-1).view(Selection).copy()
 
     def transpose(self, *axes: Any) -> Any:
@@ -76,13 +81,19 @@ class Selection(numpy.ndarray[Any, Any]):
             slabs(one, self.shape, axis % self.ndim)
             return
         ranks = sorted({int(k) % self.size for k in numpy.ravel(kth)})
-        for rank, value in zip(ranks, selected(source, ranks), strict=True):
+        if self.apart is not None:
+            from diffuse.numpy.order import ranked
+
+            found = ranked.selected(self.apart, ranks)
+        else:
+            found = selected(source, ranks)
+        for rank, value in zip(ranks, found, strict=True):
             plain[rank] = value
 
 
 def selected(array: Array, ranks: Sequence[int]) -> list[Any]:
-    """The elements of a one-dimensional array that have these ranks in its order.  Raises `Unknown` where
-    NumPy's bits may be others, or where many elements are equal."""
+    """The elements of a one-dimensional array with these ranks.  Raises `Unknown` if NumPy's bits may differ,
+    or if many elements are equal."""
     last = array.size - 1
     found = {rank: _extreme(array, rank) for rank in sorted({0, last}.intersection(ranks), reverse=True)}
     groups: list[list[int]] = []
@@ -110,7 +121,7 @@ def _extreme(array: Array, rank: int) -> Any:
 
 
 def _ranked(array: Array, ranks: list[int], sample: Array) -> list[Any]:
-    """The elements of ranks that are near each other, among the elements between two of a sorted sample."""
+    """The elements of neighbouring ranks, found among the elements between two of a sorted sample."""
     size, dtype = array.size, array.dtype
     found = radix.routines(size, ("between", dtype.name), ("encode", dtype.name))
     if found is None:
@@ -119,7 +130,7 @@ def _ranked(array: Array, ranks: list[int], sample: Array) -> list[Any]:
     low, high = _bracket(sample, [rank / size for rank in (ranks[0], ranks[-1])], encode)
 
     def one(start: int, end: int) -> tuple[int, int, Array]:
-        room = min(end - start, size // 4)  # one part has them all where the elements are sorted
+        room = min(end - start, size // 4)  # one part has them all if the elements are sorted
         kept = numpy.empty(room + 1, dtype)
         words = between(numpy.ascontiguousarray(array[start:end]), end - start, low, high, kept, room, 0, 0)
         return int(words[6]), int(words[7]), kept[:min(room, int(words[7]))]
@@ -139,8 +150,7 @@ def _ranked(array: Array, ranks: list[int], sample: Array) -> list[Any]:
 
 
 def _bracket(sample: Array, shares: list[float], encode: Any) -> tuple[int, int]:
-    """Keys between which the elements are, very likely, that have these shares of all elements before
-    them."""
+    """Keys that very likely bracket the elements at these shares of all ranks."""
     width = [SPREAD * sqrt(sample.size * share * (1 - share)) + 4 for share in shares]
     first = int(max(0, shares[0] * sample.size - width[0]))
     last = int(min(sample.size - 1, shares[1] * sample.size + width[1]))
@@ -152,9 +162,8 @@ def _bracket(sample: Array, shares: list[float], encode: Any) -> tuple[int, int]
 
 
 def _sample(array: Array) -> Array:
-    """Elements from everywhere in an array, sorted, one from each of as many pieces: where in its piece,
-    changes.  There are so many that sorting them takes about as long as partitioning what lies between two
-    of them."""
+    """A sorted sample, one element from each of as many equal pieces of an array, at varying places in the
+    pieces. Its size balances the time to sort it with that to partition the elements between two of it."""
     pieces = min(SAMPLE, array.size, int(2 * array.size ** (2 / 3)))
     starts = numpy.arange(pieces, dtype=numpy.uint64) * numpy.uint64(array.size) // numpy.uint64(pieces)
     turns = numpy.arange(pieces, dtype=numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15) >> numpy.uint64(33)
@@ -165,7 +174,7 @@ def _sample(array: Array) -> Array:
 
 def _over(real: Callable[..., Any], array: Array, axis: Any, args: tuple[Any, ...], options: dict[str, Any]
           ) -> Any:
-    """NumPy's function on a selection of an array; None where NumPy has to partition the whole."""
+    """Call NumPy's function on a selection of an array; None if NumPy has to partition the whole."""
     if array.ndim > 1 and axis is None:
         array = array.reshape(-1)
         if options.get("keepdims"):
@@ -182,6 +191,28 @@ def _over(real: Callable[..., Any], array: Array, axis: Any, args: tuple[Any, ..
         found = numpy.asarray(found)
         return found if found.size < core.TINY and found.ndim else wrap(found) if found.ndim else found[()]
     return found
+
+
+def _apart(real: Callable[..., Any], a: Any, axis: Any, args: tuple[Any, ...], options: dict[str, Any]
+           ) -> Any:
+    """NumPy's function on all elements of an array that ranks have in parts; None of others."""
+    if not parts.wanted(a) or axis is not None and a.ndim > 1 or options.get("keepdims") and a.ndim > 1:
+        return None
+    from diffuse.numpy.order import ranked
+
+    x = a.ravel()
+    if real.__name__.startswith("nan"):  # NumPy's looks at all elements
+        real = getattr(numpy, real.__name__[3:])
+        if x.dtype.kind == "f" and not bool((kept := x == x).all()):
+            x = x[kept]
+    if not ranked.wanted(x) or not ranked.same(x):
+        return None
+    array = numpy.empty(x.size, x.dtype).view(Selection)
+    array.apart = x
+    try:
+        return real(array, *args, axis=axis, **options)
+    except Unknown:
+        return None
 
 
 def _without_nan(array: Array) -> Array | None:
@@ -213,7 +244,7 @@ def _median(real: Callable[..., Any], a: Any, axis: Any, out: Any, overwrite_inp
 
 
 def _left(array: Array, axis: Any, keepdims: Any) -> Array | None:
-    """What is left of an array without NaN, for functions that reduce all of it."""
+    """The elements of an array without NaN, for functions that reduce all of it."""
     if array.ndim > 1 and (axis is not None or keepdims is True):
         return None
     return _without_nan(array.reshape(-1))
@@ -222,12 +253,15 @@ def _left(array: Array, axis: Any, keepdims: Any) -> Array | None:
 def _median_by_lines(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
     if out is not None or overwrite_input or type(keepdims) is not bool:
         return None
+    found = _apart(numpy.median, a, axis, (), {"keepdims": keepdims})
+    if found is not None:
+        return found
     found = parts.along("median", lambda array: numpy.median(array, axis), a, axis, left_out=True)
     return _kept(found, axis) if keepdims else found
 
 
 def _kept(found: Any, axis: int, lead: int = 0) -> Any:
-    """A result in which a dimension was left out, with one of length 1 in its place, as NumPy makes it."""
+    """A result with the reduced dimension restored with length 1, as NumPy's `keepdims` does."""
     if found is None:
         return None
     place = axis + lead if axis >= 0 else found.ndim + 1 + axis
@@ -239,7 +273,13 @@ def median(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> 
     return _median(numpy.median, a, axis, out, overwrite_input, keepdims)
 
 
-@own(numpy.nanmedian, 0, times=2)
+def _nanmedian_apart(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
+    if out is not None or overwrite_input:
+        return None
+    return _apart(numpy.nanmedian, a, axis, (), {"keepdims": keepdims})
+
+
+@own(numpy.nanmedian, 0, times=2, by_lines=_nanmedian_apart)
 def nanmedian(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
     return _median(numpy.nanmedian, a, axis, out, overwrite_input, keepdims)
 
@@ -257,12 +297,11 @@ def _quantile(real: Callable[..., Any]) -> Callable[..., Any]:
 
     run.__name__ = real.__name__
     run.__module__ = __name__
-    by_lines = None if real.__name__.startswith("nan") else _quantile_by_lines(real)
-    return own(real, 0, times=2, by_lines=by_lines)(run)
+    return own(real, 0, times=2, by_lines=_quantile_by_lines(real))(run)
 
 
 def _quantile_by_lines(real: Callable[..., Any]) -> Callable[..., Any]:
-    """`quantile` or `percentile` of arrays that ranks have in parts, each with whole lines."""
+    """`quantile` or `percentile` of distributed arrays, each part with whole lines."""
 
     def run(a: Any, q: Any, axis: Any, out: Any, overwrite_input: Any, method: Any, keepdims: Any,
             weights: Any) -> Any:
@@ -270,6 +309,9 @@ def _quantile_by_lines(real: Callable[..., Any]) -> Callable[..., Any]:
                 or type(keepdims) is not bool):
             return None
         q = q.copy() if type(q) is numpy.ndarray else q
+        found = _apart(real, a, axis, (q,), {"method": method, "keepdims": keepdims})
+        if found is not None or real.__name__.startswith("nan"):
+            return found
         lead = numpy.ndim(q)
         found = parts.along(real.__name__, lambda array: real(array, q, axis, method=method), a, axis, lead,
                             left_out=True)

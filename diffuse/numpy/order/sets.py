@@ -1,7 +1,7 @@
-"""`unique` and what NumPy makes of it: sorted keys, of which the first of each run of equal ones is kept.
+"""`unique` and the functions based on it: sorts keys, and keeps the first of each run of equal ones.
 
-What these functions return does not depend on how they sort, but for zeros of both signs and NaNs of several
-kinds, of which NumPy keeps the one that comes first in its own way: there NumPy's function runs.
+Results do not depend on the sorting algorithm, except for zeros of both signs and different NaNs, of which
+NumPy keeps the one that its own algorithm puts first: NumPy's function runs then.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.order import radix, sorting
-from diffuse.numpy.order.calls import Array, at_hand, given, own, table
+from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own, table
 from diffuse.numpy.order.searching import BLOCK, searchable
 from diffuse.numpy.order.team import on_parts
 
 FEW = 8
-"""Elements that NumPy compares with all others one after another."""
+"""The number of elements up to which NumPy compares each with all others."""
 
 
 def _sortable(a: Any) -> Array | None:
@@ -28,7 +28,7 @@ def _sortable(a: Any) -> Array | None:
 
 
 def _firsts(keys: Array, dtype: Any, each_nan: bool) -> Array:
-    """Which of the sorted keys of elements of a type differ from the one before; NaNs too, if `each_nan`."""
+    """A mask of the sorted keys that differ from the one before; NaNs differ, too, if `each_nan`."""
     nan = (1 << 8 * dtype.itemsize) - 1
     mask = numpy.empty(keys.size, numpy.bool)
     mask[0] = True
@@ -73,8 +73,8 @@ def _lengths(mask: Array) -> Array:
 
 def _with_positions(array: Array, index: bool, inverse: bool, counts: bool, each_nan: bool
                     ) -> tuple[Array, ...] | None:
-    """The different elements, and the position of the first of each, which of them every element is, and how
-    many there are of each, as wanted."""
+    """The different elements, the position of the first of each, the index of each element among them, and
+    their counts, as wanted."""
     known = radix.keys_of(array)
     if known is None or not index and (not known.plain or each_nan and known.nan):
         return None  # NumPy does not sort equal ones by position
@@ -112,7 +112,7 @@ def _unique(ar: Any, index: Any, inverse: Any, counts: Any, each_nan: bool) -> t
     return tuple(results)
 
 
-@own(numpy.unique, 0)
+@own(numpy.unique, 0, by_lines=in_parts("unique"))
 def unique(ar: Any, return_index: Any, return_inverse: Any, return_counts: Any, axis: Any, equal_nan: Any,
            sorted: Any = True) -> Any:
     if not sorted or axis is not None and not (axis in (0, -1) and getattr(ar, "ndim", 0) == 1):
@@ -122,7 +122,7 @@ def unique(ar: Any, return_index: Any, return_inverse: Any, return_counts: Any, 
 
 
 def _record(function: Any, ar: Any, index: bool, inverse: bool, counts: bool) -> Any:
-    """The results of `unique_all` and its kin, under names."""
+    """The results of `unique_all` and its kin, as named tuples."""
     found = _unique(ar, index, inverse, counts, True)
     return None if found is None else type(function(numpy.empty(0)))(*found)
 
@@ -143,7 +143,7 @@ def unique_inverse(x: Any) -> Any:
 
 
 def _sets(ar1: Any, ar2: Any, assume_unique: Any) -> tuple[Array, Array] | None:
-    """The different elements of two arrays of one type, of which one at least is large."""
+    """The different elements of two arrays of one type, at least one of which is large."""
     one, other = table(ar1), table(ar2)
     if one is None or other is None or one.dtype != other.dtype or assume_unique or not radix.sortable(one):
         return None
@@ -157,7 +157,7 @@ def _sets(ar1: Any, ar2: Any, assume_unique: Any) -> tuple[Array, Array] | None:
 
 
 def _odd(different: Array) -> bool:
-    """Are there zeros or NaNs among floats?  Which of two equal ones NumPy keeps depends on how it sorts."""
+    """Are there zeros or NaNs among floats?  Which of two equal ones NumPy keeps depends on its algorithm."""
     return bool(different.size and (numpy.isnan(different[-1]) or (different == 0).any()))
 
 
@@ -188,7 +188,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: Any) -> Any:
     return given(both[differs[1:] & differs[:-1]])
 
 
-@own(numpy.union1d, 0, 1)
+@own(numpy.union1d, 0, 1, by_lines=in_parts("union1d"))
 def union1d(ar1: Any, ar2: Any) -> Any:
     one, other = table(ar1), table(ar2)
     if one is None or other is None or one.dtype != other.dtype or not radix.sortable(one):
@@ -209,7 +209,8 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: Any) -> Any:
 
 
 def _members(elements: Array, tested: Array, invert: bool) -> Array | None:
-    """Which elements of a one-dimensional array are among those of another one, sorted and all different."""
+    """A mask of the elements of a one-dimensional array that are in another one, whose elements are sorted
+    and distinct."""
     searched = searchable(tested, elements, "left")
     if searched is None:
         return None
@@ -229,7 +230,7 @@ def _members(elements: Array, tested: Array, invert: bool) -> Array | None:
     return out
 
 
-@own(numpy.isin, 0, 1)
+@own(numpy.isin, 0, 1, by_lines=in_parts("isin"))
 def isin(element: Any, test_elements: Any, assume_unique: Any, invert: Any, kind: Any) -> Any:
     array, tested = at_hand(element), table(test_elements)
     if (array is None or tested is None or not tested.size or assume_unique or kind not in (None, "sort")

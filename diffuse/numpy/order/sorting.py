@@ -1,9 +1,9 @@
 """`sort`, `argsort` and `lexsort` on all threads, and lines of arrays sorted or partitioned side by side.
 
 One-dimensional arrays of real numbers are sorted by digits (radix.py), with NumPy's bits.  A stable `argsort`
-has one result.  Any other kind may order equal elements as it likes, and NumPy's way of doing that depends on
-the processor: its result is known only where all elements differ, so where two are equal NumPy sorts.  The
-same goes for `partition` and `argpartition` of one dimension.
+has one result.  Any other kind may order equal elements in any way, and NumPy's order depends on the
+processor: the result is determined only if all elements differ, so if two are equal NumPy sorts.  The same
+holds for `partition` and `argpartition` of one dimension.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import numpy
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.bridge import fallback, parts
 from diffuse.numpy.order import radix
-from diffuse.numpy.order.calls import Array, at_hand, given, own
+from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own
 from diffuse.numpy.order.team import slabs, threads
 
 KINDS = "quicksort", "heapsort", "stable", "mergesort"
 STABLE = KINDS[2:]
 MOST = 1 << 32
-"""Elements of an array, at most: positions are integers of 32 bits."""
+"""The most elements of an array, as positions are 32-bit integers."""
 SAMPLE = 1 << 12
-"""Elements that are looked at to learn whether elements are equal, or in order."""
+"""The number of elements that are sampled to find out whether elements are equal, or in order."""
 
 
 def _kind(kind: Any, order: Any, stable: Any) -> str | None:
-    """The kind of sort that is asked for; None for arguments that NumPy shall see."""
+    """The kind of sort that is requested; None for arguments that NumPy has to handle."""
     if order is not None or stable not in (None, True, False) or stable is not None and kind is not None:
         return None
     if kind is None:
@@ -37,7 +37,7 @@ def _kind(kind: Any, order: Any, stable: Any) -> str | None:
 
 
 def _axis(axis: Any, array: Array) -> int | None:
-    """The axis, counted from the first; None for what is no axis of the array."""
+    """The axis, counted from the first; None if it is invalid."""
     try:
         found = index(axis)
     except TypeError:
@@ -46,8 +46,8 @@ def _axis(axis: Any, array: Array) -> int | None:
 
 
 def _asked(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> tuple[Array, int, str] | None:
-    """The array that `sort` or `argsort` is to go through, flattened if there is no axis, the axis counted
-    from the first, and the kind of sort; None for arguments that NumPy shall see."""
+    """The array for `sort` or `argsort`, flattened if there is no axis, the axis counted from the first, and
+    the kind of sort; None for arguments that NumPy has to handle."""
     array, wanted = at_hand(a), _kind(kind, order, stable)
     if array is None or wanted is None:
         return None
@@ -58,14 +58,14 @@ def _asked(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> tuple[Array
 
 
 def _line(array: Array) -> bool:
-    """Is an array to be sorted by digits?  One thread is no faster than NumPy's vectorized sorts."""
+    """Should an array be sorted by digits?  One thread is no faster than NumPy's vectorized sorts."""
     return (array.ndim == 1 and radix.FEWEST <= array.size <= MOST and radix.sortable(array)
             and (threads() > 1 or not radix.vectorized(array.dtype)))
 
 
 def _runs(array: Array) -> bool:
-    """Does an array look as if it were in order, up or down, in long runs?  A stable sort of NumPy's merges
-    runs that it finds."""
+    """Does a sample of the array suggest long ascending or descending runs?  NumPy's stable sort merges
+    existing runs."""
     step = max(1, array.size // SAMPLE)
     pairs = array[:-1:step] <= array[1::step][:array[:-1:step].size]
     up = int(numpy.count_nonzero(pairs))
@@ -101,12 +101,18 @@ def _sorted(array: Array, axis: int, kind: str) -> Array | None:
 
 
 def _by_lines(real: Any) -> Any:
-    """`sort` or `argsort` of arrays that ranks have in parts, each with whole lines."""
+    """`sort` or `argsort` of distributed arrays, each part with whole lines."""
 
     def run(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
         wanted = _kind(kind, order, stable)
         if wanted is None or not parts.wanted(a):
             return None
+        if axis is None:
+            a, axis = a.ravel(), 0
+        if a.ndim == 1 and axis in (0, -1):
+            from diffuse.numpy.order import ranked
+
+            return getattr(ranked, real.__name__)(a, wanted)
         return parts.along(real.__name__, lambda array: real(array, axis=axis, kind=wanted), a, axis)
 
     return run
@@ -141,19 +147,16 @@ def sort_in_place(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None
 
 
 def _replaced(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Sort the elements of an array if it can be done here."""
+    """Sort the elements of an array if that is supported here; returns whether it was done."""
     flags = x.meta.flags
     if not flags.writeable or not (flags.forc or x.meta.ndim == 1 and x.meta.strides[0]):
         return False
-    try:
-        axis, kind = _method(*args, **kwargs)
-    except TypeError:
-        return False
-    if kind is None:
+    asked = _method(args, kwargs)
+    if asked is None:
         return False
     memory = base.writable(x)
-    along = _axis(axis, memory)
-    found = None if along is None else _sorted(memory, along, kind)
+    along = _axis(asked[0], memory)
+    found = None if along is None else _sorted(memory, along, asked[1])
     if found is not None:
         numpy.copyto(memory, found)
         base.wrote(x)
@@ -161,21 +164,29 @@ def _replaced(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _in_parts(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Sort the lines of an array that ranks have in parts, if it can be done so."""
+    """Sort the lines of a distributed array, if that is possible on its parts."""
+    asked = _method(args, kwargs)
+    if asked is None:
+        return False
+    axis, kind = asked
+    if x.ndim == 1 and axis in (0, -1):
+        from diffuse.numpy.order import ranked
+
+        return x.flags.writeable and parts.wanted(x) and ranked.sort(x, kind, x) is not None
+    return parts.in_place("sort", lambda array: array.sort(axis, kind), x, axis)
+
+
+def _method(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
+    """The axis and the kind that the method `sort` is asked for; None for arguments that NumPy shall see."""
+
+    def bound(axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> tuple[Any, Any]:
+        return axis, _kind(kind, order, stable)
+
     try:
-        axis, kind = _method(*args, **kwargs)
+        axis, kind = bound(*args, **kwargs)
     except TypeError:
-        return False
-    if kind is None:
-        return False
-    wanted: Any = kind
-    return parts.in_place("sort", lambda array: array.sort(axis, wanted), x, axis)
-
-
-def _method(axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
-            ) -> tuple[Any, str | None]:
-    """The axis and the kind that arguments of the method `sort` ask for."""
-    return axis, _kind(kind, order, stable)
+        return None
+    return None if kind is None else (axis, kind)
 
 
 @own(numpy.argsort, 0, by_lines=_by_lines(numpy.argsort))
@@ -207,12 +218,12 @@ def _argsorted(array: Array, axis: int, kind: Any) -> Array:
 
 
 def _tied(array: Array) -> bool:
-    """Are elements equal, as far as a sample tells?"""
+    """Are elements equal, as far as a sample shows?"""
     sample = numpy.sort(array[::max(1, array.size // SAMPLE)])
     return bool((sample[1:] == sample[:-1]).any())
 
 
-@own(numpy.lexsort)
+@own(numpy.lexsort, by_lines=in_parts("lexsort"))
 def lexsort(keys: Any, axis: Any) -> Any:
     if type(keys) not in (tuple, list) or not keys:
         return None
@@ -236,7 +247,7 @@ def lexsort(keys: Any, axis: Any) -> Any:
 
 
 def _lines(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> tuple[Array, int] | None:
-    """The array and the axis of a partition whose lines are shared out to the threads."""
+    """The array and the axis of a partition whose lines are divided among the threads."""
     array = at_hand(a)
     if array is None or array.ndim < 2 or kind != "introselect" or order is not None:
         return None
@@ -255,7 +266,7 @@ def partition(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> Any:
 
 
 def partitioned(array: Array, axis: int, kth: Any) -> Array:
-    """A partitioned copy of an array, whose lines are shared out to the threads."""
+    """A partitioned copy of an array, whose lines are divided among the threads."""
     out = numpy.empty_like(array)
 
     def one(part: Any) -> None:

@@ -1,7 +1,7 @@
 """`bincount`: how often each integer occurs, or the sum of the weights of each.
 
 Each thread counts a part of the elements.  Counts do not depend on the order of the elements, nor do sums of
-integers that a float64 has exactly; other weights NumPy adds up one after another, and does so here.
+integers that are exact in float64; other weights have to be added one after another, which is left to NumPy.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.order import radix
-from diffuse.numpy.order.calls import Array, at_hand, given, own
+from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own
 from diffuse.numpy.order.histograms import BLOCK, EXACT
 from diffuse.numpy.order.team import on_parts, threads
 
 POSITIONS = "int8 int16 int32 int64 uint8 uint16 uint32".split()
-"""Element types whose elements NumPy takes as positions."""
+"""Element types that NumPy accepts as positions."""
 APART = 4
-"""How many elements there are, at least, for each count of each thread."""
+"""The least number of elements for each count of each thread."""
 
 
 class Unfit(Exception):
-    """Raised where NumPy has to count."""
+    """Raised if NumPy has to count."""
 
 
-@own(numpy.bincount, 0, times=8)
+@own(numpy.bincount, 0, times=8, by_lines=in_parts("bincount"))
 def bincount(x: Any, weights: Any, minlength: Any) -> Any:
     elements = at_hand(x)
     if (elements is None or elements.ndim != 1 or elements.dtype.name not in POSITIONS
@@ -54,8 +54,8 @@ def _whole(weights: Array) -> bool:
 
 def _counted(elements: Array, weights: Array | None, low: int, high: int, routine: Any) -> Array:
     """The counts, or sums of weights, of a part of the elements, up to that of the largest of them.  Each
-    block is checked while it is in cache: that its elements are positions, neither negative nor so large that
-    few would share a count, and that sums of such weights are exact."""
+    block is checked while it is in cache: its elements must be nonnegative positions, not so large that few
+    share a count, and sums of the weights must be exact."""
     most = elements.size // (APART * threads())
     counts = numpy.zeros(0, numpy.intp if weights is None else numpy.float64)
     length = 0

@@ -1,8 +1,8 @@
-"""Runs NumPy's functions and compiled routines, both of which give up Python's lock, on parts of arrays in
+"""Runs NumPy's functions and compiled routines, both of which release Python's lock, on parts of arrays in
 several threads.
 
 The threads last as long as a call: starting one takes some 50 us, and there is none to stop, to fork or to
-interrupt afterwards.  The caller waits for all of them, whatever comes.
+interrupt afterwards.  The caller waits for all of them in any case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Job = Callable[[], Any]
 
 
 def threads() -> int:
-    """How many threads compute: as many as the runtime's."""
+    """The number of computing threads: that of the runtime."""
     running = library.current()
     return running.runtime.points if running.host_sees else 1
 
@@ -36,9 +36,9 @@ def parts(count: int, share: int = 0, step: int = 1) -> list[tuple[int, int]]:
 
 
 def together(jobs: Sequence[Job]) -> list[Any]:
-    """Run functions at the same time, one of them in this thread; returns their results in order.  Raises
-    what the first of them raised that failed, once all have ended.  NumPy's error modes, which are variables
-    of a context, are the caller's in all threads."""
+    """Run functions at the same time, one of them in this thread; returns their results in order.  Raises the
+    exception of the first of them that failed, once all have ended.  NumPy's error modes, which are context
+    variables, are the caller's in all threads."""
     results: list[Any] = [None] * len(jobs)
     errors: list[BaseException | None] = [None] * len(jobs)
     begun = []
@@ -83,8 +83,8 @@ def _part(function: Callable[[int, int], Any], low: int, high: int) -> Job:
 
 
 def rows(shape: Sequence[int], axis: int) -> tuple[int, int]:
-    """The dimension along which the lines of an array in the direction of `axis` are shared out, and how many
-    indices of it make a share."""
+    """The dimension along which the lines of an array in the direction of `axis` are divided, and the number
+    of its indices in each share."""
     others = [d for d in range(len(shape)) if d != axis]
     longest = max(others, key=lambda d: shape[d])
     work = 1

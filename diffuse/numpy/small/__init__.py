@@ -1,7 +1,7 @@
 """The C extension for small arrays, and for calls that were recorded before.
 
-It does what `arrays/` and `ops/gates.py` do for small arrays, and what `ops/known.py` and the engine's
-`again` do to record a call again.
+It implements in C what `arrays/` and `ops/gates.py` do for small arrays, and what `ops/known.py` and the
+engine's `again` do to record a call again.
 
 Installing the package builds it where there is a C compiler (setup.py); without it the Python code runs, with
 the same behaviour.  `DIFFUSE_COMPILED=0` takes the Python code; so does a change of a C source in a checkout,
@@ -28,7 +28,7 @@ def extension() -> str | None:
 
 
 def stale(compiled: str) -> bool:
-    """Was a source changed since the compiled file was made?  Never, where there is no checkout."""
+    """Was a source changed since the file was compiled?  Never, where there is no checkout."""
     if not os.path.exists(os.path.join(FOLDER, "..", "..", "..", "pyproject.toml")):
         return False
     made = os.path.getmtime(compiled)
@@ -36,7 +36,7 @@ def stale(compiled: str) -> bool:
 
 
 def state() -> str:
-    """Which code runs, in words."""
+    """Describe which code runs."""
     if not config.compiled:
         return "not used: DIFFUSE_COMPILED=0"
     compiled = extension()

@@ -73,6 +73,13 @@ static int laid(PyArrayObject *array, int dims, const npy_intp *shape, Side *sid
     return 1;
 }
 
+/* Does NumPy take other strides through an array of one element than zeros?  Loops may have other bits then. */
+static int unlike_one(PyArrayObject *array, int dims)
+{
+    int own = PyArray_NDIM(array);
+    return own % dims || (own == 1 && PyArray_STRIDE(array, 0) != PyArray_ITEMSIZE(array));
+}
+
 /* The shape of the result of two operands: its dimensions, or 0. */
 static int spread(PyObject *const *given, int n, npy_intp *shape)
 {
@@ -91,6 +98,9 @@ static int spread(PyObject *const *given, int n, npy_intp *shape)
         }
         size *= shape[d];
     }
+    for (int k = 0; k < n && dims > 0 && size == 1; k++)
+        if (PyArray_CheckExact(given[k]) && unlike_one((PyArrayObject *)given[k], dims))
+            return 0;
     return dims <= RANK && size > 0 && size < MOST_ELEMENTS ? dims : 0;
 }
 

@@ -146,9 +146,11 @@ PyObject *small_made(PyObject *result, Found *found, PyObject *place)
     if (!PyArray_CheckExact(result) || PyArray_BASE((PyArrayObject *)result) != NULL
             || size_of(result) < state.tiny || !small_native((PyArrayObject *)result))
         return raised(result, found);
-    for (int k = 0; k < found->arrays; k++)
-        if (found->seen[k] == result)
+    for (int k = 0; k < found->arrays; k++) {
+        PyObject *x = found->seen[k];
+        if (x == result || (!PyArray_CheckExact(x) && ((Array *)x)->memory == result))
             return raised(result, found);
+    }
     PyObject *array = PyObject_CallFunctionObjArgs(state.made_at_once, result, place, NULL);
     Py_DECREF(result);
     return array;

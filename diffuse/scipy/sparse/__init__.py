@@ -1,4 +1,4 @@
-"""`scipy.sparse` on Diffuse: products and arithmetic on values are recorded, structure is SciPy's.
+"""`scipy.sparse` on Diffuse: products and arithmetic on values are recorded, while SciPy handles structure.
 
 The classes derive from SciPy's and hold a SciPy object each; see `state`.  Products of csr, csc, coo and dia
 with dense vectors and matrices, scaling, casts and functions of the values are tasks that fuse with others.

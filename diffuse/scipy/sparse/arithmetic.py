@@ -1,7 +1,8 @@
-"""New values for the same structure: scaling, casts and functions that keep zeros, recorded like others.
+"""New values for the same structure: scaling, casts and zero-preserving functions, recorded like other
+operations.
 
-Source: SciPy's `_data_matrix`, whose methods give a matrix with copies of the indices.  Methods that
-first add duplicates together do so here, too.
+Source: SciPy's `_data_matrix`, whose methods return a matrix with copies of the indices.  Methods that first
+sum duplicates do so here, too.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from diffuse.scipy.sparse.state import Kept, Sparse, made, put, shell, stand_in
 
 FUNCTIONS = """sin tan arcsin arctan sinh tanh arcsinh arctanh rint sign expm1 log1p deg2rad rad2deg floor
 ceil trunc sqrt""".split()
-"""NumPy's functions with a fixed point at zero, which are methods of sparse arrays."""
+"""NumPy's functions with f(0) = 0, which are methods of sparse arrays."""
 
 
 def scalar(x: Any) -> bool:
-    """A number that operations may take: Python's, NumPy's, or a Diffuse array or lazy scalar of none."""
+    """Is `x` a scalar operand: a number of Python's or NumPy's, a lazy scalar, or a 0-d Diffuse array?"""
     kind = type(x)
     if kind in core.ARRAYS:
         return not x.form.ndim
@@ -35,7 +36,7 @@ def scalar(x: Any) -> bool:
 
 
 def recordable(a: Sparse) -> bool:
-    """May an operation on the values be recorded?"""
+    """Can an operation on the values be recorded?"""
     values = a._part("data")
     if not isinstance(values, Array) or values.form.dtype.char not in NUMBERS:
         return False
@@ -46,19 +47,19 @@ def recordable(a: Sparse) -> bool:
 
 
 def shrinks(a: Sparse) -> bool:
-    """Would SciPy give a new matrix smaller indices if they fit?  (Its arrays keep theirs.)"""
+    """Would SciPy convert a new matrix to smaller indices if they fit?  (Its arrays keep theirs.)"""
     return isinstance(a, scipy.sparse.spmatrix) and any(
         a._part(name).dtype.itemsize > 4 for name in a._part_names() if name != "data")
 
 
 def canonical(a: Sparse) -> bool:
-    """Are there no duplicates to add together first?"""
+    """Is the matrix free of duplicates?"""
     return a._held.format == "dia" or bool(a._structured().has_canonical_format)
 
 
 def deduplicated(a: Sparse) -> bool:
-    """May an operation be recorded on values of which no two have the same place?  Adds up those that have,
-    in the matrix itself, as SciPy's methods do."""
+    """Can an operation be recorded on values without duplicates?  Sums duplicates in the matrix itself first,
+    as SciPy's methods do."""
     if not recordable(a):
         return False
     if not canonical(a):
@@ -67,7 +68,7 @@ def deduplicated(a: Sparse) -> bool:
 
 
 def with_values(a: Sparse, values: Any) -> Any:
-    """A matrix of the same structure, in copies, and other values."""
+    """A matrix with a copy of the structure and other values."""
     if shrinks(a):
         held = a._structured()._with_data(stand_in(values), copy=True)
         count = held.data.shape[0]  # SciPy cuts off what lies past the last position
@@ -81,7 +82,7 @@ def with_values(a: Sparse, values: Any) -> Any:
 
 
 def inherit(a: Sparse, found: Any) -> None:
-    """What is known of the structure holds for its copy."""
+    """Copy facts known about the structure of `a` to a matrix with the same structure."""
     if a._held.ndim != 2:
         return
     names = checks.STRUCTURE[a._held.format]
@@ -102,7 +103,7 @@ def _plain_values(values: Any) -> bool:
 
 
 def mapped(a: Sparse, function: Callable[[Any], Any]) -> Any:
-    """The matrix of `function(values)`, or None if it has element types that are SciPy's affair."""
+    """The matrix of `function(values)`, or None if SciPy has to handle the element types."""
     values = wrap(function(a._part("data")))
     return with_values(a, values) if _plain_values(values) else None
 

@@ -1,8 +1,8 @@
-"""Structure that comes from outside: looked through before a kernel follows its indices.
+"""Validates structure that comes from outside, before a kernel follows its indices.
 
-SciPy's constructors do not look for indices out of range, and its products then read whatever lies there.
-Here a matrix made of arrays is looked through once, and again before the first product after its indices
-were written.
+SciPy's constructors do not check for indices out of range, and its products then read whatever lies there.
+Here a matrix made of arrays is validated once, and again before the first product after its indices were
+written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ STRUCTURE: dict[str, tuple[Name, ...]] = {"csr": ("indptr", "indices"), "csc": (
 
 
 def integers(a: Sparse) -> bool:
-    """Are positions and indices of types that kernels follow?  SciPy converts or refuses others."""
+    """Do positions and indices have types that kernels support?  SciPy converts or refuses others."""
     return all(fetched(a._held, name).dtype.char in "il" if name not in a._parts
                else a._parts[name].dtype.char in "il" for name in STRUCTURE[a._held.format])
 
@@ -37,12 +37,12 @@ def check(a: Sparse) -> None:
 
 
 def stamp(a: Sparse) -> Stamp:
-    """What was checked, if these are the arrays still."""
+    """The stamp of the structure and the shape of the values, to detect that a check is out of date."""
     return (*a._stamp(*STRUCTURE[a._held.format]), a._part("data").shape)
 
 
 def check_compressed(held: Any) -> None:
-    """Raise ValueError unless a SciPy object's positions and indices are sound; csr or csc."""
+    """Raise ValueError unless the positions and indices of a SciPy object (csr or csc) are sound."""
     positions, indices, count = held.indptr, held.indices, len(held.data)
     major, minor = held._swap(held._shape_as_2d)
     if positions.shape != (major + 1,):
@@ -71,7 +71,7 @@ def _check_coordinates(held: Any) -> None:
 
 
 def check_range(name: str, indices: Any, length: int) -> None:
-    """Raise ValueError unless all of these lie in [0, length)."""
+    """Raise ValueError unless all values lie in [0, length)."""
     if not indices.size:
         return
     if (largest := int(indices.max())) >= length:

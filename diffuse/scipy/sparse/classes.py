@@ -21,11 +21,12 @@ from diffuse.scipy.sparse.reductions import Reductions
 from diffuse.scipy.sparse.state import CLASSES, SLOTS, Name, fetched, made, put, stand_in
 
 ARRAYS = {"csr": 3, "csc": 3, "bsr": 3, "coo": 2, "dia": 2}
-"""How many things a tuple has that says what is stored: values, and the rest."""
+"""For each format, the length of the tuple of values and structure that its constructor takes."""
 
 
 class Kind(ABCMeta):
-    """The type of our classes: SciPy's own matrices, which libraries return, are instances too."""
+    """The metaclass of our classes: instances of SciPy's own matrix classes, which libraries return, pass for
+    instances of ours."""
 
     def __instancecheck__(cls, value: Any) -> bool:
         return cls.__subclasscheck__(type(value))
@@ -36,7 +37,7 @@ class Kind(ABCMeta):
 
 
 class Product(Common):
-    """Products, which SciPy's arrays write `@` and its matrices `*` as well."""
+    """Products, which SciPy's arrays write as `@` and its matrices also as `*`."""
 
     def _matmul_dispatch(self, other: Any) -> Any:
         return self._mul_scalar(other) if scalar(other) else matmul.matmul(self, other)
@@ -135,7 +136,7 @@ class ValueArray(ArrayLike, Arithmetic, Reductions):
 
 
 class Listed(Product):
-    """Formats that keep values one by one, in Python's lists or dictionaries."""
+    """Formats that keep values one by one, in Python lists or dictionaries."""
 
     def power(self, n: Any, dtype: Any = None) -> Any:
         return self.tocsr().power(n, dtype=dtype)
@@ -208,7 +209,7 @@ KINDS: dict[str, type] = {"csr": Compressed, "csc": Compressed, "bsr": Compresse
 
 
 def build(self: Any, real: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """What SciPy's constructor does with these arguments; values that are not computed yet stay so."""
+    """Initialise a matrix as SciPy's constructor does; values that are not computed yet stay lazy."""
     if parts.build(self, real, args, kwargs):
         return
     lowering = conversion.Lowering()
@@ -233,7 +234,7 @@ def build(self: Any, real: type, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _pending(form: str, given: dict[str, Any]) -> Any:
-    """The values given if they are not computed yet and SciPy has no need to see them; else None."""
+    """The given values, if they are not computed yet and SciPy need not see them; else None."""
     stored, dtype = given.get("arg1"), given.get("dtype")
     if type(stored) is not tuple or len(stored) != ARRAYS.get(form):
         return None
@@ -244,7 +245,7 @@ def _pending(form: str, given: dict[str, Any]) -> Any:
 
 
 def _class(name: str) -> type:
-    """Our class of this name."""
+    """Make our class of this name."""
     real: Any = getattr(scipy.sparse, name)
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:

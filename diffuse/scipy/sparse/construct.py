@@ -1,7 +1,7 @@
-"""Large Kronecker sums, row block by row block: SciPy's result without the two products that it adds up.
+"""Large Kronecker sums, built by blocks of rows: SciPy's result without its two intermediate products.
 
-A discretised Laplacian of many dimensions is such a sum, and as a rule the largest thing that its program
-ever holds: SciPy's way there takes several times the memory of the result.
+A discretised Laplacian of many dimensions is such a sum, and usually the largest object of its program:
+SciPy's own method needs several times the memory of the result.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy
 import scipy.sparse
 
 BLOCK = 1 << 18
-"""Rows of the result that are made at a time, about; a smaller sum is SciPy's in one piece."""
+"""The approximate number of rows that are made at a time; SciPy computes smaller sums."""
 
 
 def kronsum(A: Any, B: Any, format: str | None = None) -> Any:
@@ -51,6 +51,6 @@ def _in_blocks(inner: Any, outer: Any, most: int) -> Any:
         data[count:end], indices[count:end] = block.data, block.indices
         positions[first * n + 1:last * n + 1] = block.indptr[1:] + count
         count = end
-    data.resize(count, refcheck=False)  # what elements of both products share was counted twice
+    data.resize(count, refcheck=False)  # elements that both products have were counted twice
     indices.resize(count, refcheck=False)
     return scipy.sparse.csr_array((data, indices, positions), shape=(m * n, m * n))

@@ -1,9 +1,10 @@
-"""A call on sparse arrays to the same call on SciPy's objects over the same memory, and back.
+"""Converts a call on sparse arrays to the same call on SciPy objects over the same memory, and its results
+back.
 
-Arguments become SciPy matrices and NumPy arrays.  Sparse results become ours: arrays that SciPy took over
-from an argument (the values of a transpose, say) are the very Diffuse arrays of that argument; what it took
-over from a NumPy array of the program is copied, for operations on memory that the program sees run one at a
-time.
+Arguments become SciPy matrices and NumPy arrays.  Sparse results become ours.  Arrays that SciPy took over
+from an argument (the values of a transpose, say) become the very Diffuse arrays of that argument.  Those
+taken over from a NumPy array of the program are copied, because operations on memory that the program can
+access run one at a time.
 """
 
 from __future__ import annotations
@@ -24,24 +25,26 @@ PURE = frozenset("""__getitem__ __iter__ __matmul__ __rmatmul__ __repr__ __str__
 _matmul_dispatch _rmatmul_dispatch copy diagonal dot get_shape getformat getmaxprint getnnz mean ndim nnz
 nonzero shape size sum tobsr tocoo tocsc tocsr todense toarray trace transpose __add__ __radd__ __sub__
 __rsub__ __mul__ __rmul__ multiply __truediv__ has_sorted_indices has_canonical_format""".split())
-"""Methods of SciPy's that leave the arrays of their operands as they are."""
+"""SciPy methods that do not modify the arrays of their operands."""
 
 
 def plain(value: Any) -> bool:
-    """Is it an array of Diffuse's, or a number or text?  To ask whether something is sparse takes longer."""
+    """Is it a Diffuse array, a number or text?  A quick test, as asking whether something is sparse takes
+    longer."""
     kind = type(value)
     return kind is core.array_class or kind is str or kind in core.NUMBERS
 
 
 class Lowering(fallback.Conversion):
-    """The arrays and matrices among some arguments."""
+    """Converts arguments to SciPy's and results back, and keeps the arrays and matrices among the
+    arguments."""
 
     __slots__ = ("matrices", "foreign", "reading")
 
     def __init__(self, reading: bool = False) -> None:
         super().__init__()
         self.reading = reading
-        """Nobody will write to the arrays of matrices."""
+        """Whether the arrays of matrices will only be read."""
         self.matrices: list[Sparse] = []
         self.foreign: list[Any] = []
         """SciPy objects that the program holds."""
@@ -60,7 +63,7 @@ class Lowering(fallback.Conversion):
         return super().lowered(value)
 
     def _objects(self, value: Any) -> Any:
-        """An array of objects (blocks of a matrix, say) with sparse arrays in it."""
+        """Convert an array of objects (blocks of a matrix, say) that may contain sparse arrays."""
         if not any(isinstance(v, Sparse | Array) for v in value.flat):
             return value
         out = numpy.empty_like(value)
@@ -76,7 +79,7 @@ class Lowering(fallback.Conversion):
         return super().raised(value, held)
 
     def matrix(self, value: Any) -> Any:
-        """A SciPy object that a call returned, as ours."""
+        """Convert a SciPy object that a call returned to ours."""
         for m in self.matrices:
             if m._held is value:
                 return m
@@ -87,7 +90,7 @@ class Lowering(fallback.Conversion):
         return found
 
     def connect(self, found: Any) -> None:
-        """Let a new matrix share with the arguments what its SciPy object shares with theirs."""
+        """Let a new matrix share arrays with the arguments, as its SciPy object does with theirs."""
         for name in found._part_names():
             array = fetched(found._held, name)
             if name in found._parts:
@@ -101,14 +104,14 @@ class Lowering(fallback.Conversion):
                 stored(found._held, name, array.copy())
 
     def _ours(self, array: Any) -> Any:
-        """The Diffuse array of an argument whose memory this is, or a view of it."""
+        """The Diffuse array of an argument with this memory, or a view of it; None if there is none."""
         for m in self.matrices:
             for name in m._part_names():
                 theirs = fetched(m._held, name)
                 if theirs is array or numpy.may_share_memory(theirs, array):
                     part = m._part(name)
                     if not isinstance(part, Array):
-                        return None  # of a type without kernels: NumPy's array, which both hold
+                        return None  # its type has no kernels: both hold NumPy's array
                     return part if theirs is array else fallback.looking_into(part, theirs, array)
         for plain, known in self.pairs:
             if isinstance(known, Array) and (plain is array or numpy.may_share_memory(plain, array)):
@@ -116,14 +119,14 @@ class Lowering(fallback.Conversion):
         return None
 
     def _outside(self, array: Any) -> bool:
-        """May the program look into this memory by other means?"""
+        """Can the program access this memory by other means?"""
         if any(numpy.may_share_memory(plain, array) for plain, known in self.pairs if plain is known):
             return True
         return any(numpy.may_share_memory(theirs, array) for m in self.foreign for theirs in arrays(m))
 
 
 def arrays(held: Any) -> list[Any]:
-    """The arrays of numbers that a SciPy object holds."""
+    """The numeric arrays that a SciPy object holds."""
     found = [*getattr(held, "coords", ())] if held.format == "coo" else []
     found += [getattr(held, name, None) for name in ("data", "indices", "indptr", "offsets")]
     return [a for a in found if isinstance(a, numpy.ndarray) and a.dtype != object]
@@ -131,7 +134,8 @@ def arrays(held: Any) -> list[Any]:
 
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
          name: str = "") -> Any:
-    """SciPy's function on our arguments; `name` is that of a method whose object is the first argument."""
+    """Call SciPy's function on our arguments; `name` is that of a method whose object is the first
+    argument."""
     conversion = Lowering(name in PURE)
     lowered = [conversion.lowered(v) for v in args]
     named = {key: conversion.lowered(v) for key, v in kwargs.items()}
@@ -145,7 +149,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def method(ours: Sparse, name: str, *args: Any, **kwargs: Any) -> Any:
-    """A method of the SciPy object that one of our matrices holds."""
+    """Call a method of the SciPy object that one of our matrices holds."""
     def run(held: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(held, name)(*args, **kwargs)
 

@@ -1,6 +1,6 @@
-"""Methods of SciPy's classes as ours: arguments are lowered, the held object is asked, results are raised.
+"""Wraps methods of SciPy's classes: converts arguments, calls the held SciPy object, and converts results.
 
-They are made from SciPy's own classes, so that what a release of SciPy adds is there.
+The wrappers are generated from SciPy's own classes, so that they include what later releases of SciPy add.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from diffuse.scipy.sparse.state import Sparse, made, own, shell
 KEPT = frozenset("""__init__ __new__ __dict__ __weakref__ __doc__ __module__ __slots__ __init_subclass__
 __subclasshook__ __hash__ __abstractmethods__ __class_getitem__ __setstate__ __getstate__ __reduce__
 __reduce_ex__ __iter__ __annotations__ __static_attributes__ __firstlineno__ __parameters__""".split())
-"""Names that are not a matter of the held object."""
+"""Names that are not delegated to the held object."""
 
 DESCRIBING = frozenset("""__repr__ nnz size _getnnz getnnz ndim shape format getformat get_shape getmaxprint
 _getmaxprint has_sorted_indices has_canonical_format __len__ __bool__ _shape_as_2d""".split())
-"""What asks for structure alone: nobody waits for values."""
+"""Methods and properties that need the structure only, and do not wait for values."""
 
 REFLECTED = {"__radd__": operator.add, "__rsub__": operator.sub, "__rmul__": operator.mul,
              "__rmatmul__": operator.matmul, "__rtruediv__": operator.truediv}
 
 
 def delegate(ours: type, real: type) -> None:
-    """Give a class of ours each method and property of SciPy's that it has not got itself."""
+    """Add a wrapper to one of our classes for each method and property of SciPy's class that ours lacks."""
     own = {name for kind in ours.__mro__ if kind.__module__.startswith("diffuse.") for name in vars(kind)}
     for kind in real.__mro__:
         if not kind.__module__.startswith("scipy."):
@@ -62,7 +62,7 @@ def _method(name: str, real: FunctionType) -> Callable[..., Any]:
 
 
 def named(function: Callable[..., Any], real: Any) -> Callable[..., Any]:
-    """Name, signature and documentation of SciPy's."""
+    """Give a wrapper the name, signature and documentation of SciPy's function."""
     return update_wrapper(function, real, ("__name__", "__qualname__", "__doc__"), ())
 
 
@@ -79,7 +79,7 @@ def _property(name: str, real: property) -> property:
 
 
 class Common(Sparse):
-    """What the sparse arrays of all formats have."""
+    """The common methods of sparse arrays of all formats."""
 
     def __iter__(self) -> Iterator[Any]:
         lowering = conversion.Lowering()

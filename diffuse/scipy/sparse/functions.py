@@ -11,11 +11,11 @@ from diffuse.scipy.sparse import conversion
 
 KEPT = frozenset("""issparse isspmatrix isspmatrix_bsr isspmatrix_coo isspmatrix_csc isspmatrix_csr
 isspmatrix_dia isspmatrix_dok isspmatrix_lil get_index_dtype""".split())
-"""Functions that know our arrays as they are."""
+"""Functions that accept our arrays unchanged."""
 
 
 def wrapped(real: Any, module: str) -> Callable[..., Any]:
-    """A function of SciPy's as ours: same name, signature and documentation."""
+    """Wrap a SciPy function for our arrays, with the same name, signature and documentation."""
     def run(*args: Any, **kwargs: Any) -> Any:
         return conversion.call(real, args, kwargs, real.__name__)
 
@@ -23,9 +23,9 @@ def wrapped(real: Any, module: str) -> Callable[..., Any]:
 
 
 def fill(namespace: dict[str, Any], real: ModuleType) -> None:
-    """The public names of a module of SciPy's that `namespace` has not got itself."""
+    """Add wrappers of the public names of a SciPy module that `namespace` lacks."""
     for name in real.__all__:
-        value = vars(real).get(name)  # submodules that nobody has asked for are not loaded
+        value = vars(real).get(name)  # submodules that have not been imported are not loaded
         if value is None or name in namespace or isinstance(value, ModuleType):
             continue
         function = callable(value) and not isinstance(value, type) and name not in KEPT

@@ -1,7 +1,8 @@
-"""Products of sparse and dense: from `A @ x` to the task `spmv`, to sums of diagonals, or to SciPy at once.
+"""Products of sparse and dense arrays: `A @ x` becomes the task `spmv`, sums of diagonals, or a call to
+SciPy.
 
-A product of csr, csc, coo, dia or bsr with a dense vector (n,) or (n, 1) or matrix (n, k) is recorded.
-Everything else (other formats and operands, products of two sparse arrays, errors) is SciPy's.
+A product of csr, csc, coo, dia or bsr with a dense vector (n,) or (n, 1) or matrix (n, k) is recorded. SciPy
+handles everything else (other formats and operands, products of two sparse arrays, errors).
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from diffuse.scipy.sparse import checks, conversion, narrow, products, rows
 from diffuse.scipy.sparse.state import Name, Sparse, fetched, put
 
 NUMBERS = frozenset("?bBhHiIlLqQfdFD")
-"""Characters of the element types that SciPy's sparse arrays may have and kernels compute in."""
+"""Characters of the element types that both SciPy's sparse arrays and kernels support."""
 
 DIAGONALS = 64
-"""Diagonals of an array beyond which a product is one call to SciPy and not a task for each."""
+"""The most diagonals of an array for which a product is one task per diagonal instead of one call to
+SciPy."""
 
 FORMATS = ("csr", "csc", "coo", "dia", "bsr")
 
 
 def matmul(a: Sparse, x: Any) -> Any:
-    """`a @ x` for anything but a scalar."""
+    """`a @ x` for any operand except a scalar."""
     light = a._light
     if light is not None:
         found = light.product(a, x)
@@ -47,7 +49,7 @@ def matmul(a: Sparse, x: Any) -> Any:
 
 
 def rmatmul(a: Sparse, x: Any) -> Any:
-    """`x @ a` for anything but a scalar."""
+    """`x @ a` for any operand except a scalar."""
     dense = _dense(x)
     if dense is not None and a._held.format in FORMATS and a._held.ndim == 2 and not soon(a, dense):
         if checks.integers(a):
@@ -60,9 +62,9 @@ def rmatmul(a: Sparse, x: Any) -> Any:
 
 
 def product(a: Sparse, x: Any, turned: bool = False) -> Any:
-    """The lazy product with a dense array of one or two dimensions, or None where SciPy has to be asked.
+    """The lazy product with a dense array of one or two dimensions, or None if SciPy has to compute it.
 
-    `turned`: of the transpose; for diagonals only.
+    `turned`: multiply by the transpose; for diagonals only.
     """
     ready = a._rows
     if ready is not None and ready.take(a, x):
@@ -91,7 +93,8 @@ def product(a: Sparse, x: Any, turned: bool = False) -> Any:
 
 
 def at_once(a: Sparse, x: Any, template: Any) -> Any:
-    """Compute the product with a vector by SciPy, if all is at hand, in place of a task of this template."""
+    """Let SciPy compute the product with a vector, if everything is at hand, instead of a task of this
+    template."""
     light = a._light
     if light is not None and light.current(a):
         found = core.hosted(a._held._matmul_dispatch(access.at_hand(x)))
@@ -103,7 +106,7 @@ def at_once(a: Sparse, x: Any, template: Any) -> Any:
 
 
 def _dense(x: Any) -> Any:
-    """A dense operand of a product that may be recorded, as a Diffuse array; else None."""
+    """The dense operand as a Diffuse array, if its product can be recorded; else None."""
     kind = type(x)
     if kind is core.array_class or (kind is numpy.ndarray and x.dtype.char in NUMBERS):
         found = operands.adopt(x)
@@ -112,12 +115,12 @@ def _dense(x: Any) -> Any:
 
 
 STORED = 8
-"""Stored elements a row up to which SciPy's product of a small matrix, whose bits are the task's, is
-done before a task would be recorded, launched and waited for."""
+"""The most stored elements per row for which SciPy computes a product of a small matrix, with the task's
+bits, before a task would be recorded, launched and waited for."""
 
 
 def soon(a: Sparse, x: Any) -> bool:
-    """Is everything here already, and so little that SciPy is done before a task would be recorded?"""
+    """Are all operands computed, and so small that SciPy is faster than recording a task?"""
     if elementwise.eager_errors:
         return True
     small = core.SMALL
@@ -127,7 +130,8 @@ def soon(a: Sparse, x: Any) -> bool:
 
 
 class Light:
-    """The arrays of a matrix, with which SciPy computes products at once as long as they are the same."""
+    """The arrays of a small matrix; SciPy computes its products at once as long as the arrays are
+    unchanged."""
 
     __slots__ = ("rows", "stored", "watched")
 
@@ -136,7 +140,7 @@ class Light:
         self.watched = [(name, part, part.memory) for name, part in a._parts.items()]
 
     def current(self, a: Sparse) -> bool:
-        """Are the arrays the same, with nothing pending that writes to them?"""
+        """Are the arrays unchanged, with no pending task that writes to them?"""
         held, parts = a._held, a._parts
         for name, part, elements in self.watched:
             here: Any = parts.get(name)
@@ -145,7 +149,7 @@ class Light:
         return True
 
     def product(self, a: Sparse, x: Any) -> Any:
-        """Compute `a @ x` for a small vector at hand, if no pending task writes to the matrix; else return
+        """Compute `a @ x` for a small vector at hand if no pending task writes to the matrix; else return
         None."""
         if self.rows >= core.SMALL or self.stored >= STORED * core.SMALL:
             return None
@@ -174,7 +178,7 @@ def _product(a: Sparse, x: Any) -> Any:
 
 
 class Ready:
-    """Rows of a matrix, for products as long as the arrays that they were made of are the same."""
+    """The rows of a matrix, valid for products as long as the arrays that they were made of are unchanged."""
 
     __slots__ = ("rows", "length", "size", "light", "watched")
 
@@ -189,16 +193,16 @@ class Ready:
 
     @staticmethod
     def _watched(name: Name, part: Any, values: Any) -> tuple[Any, ...]:
-        """An array as it is now; without a version if tasks read it as it is when they run."""
+        """An array's current state; without a version if tasks read its contents when they run."""
         storage = access.storage_of(part)
         return name, part, part.form, storage, None if part is values else storage.version
 
     def at_hand(self, a: Sparse, x: Any) -> bool:
-        """Are the operands of a product there, so that SciPy could do it now?"""
+        """Are the operands of a product computed, so that SciPy could compute it now?"""
         return access.at_hand(x) is not None and all([access.ready(part) for part in a._parts.values()])
 
     def take(self, a: Sparse, x: Any) -> bool:
-        """May `a @ x` be recorded for a vector x without looking at `a` again?"""
+        """Can `a @ x` be recorded for a vector x without examining `a` again?"""
         form, small = x.form, core.SMALL
         if (form.ndim != 1 or form.shape[0] != self.length or form.dtype.char not in NUMBERS
                 or (self.size < small and self.length < small) or elementwise.eager_errors):
@@ -213,13 +217,13 @@ class Ready:
 
 
 def _diagonals(a: Sparse, x: Any, turned: bool) -> Any:
-    """Diagonal after diagonal is added to zeros, as SciPy's `dia_matvec` does: tasks that fuse."""
+    """Add the product with each diagonal to zeros, as SciPy's `dia_matvec` does, by tasks that fuse."""
     (m, n), values = a._held.shape, a._part("data")
     offsets = a._structured().offsets
     if values.ndim != 2 or not values.size or offsets.shape != values.shape[:1]:
         return None
     dtype = numpy.result_type(values.dtype, x.dtype)
-    complexes = values.dtype.kind == x.dtype.kind == "c"  # NumPy's products are rounded otherwise
+    complexes = values.dtype.kind == x.dtype.kind == "c"  # NumPy's products are rounded differently
     if turned and (len(offsets) > DIAGONALS or complexes or values.shape[1] > max(m, n)):
         return None  # SciPy transposes first, and takes other elements where diagonals are longer than rows
     if len(offsets) > DIAGONALS or complexes:
@@ -238,7 +242,7 @@ def _diagonals(a: Sparse, x: Any, turned: bool) -> Any:
 
 
 def _called(a: Sparse, x: Any, names: tuple[str, ...]) -> Any:
-    """SciPy's product, in stream order."""
+    """Call SciPy's product, in stream order."""
     kind, shape = type(a._held), a._held.shape
     dtype = numpy.result_type(a._part("data").dtype, x.dtype)
     out = core.recorded(row_major((shape[0], *x.shape[1:]), dtype))

@@ -1,8 +1,9 @@
-"""Rows whose positions and indices have 64 bits for no reason: a product follows the same numbers in 32.
+"""Narrows needlessly 64-bit positions and indices of csr arrays to 32 bits for products.
 
 SciPy keeps 64 bits where its own arithmetic had them (a Kronecker product of arrays that were given by
-coordinates, say).  A csr array whose structure nobody has asked for has 32 instead from its first product on:
-half the memory, half of what each product reads.  Who asks for the structure gets SciPy's 64 back, for good.
+coordinates, say).  A csr array whose structure the program has not accessed has 32-bit indices from its first
+product on: they need half the memory, and each product reads half as much.  Accessing the structure restores
+SciPy's 64 bits for good.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LIMIT = 2**31
 
 
 def rows_of(a: Sparse) -> tuple[Any, Any, Any] | None:
-    """Positions and columns in 32 bits, and values, of a csr array; None where they stay as they are."""
+    """Positions and columns in 32 bits, and values, of a csr array; None if it is not narrowed."""
     found = a._narrow
     if found is None:
         if a._asked or not fits(a._held):
@@ -38,12 +39,12 @@ def rows_of(a: Sparse) -> tuple[Any, Any, Any] | None:
 
 
 def fits(held: Any) -> bool:
-    """Has a SciPy object 64-bit indices, and none that needs them?"""
+    """Does a SciPy object have 64-bit indices without needing them?"""
     return (held.format == "csr" and {held.indices.dtype, held.indptr.dtype} == {numpy.dtype(numpy.int64)}
             and int(max(*held.shape, held.indices.size, held.data.size)) < LIMIT)
 
 
 def _narrowed(held: Any, name: str) -> Any:
-    """An array of the held object, there and as a Diffuse array, in 32 bits."""
+    """Convert an array of the held object to 32 bits; returns it as a Diffuse array."""
     stored(held, name, getattr(held, name).astype(numpy.int32))
     return wrap(getattr(held, name))

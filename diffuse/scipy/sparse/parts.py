@@ -1,7 +1,8 @@
-"""A csr array made of arrays that several ranks have in parts: no rank gets all of its structure.
+"""Builds a csr array from arrays that are distributed over ranks, without gathering its structure on any
+rank.
 
-SciPy's constructor looks through positions and indices.  Here tasks do, of which ranks learn whether the
-structure is sound, and nothing else.  Who asks for the structure gets all of it then.
+SciPy's constructor inspects positions and indices.  Here tasks do, and ranks learn only whether the structure
+is sound.  Accessing the structure gathers it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from diffuse.scipy.sparse.state import Name, Sparse, put, stand_in, stored
 
 
 def build(self: Sparse, real: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Build a csr array from values, indices and positions in parts; False if SciPy has to see them, who
-    then finds what is wrong with them, too."""
+    """Build a csr array from distributed values, indices and positions.  Returns False if SciPy has to build
+    it, which then also reports what is wrong."""
     if real._format != "csr" or len(args) > 2 or kwargs.keys() - {"shape"}:
         return False
     given: Any = args[0] if args else None
@@ -35,7 +36,7 @@ def build(self: Sparse, real: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if bool(wrong | (positions[0] != 0) | (positions[-1] != count)):
         return False
     held = real((rows, columns), dtype=values.dtype)
-    # of arrays without elements SciPy finds the type that it takes where all elements fit
+    # SciPy derives the index type from arrays without elements and the largest value
     index = held._get_index_dtype(tuple([numpy.empty(0, x.dtype) for x in (indices, positions)]),
                                   maxval=max(rows, columns, count), check_contents=True)
     found: dict[Name, Any] = {"data": values, "indices": indices.astype(index, copy=False),
@@ -43,13 +44,13 @@ def build(self: Sparse, real: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     for name, part in found.items():
         stored(held, name, stand_in(part))
     self._become(held, found)
-    put(self, "_asked", True)  # the program knows the structure, and of which types it is
+    put(self, "_asked", True)  # the program knows the structure, and its types
     put(self, "_checked", checks.stamp(self))
     return True
 
 
 def _in_parts(given: Any) -> bool:
-    """Are these values, indices and positions as Diffuse arrays, of which ranks may have parts alone?"""
+    """Are these Diffuse arrays of values, indices and positions, of which ranks may hold only parts?"""
     if type(given) is not tuple or len(given) != 3 or any(type(x) is not core.array_class for x in given):
         return False
     values, *structure = given

@@ -4,8 +4,9 @@ Sums of rows are the task `reduceat`, which is the same without columns and with
 
 The rows come as CSR has them: `positions` (where each row begins, and where the last one ends), `columns` and
 `values`.  The task iterates over the rows (and over the columns of a dense matrix), so that it fuses with
-what follows over the same space: the dot product of a conjugate gradient step, say.  Which elements of the
-dense operand a row needs is data: the task reads all of it, and waits for whoever still writes it.
+what follows over the same space: the dot product of a conjugate gradient step, say.  The elements of the
+dense operand that a row needs are data-dependent: the task reads all of it, and depends on all tasks that
+write it.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ def recordable(*dtypes: Any) -> bool:
 
 
 class Rows:
-    """A sparse matrix of m rows, and what every product with it needs, laid out once.
+    """A sparse matrix of m rows, and the precomputed inputs of its products.
 
     `positions` (m + 1,), `columns` and `values` (stored elements,) are packed Diffuse arrays; positions rise
-    from 0 and columns lie in [0, n): nobody looks again.
+    from 0 and columns lie in [0, n), which is not checked again.
     """
 
     __slots__ = ("count", "stored", "template", "_arrays", "_ends", "_inputs", "_results")
@@ -41,14 +42,14 @@ class Rows:
         self.count = positions.shape[0] - 1
         self.stored = values.shape[0]
         self.template: Any = None
-        """Of the last product that was recorded."""
+        """The template of the last product that was recorded."""
         self._arrays = values, columns
         self._ends = ends(positions)
         self._inputs: dict[tuple[int, ...], tuple[Any, ...]] = {}
         self._results: dict[Any, tuple[Any, tuple[str, ...]]] = {}
 
     def inputs(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
-        """The operands of a task over `shape`, but for the dense one."""
+        """The operands of a task over `shape`, except for the dense one."""
         found = self._inputs.get(shape)
         if found is None:
             found = self._inputs[shape] = (*[_along(x, shape) for x in self._ends],
@@ -56,7 +57,7 @@ class Rows:
         return found
 
     def result(self, dense: Any) -> tuple[Any, tuple[str, ...]]:
-        """Element type and signature of a product with operands of the element type `dense`."""
+        """The element type and signature of a product with operands of the element type `dense`."""
         found = self._results.get(dense)
         if found is None:
             values, columns = self._arrays
@@ -67,7 +68,7 @@ class Rows:
 
 
 def ends(positions: Any) -> tuple[Any, Any]:
-    """Where the rows of a sparse matrix begin and end: views for tasks, however few elements they have."""
+    """Where the rows of a sparse matrix begin and end, as views for tasks, however few elements they have."""
     return viewing(positions, positions.meta[:-1]), viewing(positions, positions.meta[1:])
 
 
@@ -92,7 +93,7 @@ def totals(positions: Any, values: Any) -> Any:
     """The sums (m,) of the rows that begin at `positions` (m + 1,) among `values`, as a lazy array.
 
     In the element type in which NumPy adds up `values`, and with the bits of `numpy.add.reduceat`, added to
-    zero.  Positions rise from 0 to the number of values: nobody looks again.
+    zero.  Positions rise from 0 to the number of values, which is not checked again.
     """
     rows = positions.shape[0] - 1
     dtype = numpy.add.reduce(numpy.empty(0, values.dtype)).dtype
@@ -106,11 +107,11 @@ def totals(positions: Any, values: Any) -> Any:
 
 
 def _along(x: Any, shape: tuple[int, ...]) -> tuple[Any, View]:
-    """A vector with one element a row, alike for all columns."""
+    """A vector with one element per row, broadcast along the columns."""
     view = view_of(x)
     return storage_of(x), view if len(shape) == 1 else view.kept(shape, (0,))
 
 
 def _gathered(x: Any, shape: tuple[int, ...]) -> tuple[Any, View]:
-    """An array whose first index is data."""
+    """An array whose first index is data-dependent."""
     return storage_of(x), view_of(x).gathered(shape)

@@ -1,10 +1,10 @@
-"""Sums and means of sparse arrays: of rows or columns to the task `reduceat` or to a product with ones.
+"""Sums and means of sparse arrays: along rows or columns by the task `reduceat` or a product with ones.
 
 SciPy's sums along the axis that its format goes along (the rows of csr, the columns of csc) are those of
 `numpy.add.reduceat`, added to zero, and other sums along one axis are products with ones; here they are the
 same, and have the same bits (but where a csr array has values that belong to no row, which SciPy adds to the
 last one).  A sum of everything is the sum of the values, as `diffuse.numpy.sum` adds them up.  Matrices
-(whose sums are `numpy.matrix`), formats other than csr, csc and coo, `out=` and errors are SciPy's affair.
+(whose sums are `numpy.matrix`), formats other than csr, csc and coo, `out=` and errors are left to SciPy.
 Source: SciPy's `_spbase.sum` and `mean`, and `_cs_matrix.sum`.
 """
 
@@ -26,7 +26,7 @@ FORMATS = ("csr", "csc", "coo")
 
 
 class Reductions(Sparse):
-    """Methods of formats whose values are one array."""
+    """The reducing methods of formats whose values are one array."""
 
     def sum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """Sum of all elements, or along one axis; see SciPy's `csr_array.sum`."""
@@ -47,19 +47,19 @@ class Reductions(Sparse):
 
 
 class Sought(NamedTuple):
-    """What is to be reduced."""
+    """A requested reduction."""
 
     axes: tuple[int, ...]
-    """One or both, counted from 0."""
+    """The axes to reduce, one or both, counted from 0."""
     native: bool
-    """Is it the axis that the format goes along, given as a number?  Then SciPy adds up pairwise."""
+    """Is it the axis along which the format stores elements, given as a number?  SciPy then sums pairwise."""
 
 
 def _sum(a: Sparse, sought: Sought, dtype: Any) -> Any:
-    """The lazy sum, or None where SciPy has to be asked."""
+    """The lazy sum, or None if SciPy has to compute it."""
     values = a._part("data")
     if len(sought.axes) == 2:
-        if not _canonical(a):  # SciPy adds up duplicates in the array itself
+        if not _canonical(a):  # SciPy sums duplicates in the array itself
             conversion.method(a, "sum_duplicates")
             values = a._part("data")
         return np.sum(values, dtype=dtype)
@@ -75,7 +75,7 @@ def _sum(a: Sparse, sought: Sought, dtype: Any) -> Any:
 
 
 def _positions(a: Sparse) -> tuple[Any, Any]:
-    """Where rows (of csc: columns) begin, and the values."""
+    """The positions at which rows (of csc: columns) begin, and the values."""
     narrowed = narrow.rows_of(a)
     if narrowed is not None:
         return narrowed[0], narrowed[2]
@@ -84,7 +84,7 @@ def _positions(a: Sparse) -> tuple[Any, Any]:
 
 
 def _mean(a: Sparse, sought: Sought, dtype: Any) -> Any:
-    """The sum of values that are divided, which is how SciPy does it: always a product along one axis."""
+    """The mean, as the sum of divided values, which is SciPy's method: along one axis always a product."""
     values: Any = a._part("data")
     if values.dtype.kind in "biu":
         values = values.astype(numpy.float64)
@@ -94,7 +94,7 @@ def _mean(a: Sparse, sought: Sought, dtype: Any) -> Any:
 
 
 def _beside(a: Sparse, values: Any) -> Any:
-    """A matrix of the very same structure and other values, which the program never sees."""
+    """A matrix that shares the structure of `a` with other values, for internal use."""
     held = shell(a._held)
     held.data = stand_in(values)
     found = made(held, {**{name: a._part(name) for name in a._part_names()}, "data": values})
@@ -104,7 +104,7 @@ def _beside(a: Sparse, values: Any) -> Any:
 
 
 def _sought(a: Sparse, axis: Any) -> Sought | None:
-    """What a sum along `axis` is, if it is worth recording."""
+    """The reduction along `axis`, if it is worth recording; else None."""
     axes = _axes(a, axis)
     if axes is None or len(axes) == 2:
         return None if axes is None else Sought(axes, False)
@@ -113,19 +113,19 @@ def _sought(a: Sparse, axis: Any) -> Sought | None:
         return None
     along = (held.format, axes[0]) in (("csr", 1), ("csc", 0))
     if not along and access.ready(values) and not any(name.startswith("order") for name in a._kept):
-        return None  # to sort by rows takes longer than to add up
+        return None  # sorting by rows takes longer than summing
     return Sought(axes, along and not isinstance(axis, tuple))
 
 
 def _canonical(a: Sparse) -> bool:
-    """Are there no duplicates?  Without waiting for a copy of a structure of which that is known."""
+    """Is the matrix free of duplicates?  Does not wait for a lazy structure if this is already known."""
     held = a._held
     known = held.format == "coo" or "_has_canonical_format" in vars(held)
     return bool((held if known else a._structured()).has_canonical_format)
 
 
 def _axes(a: Sparse, axis: Any) -> tuple[int, ...] | None:
-    """The axes to reduce, counted from 0, of an array of a format that is ours; None leaves it to SciPy."""
+    """The axes to reduce, counted from 0, if the format is supported; None leaves the reduction to SciPy."""
     held = a._held
     if held.format not in FORMATS or held.ndim != 2 or not held.nnz or not checks.integers(a):
         return None

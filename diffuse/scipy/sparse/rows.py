@@ -1,9 +1,9 @@
-"""From csr, csc and coo to rows that the task `spmv` can go along: positions, columns and values.
+"""Converts csr, csc and coo to the rows of the task `spmv`: positions, columns and values.
 
-A csr array is rows already.  The others are sorted by row once, and the order is kept while their structure
-stays as it is.  Within a row the elements keep the order in which SciPy's `csc_matvec` and `coo_matvec` add
-them: by column and as stored, so that sums have SciPy's bits, with duplicates and unsorted indices, too.
-Values follow in that order when a product needs them, as a task in the stream.
+A csr array has rows already.  The others are sorted by row once, and the order is kept until their structure
+changes.  Within a row the elements keep the order in which SciPy's `csc_matvec` and `coo_matvec` add them, by
+column and as stored, so that sums have SciPy's bits even with duplicates and unsorted indices. Values are
+brought into that order when a product needs them, by a task in the stream.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from diffuse.scipy.sparse.state import Kept, Name, Sparse
 
 
 class Order(NamedTuple):
-    """Rows of a matrix: where each begins, the column of each element, and which element it is."""
+    """The rows of a matrix: where each begins, and the column and the index of each element."""
 
     positions: Any
     columns: Any
     order: Any
-    """Numbers of the elements by row; None if they are stored in this order."""
+    """The indices of the elements by row; None if they are stored in this order."""
 
 
 def rows_of(a: Sparse) -> tuple[Any, Any, Any]:
@@ -42,12 +42,12 @@ def rows_of(a: Sparse) -> tuple[Any, Any, Any]:
 
 
 def contiguous(x: Any) -> Any:
-    """The array itself if its elements lie one after another, else a copy of it."""
+    """The array itself if it is contiguous, else a copy of it."""
     return x if x.form.ordered else x.copy()
 
 
 def _kept(a: Sparse, name: str, stamp: Any, make: Any) -> Any:
-    """What was made of the structure before, if that is as it was."""
+    """Cached data derived from the structure; made anew if the structure changed."""
     if a._held.format == "coo":
         name = f"{name} by {id(a._part(0))}"  # a transpose has the same arrays in other places
     before = a._kept.get(name)
@@ -57,7 +57,7 @@ def _kept(a: Sparse, name: str, stamp: Any, make: Any) -> Any:
 
 
 def _order(a: Sparse) -> Order:
-    """The elements of a csc or coo array by row, in stored order within each."""
+    """Sort the elements of a csc or coo array by row, in stored order within each."""
     held = a._structured()
     count, rows = held.data.shape[0], held.shape[0]
     numbers = numpy.arange(count, dtype=numpy.int32 if count < 2**31 else numpy.int64)
@@ -69,14 +69,14 @@ def _order(a: Sparse) -> Order:
     if bool((row[1:] >= row[:-1]).all()):
         ends = numpy.searchsorted(row, numpy.arange(rows + 1, dtype=row.dtype)).astype(row.dtype)
         return Order(wrap(ends), a._part(1), None)
-    # one element a column: SciPy's conversion then sorts stably, and adds nothing together
+    # one element per column: SciPy's conversion then sorts stably, and sums no duplicates
     each = scipy.sparse.csc_array((numbers, row, numpy.arange(count + 1, dtype=numbers.dtype)),
                                   shape=(rows, count)).tocsr()
     return Order(wrap(each.indptr), wrap(col[each.indices]), wrap(each.data))
 
 
 def _ordered(values: Any, order: Any) -> Any:
-    """`values[order]`, in stream order."""
+    """Record `values[order]`, in stream order."""
     out = core.recorded(row_major(order.shape, values.dtype))
     operands = tuple([(access.storage_of(x), base.view_of(x)) for x in (values, order)])
     library.call("take", _take, operands, ((access.storage_of(out), base.view_of(out)),))

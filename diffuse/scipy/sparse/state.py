@@ -1,11 +1,11 @@
-"""What a sparse array is made of: a SciPy object, and Diffuse arrays in place of the arrays that it holds.
+"""The state of a sparse array: a SciPy object, and Diffuse arrays in place of the arrays that it holds.
 
 `held` is a genuine SciPy matrix over NumPy memory and knows shape, format and flags.  `parts` are Diffuse
-arrays by the name that SciPy gives them (`data`, `indices`, `indptr`, `offsets`; of coordinates the number),
-made when somebody asks.  An array that is among the parts is the truth, and what the held object has in its
-place may be out of date, or stand for elements that are not computed yet; `plain` brings it up to date.
+arrays by SciPy's names for them (`data`, `indices`, `indptr`, `offsets`; coordinates by number), made on
+demand.  An array among the parts is authoritative: the held object's array may be out of date, or stand for
+elements that are not computed yet; `plain` updates it.
 
-All this lives in slots: an instance's dictionary is the program's, and `vars` shows it with what a SciPy
+All this is kept in slots: an instance's dictionary belongs to the program, and `vars` also shows what a SciPy
 object has there.
 """
 
@@ -22,11 +22,11 @@ from diffuse.numpy.bridge.fallback import looking_into
 from diffuse.numpy.ops.operands import wrap
 
 CLASSES: dict[type, type] = {}
-"""Our class for each of SciPy's; `classes` fills it in."""
+"""Our class for each of SciPy's, filled in by `classes`."""
 
 SLOTS = ("_held", "_parts", "_kept", "_read", "_checked", "_narrow", "_asked",
          "_rows", "_light")
-"""The state of an object, as slots of the classes at the end of the line: others would clash with dict's."""
+"""The state of an object, as slots of the most derived classes: elsewhere they would conflict with dict's."""
 
 put = object.__setattr__
 
@@ -35,39 +35,39 @@ Stamp = tuple[Any, ...]
 
 
 class Kept(NamedTuple):
-    """Something made of arrays, and what they were then."""
+    """A value derived from arrays, with their stamp at that time."""
 
     stamp: Stamp
     value: Any
 
 
 class Open:
-    """Lets the program give objects attributes of its own."""
+    """Gives instances a dictionary for the program's own attributes."""
 
 
 class Sparse(Open):
-    """The state that all formats have; a mixin of the classes that also derive from SciPy's."""
+    """The state of all formats; a mixin of the classes that also derive from SciPy's."""
 
     _names: tuple[Name, ...] = ()
     _held: Any
     _parts: dict[Name, Any]
     _kept: dict[str, Kept]
-    """What was derived from the structure; shared between a matrix and its transpose."""
+    """Data derived from the structure; shared between a matrix and its transpose."""
     _read: dict[Name, _Version]
-    """What the arrays of the held object are up to date with."""
+    """The versions with which the arrays of the held object are up to date."""
     _checked: Stamp | None
-    """The stamp of the structure, and the shape of the values, when somebody last looked through it."""
+    """The stamp of the structure, and the shape of the values, at the last check."""
     _narrow: tuple[Any, ...] | None
-    """Positions and indices in 32 bits, which the held object has, too, where the program expects 64."""
+    """Positions and indices in 32 bits, shared with the held object, where the program expects 64 bits."""
     _rows: Any
-    """What the last product went along."""
+    """The rows that the last product used."""
     _light: Any
     """The arrays of a small matrix, if SciPy computed its last product at once."""
     _asked: bool
-    """Somebody has asked for the structure, by other means than a product."""
+    """Whether the program has accessed the structure, other than by a product."""
 
     def _become(self, held: Any, parts: dict[Name, Any] | None = None) -> None:
-        """Be the matrix that a SciPy object describes."""
+        """Initialise from a SciPy object."""
         put(self, "_held", held)
         put(self, "_parts", {} if parts is None else parts)
         put(self, "_read", {})
@@ -76,13 +76,13 @@ class Sparse(Open):
         self._forget()
 
     def _forget(self) -> None:
-        """The structure is another than before: what was derived from it is gone."""
+        """Forget everything derived from the structure, which has changed."""
         put(self, "_kept", {})
         put(self, "_checked", None)
         self._remade()
 
     def _remade(self) -> None:
-        """Forget what products have found out, because one of the arrays was replaced."""
+        """Forget the caches of products, because one of the arrays was replaced."""
         put(self, "_rows", None)
         put(self, "_light", None)
 
@@ -101,19 +101,19 @@ class Sparse(Open):
         return found
 
     def _share(self, name: Name, part: Any) -> None:
-        """An array over the memory that the held object has, which is up to date."""
+        """Record an array over the memory of the held object as up to date."""
         self._parts[name] = part
         self._read[name] = _version(part)
 
     def _shown(self, name: Name) -> Any:
-        """The array of this name for the program, which may write to it: writes are counted from now on."""
+        """The array of this name for the program, which may write to it: from now on writes are counted."""
         found = self._part(name)
         if isinstance(found, Array):
             access.storage_of(found)
         return found
 
     def _replace(self, name: Name, value: Any) -> None:
-        """The program assigns another array."""
+        """Replace an array by one that the program assigns."""
         self._remade()
         if isinstance(value, Array):
             self._parts[name] = value
@@ -124,9 +124,9 @@ class Sparse(Open):
         stored(self._held, name, array)
 
     def plain(self, reading: bool = False) -> Any:
-        """The SciPy object with everything that was recorded for its arrays done: waits.
+        """The SciPy object, after waiting for everything that was recorded for its arrays.
 
-        Only for `reading`: waits for those who write, not for those who read, too.
+        With `reading`: wait only for pending writes, not for pending reads.
         """
         self._widen()
         for name in self._parts:
@@ -137,7 +137,7 @@ class Sparse(Open):
     to_scipy = plain
 
     def _widen(self) -> None:
-        """Have the types of positions and indices that SciPy's object has, from now on."""
+        """Restore the 64-bit types of positions and indices, for good."""
         put(self, "_asked", True)
         if self._narrow is not None:
             put(self, "_narrow", None)
@@ -146,9 +146,9 @@ class Sparse(Open):
                 stored(self._held, name, fetched(self._held, name).astype(numpy.int64))
 
     def _structured(self, types: bool = True) -> Any:
-        """The SciPy object without waiting for values: others stand in for those that are being computed.
+        """The SciPy object, with placeholders for values that are being computed.
 
-        Not `types`: the caller does not care how many bits indices have.
+        Without `types` the caller does not depend on the width of indices.
         """
         if types:
             self._widen()
@@ -163,7 +163,7 @@ class Sparse(Open):
         return self._held
 
     def _current(self, name: Name) -> bool:
-        """Has the held object the elements that an array has after all that was recorded?"""
+        """Is the held object's array up to date with everything that was recorded?"""
         part = self._parts[name]
         read = self._read.get(name)
         return read is not None and read == _version(part) and fetched(self._held, name) is part.memory
@@ -176,7 +176,7 @@ class Sparse(Open):
         self._read[name] = _version(part)
 
     def _changed(self, written: bool) -> None:
-        """SciPy worked on the held object: take over the arrays that are new, and count writes to the old."""
+        """After SciPy worked on the held object: take over new arrays, and count writes to the old ones."""
         for name, part in list(self._parts.items()):
             memory, now = part.memory, _present(self._held, name)
             if now is None:
@@ -195,14 +195,15 @@ class Sparse(Open):
             self._forget()
 
     def _stamp(self, *names: Name) -> Stamp:
-        """What these arrays are now: equal stamps, equal elements."""
+        """The versions of these arrays: equal stamps mean equal elements."""
         return tuple([_version(self._part(name)) for name in names])
 
     # -- attributes that SciPy's objects have of their own -------------------------------------------------
 
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
-        """What a SciPy object has of its own and what the program added: a copy; the arrays are no copies."""
+        """A copy of the attributes of the SciPy object and of those that the program added; arrays are not
+        copied."""
         held = getattr(self, "_held", None)
         if held is not None:
             self._widen()
@@ -242,12 +243,12 @@ own: Callable[[Any], dict[str, Any]] = vars(Open)["__dict__"].__get__
 
 
 def fetched(held: Any, name: Name) -> Any:
-    """The array of this name of a SciPy object."""
+    """The array of this name in a SciPy object."""
     return getattr(held, name) if isinstance(name, str) else held.coords[name]
 
 
 def stored(held: Any, name: Name, array: Any) -> None:
-    """Give a SciPy object another array."""
+    """Replace an array of a SciPy object."""
     if isinstance(name, str):
         setattr(held, name, array)
     else:
@@ -263,7 +264,7 @@ def shell(held: Any) -> Any:
 
 
 def _present(held: Any, name: Name) -> Any:
-    """The array of this name if the object has one still."""
+    """The array of this name if the object still has one, else None."""
     if not isinstance(name, str) and name >= len(held.coords):
         return None
     return fetched(held, name)
@@ -276,7 +277,7 @@ def memory_of(part: Any) -> Any:
 
 
 def stand_in(part: Any) -> Any:
-    """An array of the same shape and type in which nobody may look for elements."""
+    """A placeholder of the same shape and type, whose elements must not be read."""
     return numpy.broadcast_to(numpy.zeros((), part.dtype), part.shape)
 
 
@@ -285,12 +286,12 @@ def _version(part: Any) -> Any:
         return object()
     storage = access.storage_of(part)
     if storage.exported and storage.shown():
-        return object()  # somebody else may write at any time
+        return object()  # other code may write at any time
     return _Version(part, storage.version)
 
 
 class _Version:
-    """An array at one time."""
+    """An array and its version."""
 
     __slots__ = ("part", "version")
 
@@ -304,7 +305,7 @@ class _Version:
 
 
 def made(held: Any, parts: dict[Name, Any] | None = None, kind: Any = None) -> Any:
-    """A sparse array of ours over a SciPy object, of our class for SciPy's or of the one given."""
+    """A sparse array of ours over a SciPy object; of our class for SciPy's, or of the given one."""
     kind = CLASSES[type(held)] if kind is None else kind
     found = kind.__new__(kind)
     found._become(held, parts)

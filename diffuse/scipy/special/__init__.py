@@ -33,7 +33,8 @@ def __dir__() -> list[str]:
 
 
 def _floats(x: Any) -> Any:
-    """An array of real floats with at least one element, or None where SciPy should look at it."""
+    """Convert to an array of real floats with at least one element; None if SciPy should handle the
+    argument."""
     found: Any = _np.asarray(x)
     if not isinstance(found, _Array) or not found.form.size or found.form.dtype.kind not in "biuf":
         return None

@@ -11,7 +11,7 @@ from diffuse.scipy.special.terms import Term, choose, copysign, formula, polynom
 
 def pieces(size: Term, near: tuple[float, ...], middle: tuple[float, ...], far: tuple[float, ...]
            ) -> tuple[Term, Term, Term]:
-    """(the part up to 8 as it is, the part beyond without its exponential, is it the part up to 8)."""
+    """(the value up to 8, the scaled value beyond, whether the argument is at most 8)."""
     low = size <= 8.0
     quarter = choose(low, size, 0.0) * 0.25
     first = polynomial(quarter * quarter, (near, None))
@@ -32,7 +32,7 @@ def _order1(x: Term) -> tuple[Term, Term, Term]:
 
 
 def _plain(x: Term, parts: tuple[Term, Term, Term]) -> Term:
-    """The growing function."""
+    """The unscaled function, which grows."""
     first, second, low = parts
     size = choose(low, 0.0, abs(x))
     over = size > LARGEST_EXPONENT

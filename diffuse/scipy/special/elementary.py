@@ -1,6 +1,6 @@
 """Formulas of logarithms, exponentials and roots: entropies, logistic functions, losses, transformations.
 
-What each computes, and where its cases part, is documented on SciPy's pages of the same names
+Definitions and special cases are documented on SciPy's pages of the same names
 (docs.scipy.org/doc/scipy/reference/special.html).
 """
 
@@ -11,19 +11,19 @@ import math
 from diffuse.scipy.special.terms import Term, choose, copysign, formula
 
 LARGEST_EXPONENT = 709.782712893384
-"""Beyond it e^x is infinite."""
+"""The largest exponent: beyond it e^x is infinite."""
 LARGEST_BINARY = 1024.0
 LEAST_LOG1P = -1.0
 NORMAL = 2.0 ** -1022
 
 
 def exp(x: Term) -> Term:
-    """e^x without a flag where it is infinite."""
+    """e^x that raises no flag if it is infinite."""
     return choose(x > LARGEST_EXPONENT, math.inf, x.below(LARGEST_EXPONENT).apply("exp"))
 
 
 def log(x: Term) -> Term:
-    """log x: -inf at zero and NaN below, without flags."""
+    """log x that raises no flag: -inf at zero and NaN below."""
     found = choose(x <= 0.0, 1.0, x).apply("log")
     return choose(x <= 0.0, choose(x.equals(0.0), -math.inf, math.nan), found)
 
@@ -128,7 +128,7 @@ def kl_div(x: Term, y: Term) -> Term:
 
 
 def _edge(x: Term, y: Term, empty: Term | float) -> Term:
-    """Where not both are positive: `empty` for x = 0 <= y, else infinity; NaN stays."""
+    """The value if not both are positive: `empty` for x = 0 <= y, else infinity; NaN propagates."""
     found = choose(x.equals(0.0) & (y >= 0.0), empty, math.inf)
     return choose(x.unknown | y.unknown, math.nan, found)
 
@@ -159,7 +159,7 @@ def boxcox(x: Term, power: Term) -> Term:
 
 @formula("boxcox1p", 2)
 def boxcox1p(x: Term, power: Term) -> Term:
-    """The same of 1 + x."""
+    """As `boxcox`, of 1 + x."""
     logarithm = log1p(x)
     small = (abs(logarithm) < 1e-289) & (abs(power) < 1e273)
     return choose(small, logarithm, _boxcox(logarithm, power))

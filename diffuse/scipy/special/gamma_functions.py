@@ -5,7 +5,7 @@ formula, NIST Digital Library of Mathematical Functions 5.5.3 and 5.5.4.
 
 The reflection formula is a difference, whose error of some 1e-16 is large beside a value near zero.  So
 digamma has a polynomial of its own around its first root below zero, and gammaln around its first two, -2.457
-and -2.748; further below the error near a root is what is left of the difference, as in SciPy.
+and -2.748; further below the error near a root is that of the difference, as in SciPy.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ LEAST = 5.56268464626801e-309
 LARGEST_LOG = 2.556348e305
 """Beyond it SciPy's log gamma is infinite."""
 WHOLE = 1e18
-"""Numbers beyond 2^52 are whole; beyond this one they need not be looked at."""
+"""Numbers beyond 2^52 are whole; beyond this one they are replaced."""
 
 
 class Around:
-    """Where an argument stands between whole numbers."""
+    """The position of an argument between whole numbers."""
 
     def __init__(self, size: Term) -> None:
         """`size` >= 0; what is not finite counts as a whole number."""
@@ -60,7 +60,7 @@ def positive(size: Term) -> Term:
     y = choose(near, 4.0, size)
     w = 1.0 / y
     series = c.ROOT_TWO_PI + (c.ROOT_TWO_PI_REST + w * polynomial(w, (c.GAMMA_FAR, None)))
-    high = y > 140.0  # there the power alone is too large: of y / 4, and 2^(2 y - 1) afterwards
+    high = y > 140.0  # the power alone overflows there: use y / 4, and multiply by 2^(2 y - 1) afterwards
     power = choose(high, y * 0.25, y).apply("power", y - 0.5) * (-y).apply("exp")
     found = power * series * choose(high, 2.0 * y - 1.0, 0.0).apply("exp2")
     found = choose(near, low, found)
@@ -85,8 +85,8 @@ def gamma(x: Term) -> Term:
 
 
 class LogGamma:
-    """log gamma of a positive argument; the first of `near` is a condition under which another polynomial,
-    of another argument, is wanted in place of its own: one evaluation for all."""
+    """log gamma of a positive argument.  `near` is (condition, argument, coefficients): where the condition
+    holds, that polynomial replaces the usual one, so that one evaluation serves all."""
 
     def __init__(self, size: Term, near: tuple[Term, Term, tuple[float, ...]] | None = None) -> None:
         self.tiny = size < 0.5
@@ -108,7 +108,7 @@ class LogGamma:
         self.ratio = ratio
         one, two = choose(self.tiny, a, z - 1.0), choose(self.tiny, a - 1.0, z - 2.0)
         self.shifted = choose(far, high, one * two * ratio + 0.0)  # no negative zero
-        """Of `size`, or of `size + 1` where that is below 1/2."""
+        """The logarithm for `size`, or for `size + 1` if that is below 1/2."""
         logarithm = choose(self.tiny & (size > 0.0), size, 1.0).apply("log")
         whole = self.shifted - logarithm
         self.value = choose(size.equals(0.0) | (size > LARGEST_LOG), math.inf, whole)
@@ -180,7 +180,7 @@ def digamma(x: Term) -> Term:
 
 @formula("gammasgn")
 def gammasgn(x: Term) -> Term:
-    """1 or -1, the sign of gamma(x); NaN at its poles but for the sign of a zero."""
+    """The sign of gamma(x), 1 or -1; NaN at its poles, except for zeros, where it is the sign of the zero."""
     whole = x.apply("floor")
     safe = choose(abs(x) < WHOLE, whole, 2.0)
     half = safe * 0.5

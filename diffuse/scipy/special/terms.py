@@ -19,14 +19,14 @@ from collections.abc import Callable, Sequence
 from diffuse.library import Builder, Operation, declare
 
 PREFIX = "special."
-"""What the names of the operations begin with."""
+"""The prefix of the operations' names."""
 
 LARGEST_SINGLE = 3.4028235677973366e38
-"""From here on a float64 rounds to infinity in float32."""
+"""The smallest float64 that rounds to infinity in float32."""
 
 
 class Term:
-    """A value of a fragment being written: float64, or bool where a comparison made it."""
+    """A value in a body being written: float64, or bool for the result of a comparison."""
 
     __slots__ = ("builder", "value", "dtype")
 
@@ -38,7 +38,7 @@ class Term:
         return Term(self.builder, self.builder.emit(kind, result, *values), result)
 
     def lifted(self, x: Term | float) -> Term:
-        """A number as a literal of the fragment."""
+        """Convert a number to a literal of the body."""
         return x if isinstance(x, Term) else Term(self.builder, self.builder.const(float(x), "float64"))
 
     def __add__(self, other: Term | float) -> Term:
@@ -104,11 +104,11 @@ class Term:
         return self._op("isnan", result="bool")
 
     def apply(self, kind: str, *others: Term | float) -> Term:
-        """A function of the kernel language, as in `x.apply("exp")`."""
+        """Apply a function of the kernel language, as in `x.apply("exp")`."""
         return self._op(kind, *others)
 
     def below(self, most: float) -> Term:
-        """The lesser of it and a number; NaN stays."""
+        """The lesser of it and a number; NaN propagates."""
         return choose(self > most, most, self)
 
 
@@ -118,9 +118,10 @@ def choose(condition: Term, a: Term | float, b: Term | float) -> Term:
 
 
 def polynomial(x: Term, *choices: tuple[Sequence[float], Term | None]) -> Term:
-    """A polynomial; of several each element takes the first whose condition holds, the last has none.
+    """Evaluate a polynomial.  Of several, each element takes the first whose condition holds; the last has
+    none.
 
-    Horner's scheme in x^2, once for the even and once for the odd terms: two chains that overlap.
+    Even and odd terms are evaluated by Horner's scheme in x^2 separately: two overlapping dependence chains.
     """
     length = max(len(coefficients) for coefficients, _ in choices)
     square = x * x
@@ -151,7 +152,7 @@ def copysign(size: Term | float, sign: Term) -> Term:
 Formula = Callable[..., Term]
 
 FORMULAS: list[str] = []
-"""The operations written as formulas, without prefix."""
+"""The operations written as formulas, without their prefix."""
 
 
 def formula(name: str, inputs: int = 1) -> Callable[[Formula], Formula]:
@@ -171,5 +172,5 @@ def formula(name: str, inputs: int = 1) -> Callable[[Formula], Formula]:
 
 
 def _single(x: Term) -> Term:
-    """Infinite where float32 ends, so that the cast raises no flag."""
+    """Replace values beyond float32's range by infinity, so that the cast raises no flag."""
     return choose(abs(x) >= LARGEST_SINGLE, copysign(math.inf, x), x)

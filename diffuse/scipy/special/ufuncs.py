@@ -1,4 +1,4 @@
-"""Ufunc objects of `scipy.special`: SciPy's signatures and errors in, tasks of the formulas out.
+"""Ufunc objects of `scipy.special`: SciPy's signatures and errors, computed by tasks of the formulas.
 
 On float32 and float64 (and what SciPy promotes to them) a call is recorded and fuses with the operations
 around it.  Arrays below `DIFFUSE_SMALL` elements, and complex, long double and object arrays are SciPy's.
@@ -43,7 +43,8 @@ class special_ufunc(ufunc):
         return find, (self.__name__,)
 
     def general(self, args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
-        """Any call; what the formula is not written for (complex numbers, strings, objects) is SciPy's."""
+        """Handle any call; SciPy computes those that the formula does not cover (complex numbers, strings,
+        objects)."""
         operands = tuple([adopt(x) for x in args])
         others = [adopt(options.get("where", True)), *[adopt(x, writing=True) for x in out or ()]]
         if not any(isinstance(x, Array) for x in (*operands, *others)):
@@ -66,13 +67,13 @@ class special_ufunc(ufunc):
             types = rules.resolve(self, operands, (None,), options.get("dtype"),
                                         options.get("casting", "same_kind"))
         except TypeError:
-            return True  # SciPy's own error comes from the call
+            return True  # calling it raises SciPy's own error
         return all(t in FLOATS for t in types)
 
     def at_once(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
                 options: dict[str, Any], show: Any = wrap) -> Any:
-        """The function on the memory of the operands, waited for: SciPy's own if they are small, else the
-        compiled formula.  Outputs and masks are NumPy's business: SciPy 1.17 writes behind masked results."""
+        """Compute at once on the memory of the operands: by SciPy's function if they are small, else by the
+        compiled formula.  NumPy handles outputs and masks: SciPy 1.17 writes beyond masked results."""
         if len(targets) > 1 or any(x is not None and not isinstance(x, (Array, numpy.ndarray))
                                    for x in targets):
             return super().at_once(operands, targets, outs, options, show)

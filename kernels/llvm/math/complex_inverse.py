@@ -116,8 +116,8 @@ def _zero(x: Real) -> Truth:
 
 
 def _region(x: Real, y: Real, large: Way, one: Way, steep: Way, flat: Way) -> Pair:
-    """Choose a way for finite numbers of which a part is large, or tiny but not zero: a part is large; y is
-    tiny and x is 1; x is tiny; y is tiny."""
+    """Classify finite numbers of which a part is large, or tiny but not zero.  The cases: a part is large; y
+    is tiny and x is 1; x is tiny; y is tiny."""
     return cases((beyond(x.size(), LARGE) | beyond(y.size(), LARGE), large), (x.equals(1.0), one),
                  (beyond(y.size(), TINY), steep), otherwise=flat)
 
@@ -255,9 +255,9 @@ def _atanh_anywhere(a: Real, b: Real) -> Pair:
 
 
 def _atanh_numbers(a: Real, b: Real, x: Real, y: Real) -> Pair:
-    """A part is large, or tiny but not zero."""
+    """atanh of numbers of which a part is large, or tiny but not zero."""
     def large() -> Pair:
-        """atanh z is 1 / z and a quarter of a turn."""
+        """Use 1 / z and a quarter turn for large z."""
         steep = y.size().is_("ugt", x.size())
         most, least = steep.choose(y, x), steep.choose(x, y)
         ratio = least / most

@@ -3,8 +3,8 @@
 Where the processor has no such instruction, the product is split into two floats, the sum of these and the
 addend into three, and the smaller two of those are added with rounding to odd, so that the last addition
 rounds the exact sum: S. Boldo and G. Melquiond, "Emulation of FMA and correctly rounded sums" (IEEE
-Transactions on Computers 57, 2008).  Where the rounding error of the product underflows, so may the result
-be less exact, and the flag is raised.
+Transactions on Computers 57, 2008).  Where the rounding error of the product underflows, the result may be
+less exact, and the flag is raised.
 """
 
 from __future__ import annotations

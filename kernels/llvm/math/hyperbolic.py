@@ -24,7 +24,7 @@ from diffuse.kernels.llvm.math.values import (
 
 FLAT = {"float64": 22.0, "float32": 10.0}
 """tanh x rounds to 1 from here on."""
-LARGE = 2.0 ** 500
+LARGE = {"float64": 2.0 ** 500, "float32": 2.0 ** 60}
 """Squares are finite up to here, and the operand of log(1 + x) is in its range."""
 
 
@@ -67,23 +67,28 @@ def tanh(x: Real, short: bool) -> Real:
 
 
 def asinh(x: Real, short: bool) -> Real:
-    special = beyond(x.size(), LARGE)
+    special = beyond(x.size(), LARGE[x.dtype])
     size = abs(special.replaced(1.0, x))
     root = fma(size, size, 1.0).root()
     found = log1p_within(fma(size, size / (root + 1.0), size), short).signed(x)
-    return rarely("asinh", special, found, lambda y: _log_of_twice(abs(y)).signed(y), x)
+    return rarely("asinh", special, found, as_double(_asinh_beyond), x)
+
+
+def _asinh_beyond(x: Real) -> Real:
+    return _log_of_twice(abs(x)).signed(x)
 
 
 def acosh(x: Real, short: bool) -> Real:
-    special = (x.whole() - bits(1.0)).is_("ugt", bits(LARGE) - bits(1.0))
+    one, large = x.format.bits(1.0), x.format.bits(LARGE[x.dtype])
+    special = (x.whole() - one).is_("ugt", large - one)
     more = special.replaced(1.0, x) - 1.0
     found = log1p_within(more + fma(more, more, more + more).root(), short)
-    return rarely("acosh", special, found, _acosh_anywhere, x)
+    return rarely("acosh", special, found, as_double(_acosh_anywhere), x)
 
 
 def _acosh_anywhere(x: Real) -> Real:
-    """Return acosh x from LARGE on, or NaN below 1."""
-    invalid = ~beyond(x.size(), LARGE) | (x.negative() & ~x.nan())
+    """Return acosh x for large x, or NaN below 1."""
+    invalid = ~beyond(x.size(), 1.0) | (x.negative() & ~x.nan())
     return invalid.choose(raises_invalid(invalid), _log_of_twice(invalid.choose(1.0, x)))
 
 
@@ -93,10 +98,10 @@ def _log_of_twice(x: Real) -> Real:
 
 
 def atanh(x: Real, short: bool) -> Real:
-    special = x.size().is_("uge", bits(1.0))
+    special = x.size().is_("uge", x.format.bits(1.0))
     size = abs(special.replaced(0.5, x))
     found = (log1p_within((size + size) / (1.0 - size), short) * 0.5).signed(x)
-    return rarely("atanh", special, found, _atanh_anywhere, x, harmless=0.5)
+    return rarely("atanh", special, found, as_double(_atanh_anywhere), x, harmless=0.5)
 
 
 def _atanh_anywhere(x: Real) -> Real:

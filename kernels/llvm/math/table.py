@@ -52,10 +52,10 @@ NARROW: dict[str, Callable[..., Real]] = {
     "sin": trigonometric.sin_single, "cos": trigonometric.cos_single, "tan": trigonometric.tan_single,
     "atan2": inverse_trigonometric.atan2_single, "hypot": power.hypot_single, "cbrt": power.cbrt_single,
 }
-"""Functions of a float32 that are faster in float32 arithmetic, and written apart for it."""
+"""Functions that are faster in float32 arithmetic, with an implementation of their own for it."""
 
-EITHER = frozenset("exp exp2 expm1 sinh cosh tanh erf asin acos atan".split())
-"""Those that are faster in float32 arithmetic by what they are for float64."""
+EITHER = frozenset("exp exp2 expm1 sinh cosh tanh asinh acosh atanh erf asin acos atan".split())
+"""Functions that are faster in float32 arithmetic, with the implementation for float64."""
 
 
 def call(code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:

@@ -93,7 +93,8 @@ def tan_single(x: Real) -> Real:
 
 
 def _far(function: Callable[[Real, bool], Real]) -> Callable[[Real], Real]:
-    """Evaluate a function of float32 that are out of reach as float64, many of which are within."""
+    """Evaluate a function in float64 for float32 operands that are out of reach, many of which are in reach
+    there."""
     return lambda x: widened(lambda wide: function(wide, True), x)
 
 

@@ -1,1 +1,1 @@
-"""From one operation of a body to LLVM instructions whose results are those of NumPy."""
+"""Lowers operations of a body to LLVM instructions whose results are those of NumPy."""

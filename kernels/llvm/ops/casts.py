@@ -104,7 +104,7 @@ def _float_to_integer(code: Code, source: str, target: str, value: str) -> str:
 def _truncated(code: Code, source: str, target: str, value: str) -> str:
     """int32 or int64 by the machine's instruction: out of range is the most negative integer."""
     bits = width(target)
-    found = convert(code, "fptosi", source, target, value)
+    found = _to_signed(code, source, target, value)
     found = code.let(f"freeze {code.type(target)} {found}")
     inside = compare(code, "olt", source, value, code.const(source, 2.0 ** (bits - 1)))
     if source == "float64" and bits == 32:  # -2147483648.5 is still in range
@@ -112,6 +112,17 @@ def _truncated(code: Code, source: str, target: str, value: str) -> str:
     else:
         least = compare(code, "oge", source, value, code.const(source, -(2.0 ** (bits - 1))))
     return choose(code, target, both(code, inside, least), found, code.const(target, -(2 ** (bits - 1))))
+
+
+def _to_signed(code: Code, source: str, target: str, value: str) -> str:
+    """A conversion that raises the flag of what is out of range, also where LLVM could move it into a branch
+    that only values in range take: it does so with single elements, not with vectors."""
+    if code.lanes > 1 or not code.module.target.flags:
+        return convert(code, "fptosi", source, target, value)
+    kind, wanted = code.type(source), code.type(target)
+    name = f"llvm.experimental.constrained.fptosi.{wanted}.{ {'float': 'f32', 'double': 'f64'}[kind] }"
+    code.declare(f"declare {wanted} @{name}({kind}, metadata)")
+    return code.let(f'call {wanted} @{name}({kind} {value}, metadata !"fpexcept.strict")')
 
 
 def _float_to_unsigned(code: Code, source: str, target: str, value: str) -> str:

@@ -61,7 +61,7 @@ def tan(a: Real, b: Real, short: bool) -> Pair:
 
 
 def sqrt(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-    """In the format of the parts, whose steps NumPy rounds to it."""
+    """The square root in the format of the parts, to which NumPy rounds each step."""
     a, b = (Real(code, p, COMPONENT[result]) for p in parts(values[0]))
     first, second = complex_root.sqrt(a, b)
     return first.name, second.name

@@ -62,7 +62,7 @@ def rint(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> 
 
 
 def multiply_plain(code: Code, part: str, x: Parts, y: Parts) -> Parts:
-    """The product by the schoolbook, each operation rounded: what NumPy's powers are made of."""
+    """The textbook product, each operation rounded: NumPy's powers are made of it."""
     (a, b), (c, d) = x, y
     ac, bd, ad, bc = (binary(code, "fmul", part, p, q) for p, q in ((a, c), (b, d), (a, d), (b, c)))
     return binary(code, "fsub", part, ac, bd), binary(code, "fadd", part, ad, bc)
@@ -83,7 +83,7 @@ def square(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -
 
 
 def divide(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-    """Smith's: divide by the larger part of the divisor first; by zero, part by part."""
+    """Smith's method: divide by the larger part of the divisor first; by zero, divide part by part."""
     part, (a, b), (c, d) = COMPONENT[result], parts(values[0]), parts(values[1])
     zero, one = code.const(part, 0.0), code.const(part, 1.0)
     c_size, d_size = magnitude(code, part, c), magnitude(code, part, d)
@@ -192,7 +192,7 @@ def unknown(code: Code, part: str, x: Parts) -> str:
 
 
 def extreme(strict: str, quiet: bool) -> Rule:
-    """The lexicographically larger or smaller; NaN goes through, or (`quiet`) is passed over."""
+    """The lexicographically larger or smaller number; NaN propagates, or (`quiet`) is ignored."""
     def rule(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
         part, x, y = COMPONENT[result], parts(values[0]), parts(values[1])
         kept = ordered(code, part, strict, strict.replace("t", "e"), x, y)
@@ -202,7 +202,7 @@ def extreme(strict: str, quiet: bool) -> Rule:
 
 
 def clip(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-    """min(max(x, low), high) in lexicographic order, here without an eye to NaN parts, except of x."""
+    """min(max(x, low), high) in lexicographic order, ignoring NaN parts except those of x."""
     part, (x, low, high) = COMPONENT[result], (parts(v) for v in values)
     for strict, bound in (("ogt", low), ("olt", high)):
         first = compare(code, strict, part, x[0], bound[0])
@@ -214,7 +214,7 @@ def clip(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> 
 
 
 def classified(predicate: str, join: str) -> Rule:
-    """isnan, isinf and isfinite: |part| compared with infinity, for both parts."""
+    """isnan, isinf and isfinite: compare |part| with infinity, for both parts."""
     def rule(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
         part = COMPONENT[inputs[0]]
         infinite = code.const(part, math.inf)

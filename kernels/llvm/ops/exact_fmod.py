@@ -88,7 +88,7 @@ define internal i64 @diffuse.fmod.exponent(i64 %x) nounwind alwaysinline {
 def exact_fmod(code: Code, dtype: str, a: str, b: str) -> str:
     """The remainder of the division of two floats, with the sign of the first, lane by lane.
 
-    That of two float32 is one, and is found among float64.
+    The remainder of two float32 is a float32, and is computed in float64.
     """
     code.declare(_FMOD)
     result = "poison"

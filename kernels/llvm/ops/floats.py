@@ -32,14 +32,14 @@ from diffuse.kernels.llvm.ops.integers import identity, plain
 
 
 def unary(intrinsic: str) -> Rule:
-    """An LLVM intrinsic that is already what NumPy means."""
+    """The rule of an LLVM intrinsic that already has NumPy's meaning."""
     def rule(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
         return code.intrinsic(intrinsic, result, real(values[0]))
     return rule
 
 
 def transcendental(name: str) -> Rule:
-    """A function of the target's vector math, by its C name."""
+    """The rule of a function of the target's vector math, by its C name."""
     def rule(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
         return code.math(name, FLOAT[result], *(real(v) for v in values))
     return rule
@@ -72,7 +72,7 @@ def reciprocal(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...
 
 
 def scaled(numerator: float, denominator: float) -> Rule:
-    """x times a quotient that NumPy takes in the format of x."""
+    """x times a constant, which NumPy rounds to the format of x."""
     def rule(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
         if FLOAT[result] == "float32":
             top, bottom = (struct.unpack("f", struct.pack("f", v))[0] for v in (numerator, denominator))
@@ -101,7 +101,7 @@ def copysign(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...])
 
 
 def extreme(predicate: str, quiet: bool) -> Rule:
-    """maximum and minimum let a NaN through, fmax and fmin (`quiet`) pass it over.
+    """maximum and minimum propagate a NaN, fmax and fmin (`quiet`) ignore it.
 
     Of two zeros the second is taken, as by the vector instructions that NumPy uses; for float16 NumPy
     compares integers and takes the first.
@@ -115,7 +115,8 @@ def extreme(predicate: str, quiet: bool) -> Rule:
 
 
 def clip(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-    """min(max(x, low), high); a NaN anywhere stays; equal to a bound, x stays."""
+    """min(max(x, low), high).  A NaN in any operand is the result; an x equal to a bound is returned
+    itself."""
     x, low, high = (real(v) for v in values)
     for predicate, bound in (("olt", low), ("ogt", high)):
         x = choose(code, result, compare(code, predicate, result, x, bound), bound, x)
@@ -133,7 +134,7 @@ def heaviside(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]
 
 
 def where(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-    """For every dtype."""
+    """Select between values of any dtype."""
     condition, a, b = values
     if isinstance(a, tuple) and isinstance(b, tuple):
         return (choose(code, result, real(condition), a[0], b[0]),
@@ -142,16 +143,17 @@ def where(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) ->
 
 
 def fmod(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-    """The exact remainder with the sign of the first, as libm's."""
+    """The exact remainder with the sign of the first operand, as libm's."""
     dtype = FLOAT[result]
     return routine(code, f"fmod.{dtype}", dtype, (("a", dtype), ("b", dtype)),
                    lambda inner, _: _write_fmod(inner, dtype), (real(values[0]), real(values[1])))
 
 
 def _write_fmod(code: Code, dtype: str) -> None:
-    """Where the quotient is an integer that a float holds, one multiply-add is exact; else libm's loop.
+    """Write fmod.  If the quotient is an integer that a float can hold, one multiply-add is exact; else
+    libm's loop runs.
 
-    The rounded quotient is at most one too large, which a negative remainder shows.
+    The rounded quotient is at most one too large, which shows as a negative remainder.
     """
     f, kind = FORMATS[dtype], code.type(dtype)
     x, y = magnitude(code, dtype, "%a"), magnitude(code, dtype, "%b")
@@ -179,7 +181,8 @@ def _write_fmod(code: Code, dtype: str) -> None:
 
 
 def floored(code: Code, dtype: str, a: str, b: str) -> tuple[str, str, str]:
-    """(libm's fmod, the remainder with the sign of b, is the quotient one less for that)."""
+    """The remainder with the sign of b, from libm's fmod; returns both, and whether the quotient is one
+    less."""
     zero = code.const(dtype, 0.0)
     rest = real(fmod(code, (dtype, dtype), dtype, (a, b)))
     some = compare(code, "une", dtype, rest, zero)
@@ -191,7 +194,7 @@ def floored(code: Code, dtype: str, a: str, b: str) -> tuple[str, str, str]:
 
 
 def floor_divide(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-    """The floor of the quotient, from the exact remainder and snapped to the nearest integer."""
+    """The floor of the quotient, from the exact remainder and rounded to the nearest integer."""
     a, b = real(values[0]), real(values[1])
     zero, one = code.const(result, 0.0), code.const(result, 1.0)
     none = compare(code, "oeq", result, b, zero)

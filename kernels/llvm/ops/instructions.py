@@ -1,4 +1,4 @@
-"""The instructions that every lowering rule is made of: a dtype and values in, LLVM text out.
+"""The building blocks of lowering rules: a dtype and values in, LLVM text out.
 
 A *rule* is `(code, input dtypes, result dtype, values) -> value`.  Rules are chosen by operation and by the
 *letter* of the first (for `where`: the second) input: b(ool) i(nt) u(int) f(loat) c(omplex).
@@ -17,10 +17,10 @@ Table = dict[str, dict[str, Rule]]
 """Operation -> letters -> rule, as in `{"add": {"b": ..., "iu": ..., "f": ..., "c": ...}}`."""
 
 BITS = {"float32": "int32", "float64": "int64", "float16": "int32"}
-"""The integers in which the bits of a float's value are looked at (a float16 travels as a float32)."""
+"""The integer types that hold the bits of a float's value (a float16 is held in a float32)."""
 
 FLOAT = {"float16": "float32", "float32": "float32", "float64": "float64"} | COMPONENT
-"""The float format that values of this dtype, or their parts, are computed in."""
+"""The float format in which values of this dtype, or their parts, are computed."""
 
 
 def letter(dtype: str) -> str:
@@ -28,18 +28,18 @@ def letter(dtype: str) -> str:
 
 
 def width(dtype: str) -> int:
-    """Bits of an integer."""
+    """The bits of an integer type."""
     return 8 * ITEMSIZE[dtype]
 
 
 def real(value: Value) -> str:
-    """A value that is known not to be complex."""
+    """The value, which is known not to be complex."""
     assert isinstance(value, str)
     return value
 
 
 def parts(value: Value) -> tuple[str, str]:
-    """A value that is known to be complex."""
+    """The parts of a value that is known to be complex."""
     assert isinstance(value, tuple)
     return value
 
@@ -66,7 +66,7 @@ def compare(code: Code, predicate: str, dtype: str, a: str, b: str) -> str:
     x, y = (code.const(dtype, number) for number in _WHEN_UNKNOWN[predicate])
     constant = not (a.startswith("%") and b.startswith("%"))
     a, b = choose(code, dtype, known, a, x), choose(code, dtype, known, b, y)
-    if constant:  # LLVM would see through the choice
+    if constant:  # LLVM would see through a plain selection
         a = code.intrinsic("llvm.arithmetic.fence", dtype, a)
     return code.let(f"fcmp {predicate} {kind} {a}, {b}")
 
@@ -76,10 +76,10 @@ _WHEN_UNKNOWN = {"olt": (1.0, 0.0), "ole": (1.0, 0.0), "ogt": (0.0, 1.0), "oge":
 
 
 def settled(code: Code, dtype: str, value: str) -> str:
-    """A value that LLVM takes as it is.
+    """Hide a value's origin from LLVM.
 
-    A division by `choose(special, one, x)` it would otherwise turn into a choice between two divisions, the
-    one by x done for all lanes and its flags raised.
+    LLVM would otherwise turn a division by `choose(special, one, x)` into a selection between two divisions,
+    where the one by x is done for all lanes and raises its flags.
     """
     return code.intrinsic("llvm.arithmetic.fence", dtype, value)
 
@@ -116,7 +116,7 @@ def magnitude(code: Code, dtype: str, a: str) -> str:
 
 
 def fused(code: Code, dtype: str, a: str, b: str, c: str) -> str:
-    """a * b + c, rounded once: only where NumPy's own loops say so."""
+    """a * b + c, rounded once: only where NumPy's own loops do so."""
     return code.intrinsic("llvm.fma", dtype, a, b, c)
 
 
@@ -132,7 +132,7 @@ def nonzero(code: Code, dtype: str, value: Value) -> str:
 
 def routine(code: Code, name: str, result: str, parameters: tuple[tuple[str, str], ...],
             write: Callable[[Code, tuple[str, ...]], None], arguments: tuple[str, ...]) -> str:
-    """Call a function of our own, written once per module and number of lanes: what needs a loop or a branch.
+    """Call a function written once per module and number of lanes, for code that needs a loop or a branch.
 
     `parameters` are (name, dtype); `write` writes the body, from the label `entry` to its `ret`.
     """
@@ -148,7 +148,7 @@ def routine(code: Code, name: str, result: str, parameters: tuple[tuple[str, str
 
 
 def anywhere(code: Code, condition: str) -> str:
-    """Does the condition hold in any lane?  One i1."""
+    """Whether the condition holds in any lane, as an i1."""
     if code.lanes == 1:
         return condition
     kind = code.type("bool")
@@ -162,7 +162,8 @@ RAISING = {"divide": ("fdiv", 1.0, 0.0), "invalid": ("fdiv", 0.0, 0.0), "over": 
 
 
 def flag(code: Code, mode: str, condition: str) -> None:
-    """Raise a floating-point flag if the condition holds anywhere; integers have no flags of their own."""
+    """Raise a floating-point flag if the condition holds in any lane; integer operations set none by
+    themselves."""
     if not code.module.target.flags:
         return
     instruction, a, b = RAISING[mode]

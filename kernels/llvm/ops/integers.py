@@ -30,7 +30,7 @@ from diffuse.kernels.llvm.ops.lanes import extract, insert
 
 
 def plain(instruction: str) -> Rule:
-    """An LLVM instruction that is already what NumPy means."""
+    """The rule of an LLVM instruction that already has NumPy's meaning."""
     def rule(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
         return binary(code, instruction, inputs[0], real(values[0]), real(values[1]))
     return rule
@@ -126,7 +126,7 @@ def right_shift(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ..
 
 
 def _shift(code: Code, instruction: str, dtype: str, a: str, b: str) -> str:
-    """Nothing is left after a shift by the width or more (or by a negative number)."""
+    """A shift whose result is 0 if the distance is the width or more, or negative."""
     inside = compare(code, "ult", dtype, b, code.const(dtype, width(dtype)))
     by = choose(code, dtype, inside, b, code.const(dtype, 0))
     return choose(code, dtype, inside, binary(code, instruction, dtype, a, by), code.const(dtype, 0))
@@ -138,11 +138,11 @@ def bitwise_count(code: Code, inputs: Dtypes, result: str, values: tuple[Value, 
 
 
 def quotient(code: Code, dtype: str, a: str, b: str) -> str:
-    """a / b cut towards zero, where b is neither 0 nor -1.
+    """a / b truncated towards zero, where b is neither 0 nor -1.
 
-    Processors divide vectors of floats, not of integers: up to 32 bits the float quotient cuts to the right
-    integer, since a fraction is at least 1/b away from the next one.  So it does where numbers of 64 bits are
-    small, as most are.
+    Processors divide vectors of floats, not of integers: up to 32 bits the float quotient truncates to the
+    right integer, since a fraction is at least 1/b away from the next one.  This also holds for 64-bit
+    numbers that are small, as most are.
     """
     if width(dtype) < 64:
         return _by_floats(code, dtype, a, b)
@@ -160,8 +160,8 @@ def _by_floats(code: Code, dtype: str, a: str, b: str) -> str:
 
 
 EXACT = 1 << 51
-"""Below this size the quotient of two integers as float64 cuts to the right integer: what it is short of the
-next one, at least 1/b of that, is more than half of the distance between floats there."""
+"""Below this magnitude the float64 quotient of two integers truncates to the right integer: its distance to
+the next integer, relatively at least 1/b, exceeds half of the distance between floats there."""
 
 
 def _write_quotient(code: Code, dtype: str, a: str, b: str) -> None:
@@ -174,7 +174,7 @@ def _write_quotient(code: Code, dtype: str, a: str, b: str) -> None:
     code.do(f"br i1 {anywhere(code, either(code, *large))}, label %whole, label %floats")
     code.label("whole")
     code.do(f"ret {kind} {binary(code, 'sdiv' if signed else 'udiv', dtype, a, b)}")
-    code.label("floats")  # in a block of their own: to cut a float that is too large raises a flag
+    code.label("floats")  # in a block of their own: truncating a float that is too large raises a flag
     code.do(f"ret {kind} {_by_floats(code, dtype, a, b)}")
 
 
@@ -195,7 +195,7 @@ def _divided(code: Code, dtype: str, a: str, b: str) -> tuple[str, str, str]:
 
 
 def _floors(code: Code, dtype: str, rest: str, b: str) -> str:
-    """Is the quotient towards zero one above the floor?"""
+    """Is the truncated quotient one above the floor?"""
     zero = code.const(dtype, 0)
     apart = compare(code, "slt", dtype, binary(code, "xor", dtype, rest, b), zero)
     return both(code, apart, compare(code, "ne", dtype, rest, zero))
@@ -212,7 +212,7 @@ def floor_divide(code: Code, inputs: Dtypes, result: str, values: tuple[Value, .
         flag(code, "divide", zero)
     else:
         minus = _is(code, result, b, -1)
-        with guarded(code, anywhere(code, either(code, zero, minus))):  # one look at the lanes for both flags
+        with guarded(code, anywhere(code, either(code, zero, minus))):  # one test of the lanes for both flags
             flag(code, "divide", zero)
             flag(code, "over", both(code, minus, _is(code, result, a, -(2 ** (width(result) - 1)))))
         down = binary(code, "sub", result, cut, code.const(result, 1))
@@ -252,7 +252,8 @@ def reciprocal(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...
 
 
 def power(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-    """By squaring, wrapping; exponents are not negative (the library refuses those)."""
+    """Raise to a power by squaring, with wrap-around; exponents are not negative (the library refuses
+    those)."""
     def write(inner: Code, parameters: tuple[str, ...]) -> None:
         kind, one = inner.type(result), inner.const(result, 1)
         a, b = parameters
@@ -275,9 +276,9 @@ def power(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) ->
 
 
 def _gcd(code: Code, dtype: str, a: str, b: str) -> str:
-    """Euclid's loop over unsigned integers, until no lane has anything left.
+    """The greatest common divisor of unsigned integers by Euclid's algorithm, until all lanes are done.
 
-    64 bits are divided lane by lane anyway, so there each lane has its own loop.
+    64-bit division is lane by lane anyway, so there each lane has its own loop.
     """
     unsigned = "u" + dtype.lstrip("u")
     if width(dtype) == 64 and code.lanes > 1:

@@ -17,7 +17,7 @@ from diffuse.kernels.llvm.ops.instructions import Dtypes, Rule, letter, real
 __all__ = ["RULES", "cast", "fold", "supported"]
 
 def _assemble() -> dict[tuple[str, str], Rule]:
-    """(operation, letter) -> rule; a second rule for one pair is an error."""
+    """The table (operation, letter) -> rule; a second rule for one pair is an error."""
     found: dict[tuple[str, str], Rule] = {}
     for module in (integers, floats, complexes, complex_math, bits,
                    powers):
@@ -38,7 +38,7 @@ def _family(operation: str, inputs: Dtypes) -> str:
 
 @cache
 def supported(operation: str, inputs: Dtypes, result: str) -> bool:
-    """Is there a rule for NumPy's loop from these dtypes to that one?"""
+    """Is there a rule for NumPy's loop with these input dtypes and this result?"""
     try:
         return (operations.result(operation, inputs) == result and result in ELEMENT
                 and (operation, _family(operation, inputs)) in _RULES)
@@ -47,7 +47,7 @@ def supported(operation: str, inputs: Dtypes, result: str) -> bool:
 
 
 def _dispatch(operation: str) -> Rule:
-    """The rules of one operation as one; the result of a float16 computation is rounded to float16."""
+    """One rule that dispatches to the rules of an operation; float16 results are rounded to float16."""
     def rule(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
         if not supported(operation, inputs, result):
             raise NotImplementedError(f"no rule for {operation}{inputs} -> {result}")
@@ -59,6 +59,6 @@ def _dispatch(operation: str) -> Rule:
 RULES: dict[str, Rule] = {name: _dispatch(name) for name, _ in _RULES}
 
 def fold(code: Code, operator: str, dtype: str, a: Value, b: Value) -> Value:
-    """One step of a reduction whose accumulator has this dtype: `a` so far, then `b`."""
+    """One step of a reduction whose accumulator has this dtype: folds `b` into `a`."""
     operation = operations.FOLDS[operator]
     return RULES[operation](code, (dtype, dtype), operations.result(operation, (dtype, dtype)), (a, b))

@@ -1,4 +1,4 @@
-"""Routines that order, search and count, each one function `void k(ptr words)` over whole pieces of memory.
+"""Routines that sort, search and count, each a function `void k(ptr words)` over contiguous memory.
 
-They are no operations of fused tasks: the array library calls them on parts of arrays, in several threads.
+They are not operations of fused tasks: the array library calls them on parts of arrays, in several threads.
 """

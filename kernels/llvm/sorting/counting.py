@@ -10,13 +10,13 @@ LANES = 8
 
 
 def between(code: Code, dtype: str) -> None:
-    """Words: elements, count, two keys, target, capacity, and two results, zero at first: how many elements
-    have keys below the first, and how many are between the two, both included.  Copies the latter to the
-    target, in their order; those that it has no room for are counted only.  The target has room for one
+    """Words: elements, count, two keys, target, capacity, and two results that are initially zero: the number
+    of elements with keys below the first, and the number between the two, inclusive.  Copies the latter to
+    the target, in their order; those beyond its capacity are only counted.  The target has room for one
     element more.
 
-    Few elements are expected between the keys: LANES are compared at a time, and looked at one by one where
-    some are.
+    Few elements are expected between the keys: LANES are compared at a time, and examined one by one if some
+    match.
     """
     elements, count, wide, raw = pointer(code, 0), word(code, 1), key_type(dtype), raw_type(dtype)
     keys = [word(code, k) for k in (2, 3)]
@@ -77,8 +77,8 @@ def histogram(code: Code, dtype: str) -> None:
     of bins as float64.
 
     Edges of bins of one width, float64; the counts are 64-bit integers, one more than there are bins.  As
-    NumPy's `histogram`: the bin is computed by a division, and then compared with its edges.  What is in no
-    bin is counted in the additional one.
+    NumPy's `histogram`: the bin is computed by a division, and then compared with its edges.  Elements
+    outside all bins are counted in the additional one.
     """
     elements, edges, counts = (pointer(code, k) for k in (0, 2, 4))
     count, bins = word(code, 1), word(code, 3)

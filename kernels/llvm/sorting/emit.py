@@ -1,4 +1,4 @@
-"""The LLVM module of a routine that orders, searches or counts."""
+"""Emits the LLVM module of a routine that sorts, searches or counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROUTINES: dict[str, Callable[[Code, str], None]] = {
         search.search_left, search.search_right, search.interpolate, counting.between, counting.histogram,
         counting.tally, counting.weigh)
 }
-"""What writes the function of each routine, for one element type."""
+"""The function that writes each routine, for one element type."""
 
 
 def emit(name: str, dtype: str, target: Target) -> str:

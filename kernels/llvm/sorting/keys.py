@@ -13,7 +13,7 @@ from diffuse.kernels.llvm.code import Code
 
 BITS = {"bool": 8, "int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "float16": 16,
         "int32": 32, "uint32": 32, "float32": 32, "int64": 64, "uint64": 64, "float64": 64}
-"""The element types that have keys, and the bits of an element."""
+"""The element types that have keys, and their bits."""
 
 _FRACTION = {"float16": 10, "float32": 23, "float64": 52}
 
@@ -29,7 +29,7 @@ def raw_type(dtype: str) -> str:
 
 
 class Facts(NamedTuple):
-    """What is to be noted of an element beside its key; each a value of the raw type."""
+    """Facts about an element besides its key; each is a value of the raw type."""
 
     negative_zero: str
     """All ones for -0.0, else 0."""
@@ -39,7 +39,7 @@ class Facts(NamedTuple):
 
 
 def encoded(code: Code, dtype: str, raw: str) -> tuple[str, Facts | None]:
-    """The key of an element that is given by its bits, and the facts of a float."""
+    """The key of an element given by its bits, and for a float its facts."""
     bits, kind = BITS[dtype], code.type(raw_type(dtype))
     if dtype == "bool" or dtype.startswith("uint"):
         return widened(code, dtype, raw), None
@@ -63,7 +63,7 @@ def encoded(code: Code, dtype: str, raw: str) -> tuple[str, Facts | None]:
 
 
 def decoded(code: Code, dtype: str, key: str, zero: str, nan: str) -> str:
-    """The bits of the element that has a key; `zero` and `nan` are the bits of a float zero and NaN."""
+    """The bits of the element with a given key; `zero` and `nan` are the bits of a float zero and NaN."""
     bits, kind = BITS[dtype], code.type(raw_type(dtype))
     if bits < 32:
         key = code.let(f"trunc {code.type('uint32')} {key} to {kind}")

@@ -1,7 +1,8 @@
 """A radix sort, one step after another: keys from elements, counts of digits, a pass by one digit, elements.
 
 Keys are sorted by their digits, from the lowest to the highest.  Each pass moves equal digits in their order,
-so the sort is stable.  A thread counts and moves a part of its own: `offsets` says where its digits go.
+so the sort is stable.  Each thread counts and moves a part of its own; `offsets` holds the target position of
+each digit.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ def encode(code: Code, dtype: str) -> None:
     """Words: elements, count, keys, facts.
 
     Facts are eight rows of LANES keys or elements: all keys combined by "and" and by "or", -0.0, +0.0 and NaN
-    seen, the bits of all NaNs combined by "and" and by "or", and a row for padding.  The lanes of a second
-    group of eight rows belong to the elements that are left over; only the first lane is used there.
+    seen, the bits of all NaNs combined by "and" and by "or", and a row for padding.  A second group of eight
+    rows is for the remaining elements, and uses only the first lane.
     """
     elements, keys, facts = (pointer(code, k) for k in (0, 2, 3))
     count = word(code, 1)
@@ -90,20 +91,21 @@ def count(code: Code, wide: str) -> None:
 
 
 def scatter(code: Code, wide: str) -> None:
-    """Words: keys, count, shift, mask, offsets, target.  Moves each key to the offset of its digit, which
-    becomes one more."""
+    """Words: keys, count, shift, mask, offsets, target.  Moves each key to the offset of its digit, and
+    increments that."""
     _scatter(code, wide, None)
 
 
 def scatter_numbered(code: Code, wide: str) -> None:
-    """The same with the position of each key, a 32-bit integer.  More words: the position of the first key,
-    targets of positions."""
+    """As `scatter`, with the position of each key, a 32-bit integer.  Additional words: the position of the
+    first key, the target of the positions."""
     first = word(code, 6)
     _scatter(code, wide, lambda i: code.let(f"trunc i64 {code.let(f'add i64 {i}, {first}')} to i32"))
 
 
 def scatter_pairs(code: Code, wide: str) -> None:
-    """The same with 32-bit integers that belong to the keys.  More words: these, their target."""
+    """As `scatter`, with 32-bit integers that belong to the keys.  Additional words: these integers, their
+    target."""
     values = pointer(code, 6)
     _scatter(code, wide, lambda i: load(code, "uint32", place(code, "uint32", values, i)))
 

@@ -1,7 +1,7 @@
 """Searches in sorted tables: positions of elements, and linear interpolation between them.
 
-A search halves the table as often for each element, without a branch that depends on elements, for several
-elements at a time: a processor then waits for their parts of the table together.
+A search takes the same number of halvings for each element, without data-dependent branches, for several
+elements at a time: the processor then waits for their parts of the table together.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from diffuse.kernels.llvm.sorting.keys import encoded, key_type, raw_type
 from diffuse.kernels.llvm.sorting.words import load, place, pointer, store, word
 
 TOGETHER = 8
-"""Elements that are searched for at a time."""
+"""The number of elements that are searched for at a time."""
 
 
 def positions(code: Code, wide: str, table: str, length: str, keys: list[str], right: bool) -> list[str]:
-    """How many keys of a sorted table, of at least one, are less than each of these, or not greater."""
+    """For each element, the number of keys less than it, or not greater, in a sorted table of at least one
+    key."""
     kind, before = code.type(wide), "ule" if right else "ult"
 
     def less(at: str, key: str) -> str:
         return code.let(f"icmp {before} {kind} {load(code, wide, place(code, wide, table, at))}, {key}")
 
-    # the turns: log2(length), rounded up
+    # the number of steps: log2(length), rounded up
     many = code.let(f"sub i64 {length}, 1")
     code.declare("declare i64 @llvm.ctlz.i64(i64, i1)")
     zeros = code.let(f"call i64 @llvm.ctlz.i64(i64 {many}, i1 false)")
@@ -71,8 +72,8 @@ def interpolate(code: Code, dtype: str) -> None:
     """Words: the keys of the table, their count, elements, their count, results, the table, its values,
     slopes, the values left and right of the table.
 
-    All are float64.  As NumPy's `interp`: a NaN gives itself, an element of the table its own value, and
-    where a slope leads to NaN it is tried from the other end.
+    All are float64.  As NumPy's `interp`: a NaN gives NaN, an element of the table its own value, and where a
+    slope gives NaN the other end is tried.
     """
     keys_, elements, results, table, values, slopes = (pointer(code, k) for k in (0, 2, 4, 5, 6, 7))
     length, count = word(code, 1), word(code, 3)
@@ -93,9 +94,9 @@ def interpolate(code: Code, dtype: str) -> None:
 
 def _between(code: Code, x: str, after: str, final: str, table: str, values: str, slopes: str,
              ends: list[str]) -> str:
-    """Interpolate at `x`, before which the table has `after` elements."""
+    """Interpolate at `x`, where `after` elements of the table precede it."""
     at = code.let(f"sub i64 {after}, 1")
-    outside = code.let(f"icmp uge i64 {at}, {final}")  # before the first, at the last or behind
+    outside = code.let(f"icmp uge i64 {at}, {final}")  # before the first, at the last or beyond
     safe = code.let(f"select i1 {outside}, i64 0, i64 {at}")
     left, right = (load(code, "float64", place(code, "float64", table, k)) for k in
                    (safe, code.let(f"add i64 {safe}, 1")))

@@ -13,12 +13,12 @@ def word(code: Code, position: int) -> str:
 
 
 def put(code: Code, position: int, value: str) -> None:
-    """Set a word, in which the caller finds a result."""
+    """Set a word, through which a result is returned."""
     code.do(f"store i64 {value}, ptr {at(code, '%words', 8 * position)}, align 8")
 
 
 def at(code: Code, pointer: str, offset: int) -> str:
-    """A pointer so many bytes behind another; a word counts as one."""
+    """A pointer `offset` bytes after another."""
     return code.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 

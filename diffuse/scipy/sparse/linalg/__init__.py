@@ -1,8 +1,8 @@
 """Drop-in scipy.sparse.linalg: `import diffuse.scipy.sparse.linalg`.
 
-Solvers and operators are SciPy's own code, executed over Diffuse's arrays, so that they fuse with what the
-program does; every other name is SciPy's own, wrapped so that Diffuse arrays and sparse arrays go in and come
-out.
+Solvers and operators are SciPy's own code, executed over Diffuse's arrays, so that they fuse with the
+program's operations; every other name is SciPy's own, wrapped so that Diffuse arrays and sparse arrays go in
+and come out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The two matrices of `gmres`: the basis by rows, and coefficients that are lazy until one of them is read.
+"""The two matrices of `gmres`: the Krylov basis by rows, and coefficients that stay lazy until one is read.
 
-SciPy's code keeps the basis of its Krylov space in the rows of one array, and products of these vectors in
-another.  As views of one store the rows would keep tasks from fusing, and each product would be a task of
+SciPy's code keeps the basis of its Krylov space in the rows of one array, and dot products of these vectors
+in another.  As views of one store the rows would keep tasks from fusing, and each product would be a task of
 its own that stores one element.
 """
 
@@ -17,9 +17,9 @@ from diffuse.numpy.ops import functions
 
 
 class Rows:
-    """A matrix whose rows are arrays of their own: `v[k, :]` is read and written as a whole."""
+    """A matrix whose rows are separate arrays: `v[k, :]` is read and written as a whole."""
 
-    __array_ufunc__ = None  # `y @ v` is answered below
+    __array_ufunc__ = None  # so that `y @ v` calls our __rmatmul__
 
     def __init__(self, count: int) -> None:
         self.rows: list[Any] = [None] * count
@@ -33,7 +33,7 @@ class Rows:
         return part
 
     def __setitem__(self, index: tuple[int, slice], row: Any) -> None:
-        if row is not self.rows[index[0]]:  # after an operation in place it is
+        if row is not self.rows[index[0]]:  # an operation in place assigns the row itself
             self.rows[index[0]] = np.array(row)
 
     def __rmatmul__(self, weights: Any) -> Any:

@@ -1,7 +1,7 @@
-"""A call on Diffuse's operators, sparse arrays and vectors to the same call of SciPy's, and back.
+"""Converts a call on Diffuse's operators, sparse arrays and vectors to the same call of SciPy's, and back.
 
-Operators become SciPy's whose products are ours, sparse arrays SciPy's over the same memory, Diffuse arrays
-NumPy's; results come back as Diffuse's.  One warning a call site says so, by the mechanism of
+Operators become SciPy operators with our products, sparse arrays SciPy's over the same memory, Diffuse arrays
+NumPy's; results come back as Diffuse's.  A warning is given once per call site, as in
 `diffuse.numpy.bridge.fallback`.
 """
 
@@ -29,9 +29,10 @@ PRODUCTS = ("matvec", "rmatvec", "matmat", "rmatmat")
 
 
 def vector(x: Any) -> Any:
-    """An array that solvers may record operations on: Diffuse's as it is, everything else as a copy.
+    """Convert to an array that solvers can record operations on: a Diffuse array as it is, anything else as a
+    copy.
 
-    Operations on a NumPy array that the program keeps would run at once.
+    Operations on a NumPy array that the program holds would run at once.
     """
     if isinstance(x, core.Array):
         return x if type(x) is core.array_class else np.asarray(x)
@@ -39,28 +40,28 @@ def vector(x: Any) -> Any:
 
 
 def is_sparse(x: Any) -> bool:
-    """A sparse array or matrix, of Diffuse's or of SciPy's."""
+    """Is it a sparse array or matrix, of Diffuse or SciPy?"""
     return isinstance(x, Sparse) or bool(scipy.sparse.issparse(x))
 
 
 def is_scipys(x: Any) -> bool:
-    """A sparse array or matrix of SciPy's."""
+    """Is it a sparse array or matrix of SciPy?"""
     return is_sparse(x) and not isinstance(x, Sparse)
 
 
 def recorded(x: Any) -> Any:
-    """A sparse matrix of SciPy's as one of Diffuse's, whose products are recorded; as it is if it has not two
-    dimensions.  The product that a solver takes again and again is worth the copy."""
+    """Copy a two-dimensional SciPy matrix to one of Diffuse's, whose products are recorded; returns others as
+    they are. A solver takes the product so often that the copy pays."""
     return CLASSES[scipy.sparse.csr_array](x) if x.ndim == 2 else x
 
 
 class Conversion(Lowering):
-    """The arrays, sparse arrays and operators among some arguments."""
+    """Converts arguments, and keeps the arrays, sparse arrays and operators among them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.work = 0
-        """Stored elements of the largest sparse array, rows of the largest operator."""
+        """The stored elements of the largest sparse array, or the rows of the largest operator."""
 
     def lowered(self, value: Any) -> Any:
         if plain(value):
@@ -73,7 +74,7 @@ class Conversion(Lowering):
         return super().lowered(value)
 
     def _operator(self, value: Any) -> Any:
-        """An operator of SciPy's with our products."""
+        """A SciPy operator with our products."""
         if isinstance(value, MatrixLinearOperator):
             return scipy.sparse.linalg.aslinearoperator(self.lowered(value.A))
         products = {name: _plainly(getattr(value, name)) for name in PRODUCTS}
@@ -92,7 +93,7 @@ def _plainly(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _solving(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that SciPy returned (`factorized`), with Diffuse arrays in and out."""
+    """Wrap a function that SciPy returned (`factorized`) for Diffuse arrays."""
     def solve(*args: Any, **kwargs: Any) -> Any:
         return call(function, args, kwargs)
 
@@ -100,13 +101,13 @@ def _solving(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Factorization:
-    """An LU factorization of SciPy's (`SuperLU`), its arrays Diffuse's."""
+    """SciPy's LU factorization (`SuperLU`) with Diffuse arrays."""
 
     def __init__(self, real: Any) -> None:
         self._real = real
 
     def solve(self, rhs: Any, trans: str = "N") -> Any:
-        """The solution of A x = rhs, of A^T x = rhs (`trans` "T") or of A^H x = rhs ("H")."""
+        """Solve A x = rhs, A^T x = rhs (`trans` "T") or A^H x = rhs ("H")."""
         return call(self._real.solve, (rhs, trans), {})
 
     def __getattr__(self, name: str) -> Any:
@@ -117,7 +118,8 @@ class Factorization:
 
 
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str = "") -> Any:
-    """SciPy's `function` on Diffuse's arguments.  Given a `name`, warns of large ones, once a call site."""
+    """Call SciPy's `function` on Diffuse's arguments.  Given a `name`, warn of large ones, once per call
+    site."""
     conversion = Conversion()
     lowered = [conversion.lowered(value) for value in args]
     named = {key: conversion.lowered(value) for key, value in kwargs.items()}
@@ -135,12 +137,12 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def scipys(name: str, *args: Any, **kwargs: Any) -> Any:
-    """The function of this name of scipy.sparse.linalg on Diffuse's arguments."""
+    """Call the function of this name in scipy.sparse.linalg on Diffuse's arguments."""
     return call(getattr(scipy.sparse.linalg, name), args, kwargs, f"{NAME}.{name}")
 
 
 def wrapped(name: str) -> Callable[..., Any]:
-    """SciPy's function as Diffuse offers it: same name and documentation, Diffuse arrays in and out."""
+    """Wrap SciPy's function for Diffuse arrays, with the same name and documentation."""
     real = getattr(scipy.sparse.linalg, name)
 
     def run(*args: Any, **kwargs: Any) -> Any:

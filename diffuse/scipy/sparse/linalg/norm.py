@@ -1,4 +1,4 @@
-"""Norms of sparse arrays: SciPy's code (see `sources`), which takes sums of magnitudes by rows or columns."""
+"""Norms of sparse arrays, by SciPy's code (see `sources`) with sums of magnitudes by rows or columns."""
 
 from __future__ import annotations
 

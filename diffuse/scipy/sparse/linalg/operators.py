@@ -1,7 +1,7 @@
-"""`LinearOperator` over Diffuse's arrays: SciPy's class, executed by `sources`, and what becomes one.
+"""`LinearOperator` over Diffuse's arrays (SciPy's class, executed by `sources`), and conversions to it.
 
-Vectors that go into a user's function and come out of it are lazy arrays, so that a `matvec` written in array
-code is recorded and fuses with the solver's own operations.
+Vectors that a user's function receives and returns are lazy arrays, so that a `matvec` written in array code
+is recorded and fuses with the solver's own operations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from diffuse.scipy.sparse.state import Sparse
 
 
 class ForeignOperator(LinearOperator):
-    """An operator or a sparse matrix of SciPy's, whose products see NumPy arrays."""
+    """An operator or sparse matrix of SciPy's, whose products receive NumPy arrays."""
 
     def __init__(self, A: Any) -> None:
         self.A = self.real = scipy.sparse.linalg.aslinearoperator(A)
@@ -32,7 +32,7 @@ class ForeignOperator(LinearOperator):
     def _called(name: str) -> Callable[[Any, Any], Any]:
         def product(self: Any, x: Any) -> Any:
             found = conversion.call(getattr(self.real, name), (x,), {})
-            return found if found is x else np.array(found)  # the function may use its buffer again
+            return found if found is x else np.array(found)  # the function may reuse its buffer
 
         return product
 
@@ -42,7 +42,7 @@ class ForeignOperator(LinearOperator):
 def aslinearoperator(A: Any) -> Any:
     """`A` as a LinearOperator: a dense or sparse array, an operator, or an object with `shape` and `matvec`.
 
-    Raises ValueError for arrays of more than two dimensions, TypeError for what is none of these.
+    Raises ValueError for arrays of more than two dimensions, TypeError for other objects.
     """
     if isinstance(A, scipy.sparse.linalg.LinearOperator) or conversion.is_scipys(A):
         return ForeignOperator(A)
@@ -50,9 +50,9 @@ def aslinearoperator(A: Any) -> Any:
 
 
 def operand(A: Any) -> Any:
-    """The operator of a solver, which takes its products again and again: they are recorded if they can be.
+    """Convert a solver's operator; its products, which are taken often, are recorded if possible.
 
-    A matrix of NumPy's or SciPy's is copied, for operations on what the program holds too run at once.
+    A matrix of NumPy's or SciPy's is copied, because operations on arrays that the program holds run at once.
     """
     if isinstance(A, numpy.ndarray) and A.ndim <= 2:
         A = np.array(A)
@@ -64,7 +64,7 @@ def operand(A: Any) -> Any:
 
 
 class Observed(LinearOperator):
-    """An operator of a solver whose products a `watch.Watch` sees; `given` is what the program passed."""
+    """An operator whose products a `watch.Watch` observes; `given` is the program's argument."""
 
     def __init__(self, watch: Watch, key: str, given: Any) -> None:
         real = operand(given)
@@ -75,7 +75,7 @@ class Observed(LinearOperator):
         else:
             self.matvec = watch.observed(key, real.matvec)
             self.rmatvec = watch.observed(key + "H", real.rmatvec)
-        for name in ("psolve", "rpsolve"):  # a preconditioner that A brings along
+        for name in ("psolve", "rpsolve"):  # a preconditioner that is an attribute of A
             if hasattr(given, name):
                 setattr(self, name, watch.observed("M" if name == "psolve" else "MH", getattr(given, name)))
 
@@ -84,7 +84,7 @@ class Observed(LinearOperator):
 
 
 class Identity(LinearOperator):
-    """No preconditioner: products are their operands."""
+    """The identity, in place of a preconditioner."""
 
     def _matvec(self, x: Any) -> Any:
         return x

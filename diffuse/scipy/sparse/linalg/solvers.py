@@ -1,4 +1,4 @@
-"""SciPy's iterative solvers over Diffuse's arrays: the code is SciPy's (see `sources`)."""
+"""SciPy's iterative solvers over Diffuse's arrays, running SciPy's code (see `sources`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ make_system = load("_isolve.utils").make_system
 
 
 def solver(module: str, name: str) -> Callable[..., Any]:
-    """SciPy's solver `name`, which stops with an error where its iterates would be NaN."""
+    """SciPy's solver `name`, which raises an error where its iterates would be NaN."""
     real = getattr(load(module), name)
     signature = inspect.signature(real)
 
@@ -32,7 +32,7 @@ def solver(module: str, name: str) -> Callable[..., Any]:
             given["M"] = Observed(watch, "M", given["M"])
         elif "M" in signature.parameters and not hasattr(given["A"], "psolve"):
             given["M"] = Identity(given["A"].dtype, given["A"].shape)
-        if name == "gmres" and given.get("maxiter") == 0:  # SciPy's fails
+        if name == "gmres" and given.get("maxiter") == 0:  # SciPy's raises an error
             return make_system(given["A"], given.get("M"), x0, given["b"])[2], 0
         found = _watched(watch, real, given)
         if found[1] > 0 and bool(np.isnan(found[0]).any()):
@@ -61,7 +61,7 @@ def recorder(module: str, name: str) -> Callable[..., Any]:
 
 
 def _vectors(given: dict[str, Any]) -> None:
-    """Make arrays of the vectors among a solver's arguments."""
+    """Convert the vectors among a solver's arguments to arrays."""
     for name in ("b", "x0"):
         if name in given and given[name] is not None and not isinstance(given[name], str):
             given[name] = conversion.vector(given[name])

@@ -1,9 +1,9 @@
 """Modules of SciPy that are written in Python, executed a second time with Diffuse as their NumPy and SciPy.
 
-The solvers and operators of `scipy.sparse.linalg` are array programs.  Their code is read from where SciPy
-is installed and executed in modules of our own, in which `import numpy` gives `diffuse.numpy` and `import
-scipy` gives `diffuse.scipy`: what they compute is recorded, and fuses with what the program does.  What
-Diffuse does not have is SciPy's own.
+The solvers and operators of `scipy.sparse.linalg` are array programs.  Their code is read from where SciPy is
+installed and executed in modules of our own, in which `import numpy` gives `diffuse.numpy` and `import scipy`
+gives `diffuse.scipy`: their operations are recorded, and fuse with the program's.  Names that Diffuse lacks
+are SciPy's own.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from diffuse.scipy.sparse.linalg import basis, watch
 ROOM = "scipy.sparse.linalg."
 MODULES = ("_interface", "_norm", "_isolve.utils", "_isolve.iterative", "_isolve.minres", "_isolve.lsqr",
            "_isolve.lsmr", "_isolve.tfqmr")
-"""The modules that are executed again, by their names below ROOM."""
+"""The modules that are executed again, by their names below `ROOM`."""
 
 
 class Namespace(ModuleType):
-    """A module of Diffuse's with some of its functions replaced."""
+    """A Diffuse module with some of its functions replaced."""
 
     def __init__(self, real: Any, **replaced: Any) -> None:
         super().__init__(real.__name__)
@@ -44,11 +44,11 @@ _linalg = Namespace(np.linalg, norm=watch.norm)
 NUMPY = {"numpy.linalg": _linalg,
          "numpy": Namespace(np, linalg=_linalg, dot=watch.dot, vdot=watch.vdot, empty=basis.empty,
                             zeros=basis.zeros)}
-"""NumPy for the modules executed here: norms and products are watched (see `watch`)."""
+"""The NumPy of the modules executed here: norms and dot products are watched (see `watch`)."""
 
 
 def load(name: str) -> Any:
-    """The module `scipy.sparse.linalg.<name>` over Diffuse's arrays."""
+    """Execute the module `scipy.sparse.linalg.<name>` over Diffuse's arrays, once."""
     ours = f"diffuse.{ROOM}{name}"
     if ours not in sys.modules:
         spec: Any = importlib.util.find_spec(ROOM + name)
@@ -62,7 +62,7 @@ def load(name: str) -> Any:
 
 def _import(name: str, globals: Mapping[str, Any] | None = None, locals: Mapping[str, Any] | None = None,
             fromlist: Sequence[str] | None = (), level: int = 0) -> Any:
-    """`__import__` for these modules: Diffuse's module if there is one, or the real one."""
+    """`__import__` for these modules: gives Diffuse's module if there is one, else the real one."""
     if level:
         assert globals is not None
         name = importlib.util.resolve_name("." * level + name, globals["__package__"])
@@ -83,13 +83,13 @@ def _import(name: str, globals: Mapping[str, Any] | None = None, locals: Mapping
 
 
 def _type(x: Any, *more: Any) -> Any:
-    """`type`, but for a lazy scalar the NumPy type that it stands for."""
+    """`type`, except that a lazy scalar has the NumPy type that it stands for."""
     return type(x, *more) if more else x.__class__
 
 
 if TYPE_CHECKING:
     class LinearOperator:
-        """What SciPy's class is to a type checker."""
+        """The declaration of SciPy's class for type checkers."""
 
         dtype: Any
         shape: Any
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
         rmatvec: Any
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            """A subclass passes (dtype, shape), everybody else a shape and functions."""
+            """A subclass passes (dtype, shape), other callers a shape and functions."""
 
         def __getattr__(self, name: str) -> Any:
             """Products, adjoints and sums."""

@@ -3,7 +3,7 @@
 SciPy's solvers read the norm of the residual once an iteration, and then ask for the dot product of the
 residual with itself or with the first residual.  Both are recorded when the norm is asked for, in the pass
 over memory that computes the residual.  Where SciPy would carry NaN on to the last iteration, the solver
-stops with an error that names the vector, operator or preconditioner that brought it in.
+stops with an error that names the vector, operator or preconditioner with the first NaN.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ ADVICE = {
     "M": ("the preconditioner M", "look at what M's matvec does there, or solve without M"),
     "MH": ("the adjoint of the preconditioner M", "look at what M's rmatvec does there, or solve without M"),
 }
-"""Who returns vectors, and where to look when one of them has NaN."""
+"""For each source of vectors, its name and advice for when a vector has NaN."""
 
 current: ContextVar[Watch | None] = ContextVar("current", default=None)
-"""The watch of the innermost solver that runs."""
+"""The watch of the innermost running solver."""
 
 
 class Watch:
-    """What a call of the solver `name` is given, and what A and M return in an iteration."""
+    """The arguments of a call of the solver `name`, and the vectors that A and M return in an iteration."""
 
     def __init__(self, name: str, **given: Any) -> None:
         self.name = name
         self.given = given
         self.returned: list[tuple[str, Callable[[], Any]]] = []
-        """Products since the last norm that was a number, in the order of the calls: a key of ADVICE, and
-        what gives the vector."""
+        """Products since the last finite norm, in the order of the calls: a key of ADVICE, and a function
+        that returns the vector."""
         self.ahead: tuple[Any, ...] | None = None
-        """A product that the solver will ask for: its operands, their versions, and the product."""
+        """A product that the solver needs next: its operands, their versions, and the product."""
         self.failure: Exception | None = None
-        """The error to raise if the solver goes on with NaN."""
+        """The error to raise if the solver continues with NaN."""
 
     def observed(self, key: str, product: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """A function of the program that multiplies by A or M, whose results are remembered.
+        """Wrap a function of the program that multiplies by A or M, and keep its results.
 
-        NumPy arrays are copied, for a function may return the same buffer again and again, and so is the
-        operand itself, which the solver may overwrite.
+        NumPy arrays are copied, because a function may return the same buffer again and again; so is the
+        operand, which the solver may overwrite.
         """
         def run(x: Any) -> Any:
             self.proceed()
@@ -62,7 +62,7 @@ class Watch:
         return run
 
     def multiplied(self, key: str, matrix: Any) -> Callable[[Any], Any]:
-        """The product with a matrix, whose results need not be kept: a product with zeros is NaN where the
+        """Wrap the product with a matrix.  Results need not be kept: a product with zeros is NaN where the
         matrix has NaN or infinity."""
         def run(x: Any) -> Any:
             self.proceed()
@@ -72,19 +72,19 @@ class Watch:
         return run
 
     def proceed(self) -> None:
-        """Raise if the solver goes on with NaN."""
+        """Raise the recorded failure if the solver continues with NaN."""
         if self.failure is not None:
             raise self.failure
 
     def check(self, size: Any, where: str) -> None:
-        """Remember what was wrong if a norm is NaN; otherwise forget the products that led to it."""
+        """Record an error if a norm is NaN; otherwise forget the products that led to it."""
         if not numpy.isnan(size):
             self.returned.clear()
         elif self.failure is None:
             self.failure = self.error(where)
 
     def error(self, where: str) -> Exception:
-        """The error for NaN met at a place such as "iteration 3"."""
+        """The error for NaN found at a place such as "iteration 3"."""
         for what, x in self.given.items():
             if x is not None and not finite(x):
                 return ValueError(f"{self.name}: {what} has NaN or infinity, first at index {first_bad(x)}; "
@@ -103,7 +103,7 @@ class Watch:
 
 
 def norm(x: Any, *args: Any, **options: Any) -> Any:
-    """`numpy.linalg.norm` for a solver: the norm of a vector is read, and checked for NaN."""
+    """`numpy.linalg.norm` for a solver: reads the norm of a vector, and checks it for NaN."""
     watch = current.get()
     if watch is None or args or options or not isinstance(x, np.ndarray):
         return np.linalg.norm(x, *args, **options)
@@ -117,7 +117,8 @@ def norm(x: Any, *args: Any, **options: Any) -> Any:
 
 
 def _with_product(watch: Watch, r: Any, partner: Any) -> Any:
-    """The norm of a residual, recorded beside its product with `partner`, which is asked for next."""
+    """The norm of a residual, recorded together with its product with `partner`, which the solver needs
+    next."""
     if functions.small(r, partner):
         return _length(r)
     alone = r is partner and r.dtype.kind == "f"
@@ -127,7 +128,7 @@ def _with_product(watch: Watch, r: Any, partner: Any) -> Any:
 
 
 def _length(x: Any) -> Any:
-    """The norm of a vector, read."""
+    """Read the norm of a vector."""
     if x.dtype.kind != "f" or functions.small(x):
         return value(np.linalg.norm(x))
     return numpy.sqrt(value(np.dot(x, x)))
@@ -146,7 +147,7 @@ def vdot(x: Any, y: Any, /) -> Any:
 
 
 def _ahead(x: Any, y: Any) -> Any:
-    """The product of two vectors if it was recorded already; None if not."""
+    """The product of two vectors if it was recorded before; else None."""
     watch = current.get()
     if watch is None or watch.ahead is None:
         return None
@@ -155,7 +156,7 @@ def _ahead(x: Any, y: Any) -> Any:
 
 
 def _same(x: Any, y: Any) -> bool:
-    """Do two arrays show the same elements of one store?"""
+    """Do two arrays have the same view of one store?"""
     return x is y or (type(x) is core.array_class and x.storage is y.storage
                       and base.view_of(x) == base.view_of(y))
 
@@ -165,18 +166,18 @@ def _versions(*arrays: Any) -> tuple[int, ...]:
 
 
 def _whole(x: Any) -> Any:
-    """The array that `x` is a view of."""
+    """The array of which `x` is a view, or `x` itself."""
     owner = getattr(x, "owner", None)
     return x if owner is None else owner
 
 
 def value(x: Any) -> Any:
-    """The value of a lazy scalar, which is waited for; anything else as it is."""
+    """The value of a lazy scalar, after waiting for it; anything else as it is."""
     return x.value() if type(x) is core.scalar_class else x
 
 
 def finite(x: Any) -> bool:
-    """Is every element a number?  Reads."""
+    """Are all elements finite?  Waits for them."""
     return bool(np.isfinite(x).all())
 
 

@@ -1,0 +1,215 @@
+"""Reads and writes through indices and masks in arrays that ranks have in parts: by request and reply.
+
+Each rank has a part of the indices, as of any array.  It asks the ranks that have the elements, and gets them
+in the order in which it asked; what is written goes to the ranks that have the places, which write what they
+get in the order of the ranks, and so of the indices.  What a mask chooses is sent to where the result has its
+parts.  No rank gets more than its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from diffuse import library
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.access import storage_of
+from diffuse.numpy.arrays.forms import Form, row_major
+from diffuse.numpy.ops import elementwise
+
+Array = numpy.ndarray[Any, Any]
+KINDS = "biufc"
+TABLE = 1 << 20
+"""Bytes of an array that every rank gets whole rather than asks for elements."""
+INDEX = numpy.dtype(numpy.int64)
+
+
+def here() -> bool:
+    """Do several ranks run, which call functions together?"""
+    runtime = library.current().runtime
+    return bool(runtime.ranks > 1 and hasattr(runtime, "call_together") and not elementwise.eager_errors)
+
+
+def wanted(*arrays: Any) -> bool:
+    """Is one of these a large array that ranks have in parts, and are all of them numbers?"""
+    return (here() and all([x.form.dtype.kind in KINDS for x in arrays])
+            and max([x.form.size for x in arrays]) >= (core.SMALL or 1))
+
+
+def together(name: str, function: Callable[..., None], inputs: Sequence[Any], outputs: Sequence[Any],
+             whole: int = 0) -> None:
+    """Record a function that all ranks run at once, on parts along the first axes of these arrays; of the
+    inputs the last `whole` ones are whole on each rank."""
+    cut = (*[0] * (len(inputs) - whole), *[None] * whole, *[0] * len(outputs))
+    library.call(name, library.Independent(function, (cut,), together=True),
+                 tuple(map(_operand, inputs)), tuple(map(_operand, outputs)))
+
+
+def _operand(x: Any) -> Any:
+    return storage_of(x), base.view_of(x)
+
+
+def located(*arrays: Any) -> bool:
+    """Do all of these arrays lie in stores so that views show them?"""
+    return all([base.locate(x) for x in arrays])
+
+
+# -- through indices ---------------------------------------------------------------------------------------
+
+
+def gathered(x: Any, axis: int, numbers: Any, out: Any) -> bool:
+    """Record `out[...] = x.take(numbers, axis)` for numbers of one dimension, all within the axis; False
+    where that cannot be."""
+    if not located(x, numbers, out):
+        return False
+    if axis == 0 and x.form.size * x.form.itemsize > TABLE:
+        together("take", read, (x, numbers), (out,))
+        return True
+    cut = (None, 0, 0) if axis == 0 else (0, None, 0)
+
+    def run(source: Array, chosen: Array, target: Array) -> None:
+        target[...] = source.take(chosen, axis)
+
+    library.call("take", library.Independent(run, (cut,)), (_operand(x), _operand(numbers)),
+                 (_operand(out),))
+    return True
+
+
+def read(peers: Any, x: Array, numbers: Array, out: Array) -> None:
+    """Read the elements, or rows, of these numbers."""
+    order, _, requests, lengths = _asked(peers, peers.ends[0], numbers)
+    replies = x[requests - peers.ends[0][peers.rank]]
+    found, _ = peers.swap(_split(replies, lengths))
+    out[order] = found
+
+
+def _asked(peers: Any, ends: Sequence[int], numbers: Array) -> tuple[Array, Array, Array, list[int]]:
+    """Send each number to the rank that has the element: the order in which this rank's are sent, how many
+    go to each, the numbers that others sent to it, and how many each did."""
+    numbers = _counted(numbers, ends[-1])
+    owners = numpy.searchsorted(numpy.asarray(ends[1:]), numbers, "right").astype(numpy.uint16)
+    order, sent = owners.argsort(kind="stable"), numpy.bincount(owners, minlength=peers.ranks)
+    requests, lengths = peers.swap(_split(numbers[order], sent))
+    return order, sent, requests, lengths
+
+
+def _split(array: Array, lengths: Any) -> list[Array]:
+    """Pieces of these lengths, one after another."""
+    return numpy.split(array, numpy.cumsum(lengths)[:-1])
+
+
+def _counted(numbers: Array, extent: int) -> Array:
+    """Numbers counted from the first element, as int64."""
+    numbers = numbers.astype(INDEX)
+    numbers[numbers < 0] += extent
+    return numbers
+
+
+def scattered(x: Any, numbers: Any, values: Any, operator: str) -> bool:
+    """Record `x[numbers] = values`, or what `operator.at` does, for numbers of one dimension; `values` has
+    one element or row for each number, or one for all.  False where that cannot be."""
+    if not located(x, numbers, values):
+        return False
+    single = values.form.shape[0] == 1 != numbers.form.shape[0]
+
+    def write(peers: Any, places: Array, given: Array, target: Array) -> None:
+        ends = peers.ends[-1]
+        order, sent, requests, _ = _asked(peers, ends, places)
+        requests -= ends[peers.rank]
+        if not single:
+            given, _ = peers.swap(_split(given[order], sent))
+        if operator:
+            getattr(numpy, operator).at(target, requests, given)
+        else:
+            target[requests] = given
+
+    if single:
+        together("put", lambda peers, places, before, given, out: write(peers, places, given, out),
+                 (numbers, x, values), (x,), whole=1)
+    else:
+        together("put", lambda peers, places, given, before, out: write(peers, places, given, out),
+                 (numbers, values, x), (x,))
+    return True
+
+
+# -- through masks -----------------------------------------------------------------------------------------
+
+
+def positions(mask: Any, count: int) -> Any:
+    """The flat positions of the true elements of a mask of one dimension, of which there are so many."""
+    out = core.recorded(row_major((count,), INDEX))
+
+    def find(peers: Any, truth: Array, target: Array) -> None:
+        place(peers, peers.ends[1], numpy.flatnonzero(truth) + peers.ends[0][peers.rank], target)
+
+    together("nonzero", find, (mask,), (out,))
+    return out
+
+
+def masked(x: Any, mask: Any, form: Form) -> Any:
+    """`x[mask]` for a mask of the first dimensions, as an array of this form; None where that cannot be."""
+    if not located(x, mask):
+        return None
+    out = core.recorded(form)
+
+    def choose(peers: Any, source: Array, truth: Array, target: Array) -> None:
+        place(peers, peers.ends[2], source[truth], target)
+
+    together("compress", choose, (x, mask), (out,))
+    return out
+
+
+def place(peers: Any, ends: Sequence[int], found: Array, out: Array) -> None:
+    """Write what ranks found, one after another, to an array whose parts have these ends."""
+    counts = peers.gather(numpy.array(len(found)))
+    first = int(counts[:peers.rank].sum())
+    cuts = numpy.clip(numpy.array(ends[1:-1], INDEX) - first, 0, len(found))
+    arrived, _ = peers.swap(numpy.split(found, cuts))
+    out[...] = arrived
+
+
+def assigned(x: Any, mask: Any, values: Any) -> bool:
+    """Record that the elements of an array at the true elements of a mask of its shape become these values,
+    one after another, and again from the first one where there are fewer; False where that cannot be."""
+    size = values.form.size
+    table = size * values.form.itemsize <= TABLE
+    if not located(x, mask, values) or not table and size != int(mask.sum()):
+        return False
+
+    def write(peers: Any, truth: Array, given: Array, target: Array) -> None:
+        counts = peers.gather(numpy.array(numpy.count_nonzero(truth)))
+        starts = numpy.concatenate(([0], numpy.cumsum(counts)))
+        if table:
+            target[truth] = given[numpy.arange(*starts[peers.rank:peers.rank + 2]) % size]
+            return
+        low, high = peers.ends[1][peers.rank:peers.rank + 2]
+        target[truth], _ = peers.swap(numpy.split(given, numpy.clip(starts[1:-1] - low, 0, high - low)))
+
+    if table:
+        together("place", lambda peers, truth, before, given, out: write(peers, truth, given, out),
+                 (mask, x, values), (x,), whole=1)
+    else:
+        together("place", lambda peers, truth, given, before, out: write(peers, truth, given, out),
+                 (mask, values, x), (x,))
+    return True
+
+
+# -- running values ----------------------------------------------------------------------------------------
+
+
+def scan(name: str, function: Any, x: Any, out: Any) -> None:
+    """Record the running values of a ufunc: each rank goes on with the last one of the rank before."""
+    def run(peers: Any, given: Array, target: Array) -> None:
+        target[...] = given
+        last = numpy.zeros(1, target.dtype)
+        for rank in range(peers.ranks):
+            if rank == peers.rank and len(target):
+                if peers.ends[1][rank]:
+                    target[:1] = function(last, target[:1])
+                function.accumulate(target, out=target)
+                last = target[-1:]
+            last = peers.gather(last)[rank]
+
+    together(f"{name} in parts", run, (x,), (out,))

@@ -1,0 +1,87 @@
+"""What each rank touches of an array, as one box a rank: arrays of (ranks, dimensions, low and high).
+
+Counting what ranks lack is then arithmetic on whole arrays, for thousands of ranks at once.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse.ir import Point, Replicated
+from diffuse.ir.partition import Partition
+
+Boxes = NDArray[np.int64]
+
+
+def everything(shape: Point, ranks: int, some: int | None = None) -> Boxes:
+    """All of an array, on every rank, or on the first `some`."""
+    found = np.zeros((ranks, len(shape), 2), np.int64)
+    found[:ranks if some is None else some, :, 1] = shape
+    return found
+
+
+def touched(partition: Partition, domain: Point, shape: Point, ranks: int) -> Boxes:
+    """The least box around what the points of each rank touch of a store; empty for ranks without points."""
+    points = prod(domain)
+    firsts = -(-np.arange(ranks + 1) * points // ranks)
+    if isinstance(partition, Replicated):
+        found = everything(shape, ranks)
+    else:
+        each = np.indices(domain).reshape(len(domain), -1)
+        low, high = np.empty((2, points, len(shape)), np.int64)
+        for d, c in enumerate(partition.projection.coordinates):
+            begin, end = partition.bounds[d]
+            start = (c.offset + c.weight * each[c.dim]) * partition.tile[d] + partition.offset[d]
+            low[:, d] = np.clip(start, begin, end)
+            high[:, d] = np.clip(start + partition.extent[d], begin, end)
+        at = np.minimum(firsts[:-1], points - 1)
+        found = np.stack([np.minimum.reduceat(low, at), np.maximum.reduceat(high, at)], -1)
+    found[firsts[1:] == firsts[:-1]] = 0
+    return found
+
+
+def held(have: Any, dims: int) -> list[Boxes]:
+    """What ranks hold, as the runtime says it (a tuple of boxes for each rank), in as many arrays of boxes as
+    the rank has that holds most."""
+    layers = max(map(len, have), default=0)
+    found = [np.zeros((len(have), dims, 2), np.int64) for _ in range(layers)]
+    for rank, boxes in enumerate(have):
+        for layer, box in zip(found, boxes, strict=False):
+            layer[rank] = [(r.start, r.stop) for r in box]
+            if any(len(r) == 0 for r in box):
+                layer[rank] = 0
+    return found
+
+
+def volumes(boxes: Boxes) -> NDArray[np.float64]:
+    """The elements of boxes."""
+    lengths = np.maximum(boxes[..., 1] - boxes[..., 0], 0)
+    found: NDArray[np.float64] = lengths.prod(-1, dtype=np.float64) * (boxes[..., 1] > 0).all(-1)
+    return found
+
+
+def common(one: Boxes, other: Boxes) -> NDArray[np.float64]:
+    """The elements that boxes share."""
+    low = np.maximum(one[..., 0], other[..., 0])
+    high = np.minimum(one[..., 1], other[..., 1])
+    found: NDArray[np.float64] = np.maximum(high - low, 0).prod(-1, dtype=np.float64)
+    return found
+
+
+def lacked(wanted: Boxes, here: Boxes) -> NDArray[np.float64]:
+    """By alternatives of what is wanted and of what is there, the elements that each rank lacks: from arrays
+    of (alternatives, ranks, dimensions, 2) to one of (wanted, there, ranks)."""
+    return volumes(wanted)[:, None] - common(wanted[:, None], here[None])
+
+
+def hull(boxes: Boxes) -> Boxes:
+    """The least box around those of all ranks, for each rank."""
+    some = volumes(boxes) > 0
+    if not some.any():
+        return np.zeros_like(boxes)
+    found = np.stack([boxes[some][..., 0].min(0), boxes[some][..., 1].max(0)], -1)
+    return np.broadcast_to(found, boxes.shape)

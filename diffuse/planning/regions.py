@@ -1,0 +1,291 @@
+"""Planned regions: parts of a program whose operations are recorded as one window and partitioned by search.
+
+The first time that a program comes to a region its tasks are kept back until the region ends, or a value is
+needed.  Then the search (windows.py) chooses how ranks share them out, and they are added to the window so.
+From then on tasks go to the window one by one along the trails that were made, as tasks outside of regions
+do, and nothing is analysed; a task that was not there before is kept back with all that follow it.  Where
+arrays come back that the region left behind, as those of a loop, it is looked which, and chosen once more:
+where they lie at the end is then where they lie at the beginning.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from functools import update_wrapper
+from operator import index
+from typing import Any, TypeVar
+
+from diffuse.ir import ONE
+from diffuse.ir.bounded import Bounded
+from diffuse.ir.template import Recorded, Template
+from diffuse.observe import trace
+from diffuse.planning.windows import Chosen, Search
+from diffuse.runtime.independent import Independent
+from diffuse.stream.engine import current
+from diffuse.stream.group import Group
+from diffuse.stream.memo import Trail
+from diffuse.stream.schedule import schedule
+
+HELD = 1 << 62
+"""The number of a group that uses a store, while the task that does is kept back: larger than any other."""
+MOST_FORMS = 64
+"""Answers that one region remembers."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+Form = tuple[Any, ...]
+
+
+class Planned:
+    """What is known of one region of the program, and what goes on in it now."""
+
+    def __init__(self, memory: int | None) -> None:
+        self.memory = memory
+        self.by_hand: schedule | None = None
+        """The grid that the program names within the region, for now."""
+        self.answers: dict[Form, tuple[set[tuple[int, int]], Chosen]] = Bounded(MOST_FORMS)
+        """By canonical form: the arrays that come back, and what was chosen."""
+        self.track: list[tuple[Template, Template | None]] = []
+        """The tasks as they came last, and how they are cut."""
+        self.answers_last: list[Chosen] = []
+        """What was chosen the last time that it was looked for."""
+        self.follows = False
+        """Do tasks go to the window one by one, as long as they come as last time?"""
+        self._turns = self._first = 0
+        """How often the program came here, and the number of the last group before it did."""
+        self._looks: tuple[int, ...] = ()
+        """When tasks are kept back again, to see which arrays come back."""
+        self._held: deque[tuple[Recorded, schedule | None]] = deque()
+        self._left: dict[Form, dict[int, int]] = {}
+        """By form the stores that were there after it, with the numbers of their arrays."""
+        self._placing = False
+        self._name: object = object()
+        """Trails of the region begin under this name, another one when it is planned anew."""
+
+    # -- what the window asks ------------------------------------------------------------------------------
+
+    def check(self, recorded: Recorded) -> None:
+        if self.by_hand is not None:
+            self.by_hand.check(recorded)
+
+    def start(self, before: Group) -> Trail:
+        memo = current().window.memo
+        return memo.begin((self._name, before.trail) if before.recorded or before.behind else self._name)
+
+    def holds(self, recorded: Recorded) -> bool:
+        if self._placing:
+            return False
+        engine = current()
+        if not self._held:
+            group = engine.window.open
+            number = group.behind + len(group.recorded)
+            if self.follows and number < len(self.track) and self.track[number][0] is recorded[0]:
+                return False
+            engine.window.close("the region goes on in another way than before")
+            self.follows = False
+            del self.track[number:]
+        users = engine.stores.users
+        for store in recorded[1]:
+            users[store] = HELD
+        self._held.append((recorded, self.by_hand))
+        return True
+
+    def chosen(self, number: int, recorded: Recorded) -> Template | None:
+        if number < len(self.track) and self.track[number][0] is recorded[0]:
+            return self.track[number][1]
+        return None
+
+    def settle(self) -> None:
+        if not self._held or self._placing:
+            return
+        window = current().window
+        tasks = [recorded for recorded, _ in self._held]
+        self._placing = True
+        try:
+            self.track += zip([task[0] for task in tasks], self._decided(tasks), strict=True)
+        except Exception as error:
+            self._lose(tasks, error)
+            raise
+        finally:
+            self._placing = False
+        self._place(window)
+
+    def _place(self, window: Any) -> None:
+        """Add the tasks that are kept back to the window."""
+        self._placing = True
+        try:
+            while self._held:
+                window.held -= 1
+                window.place(self._held[0][0])
+                self._held.popleft()
+        finally:
+            self._placing = False
+
+    def _lose(self, tasks: list[Recorded], error: Exception) -> None:
+        """Give up tasks that are kept back: what they would make raises the error."""
+        engine = current()
+        stores = engine.stores
+        engine.window.held -= len(self._held)
+        self._held.clear()
+        self.track.clear()
+        stores.lose([task[0].under(ONE).task(task) for task in tasks], error)
+        for store in {store for task in tasks for store in task[1]}:
+            stores.users[store] = stores.taken
+            if not stores.seen(store):
+                stores.release(store)
+
+    def mend(self) -> None:
+        window = current().window
+        last = [*window.closed, window.open][-1].recorded if window.closed or window.open.recorded else []
+        if self._held and last and last[-1] is self._held[0][0]:
+            self._held.popleft()
+        self.follows = False
+        self.track.clear()
+        window.held += len(self._held)
+        self._place(window)
+        window.close("an exception")
+
+    def forget(self) -> None:
+        self.answers.clear()
+        self._left.clear()
+        self.track.clear()
+        self.follows, self._turns = False, 0
+
+    # -- what is chosen ------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The program comes to the region."""
+        engine = current()
+        self._turns += 1
+        self._first = engine.window.open.number
+        self.follows = bool(self.track) and self._turns not in self._looks
+        if not self.follows:
+            self.track, self.answers_last = [], []
+            engine.flush("a planned region begins")  # where arrays lie is known then
+
+    def end(self) -> None:
+        """The program leaves the region: if arrays came back that it left behind before, find out which."""
+        users = current().stores.users
+        if self._turns == 2 and any([users.get(store, 0) > self._first for left in self._left.values()
+                                     for store in left]):
+            self._looks = 3, 4
+
+    def _decided(self, tasks: list[Recorded]) -> tuple[Template | None, ...]:
+        """How each of these tasks is cut."""
+        slots: dict[int, int] = {}
+        rows: list[Any] = []
+        for (template, stores, values, _), hand in self._held:
+            function = values[0] if values and type(values[0]) is Independent else None
+            rows.append((template, tuple([slots.setdefault(store, len(slots)) for store in stores]),
+                         None if function is None else function.cuts, None if hand is None else str(hand)))
+        form, stores_of = tuple(rows), list(slots)
+        before, known = self._left.get(form, {}), self.answers.get(form)
+        links = set() if known is None else {
+            (last, array) for slot, array in known[1].given
+            if (last := before.get(stores_of[slot], array)) != array}
+        if known is None or not links <= known[0]:
+            window = current().window
+            for task in tasks:
+                window.learn(task)
+            hands = [None if hand is None else hand.chosen(0, recorded) for recorded, hand in self._held]
+            found = Search(tasks, window, hands, links).solve(self.memory)
+            known = self.answers[form] = links, found
+            self._name = object()
+            window.begin()  # under the new name
+            trace.count("searches")
+            trace.event("plan", lambda: _told(tasks, found))
+        found = known[1]
+        begun = dict(found.given)
+        self._left[form] = {stores_of[slot]: array for slot, array in found.last if begun.get(slot) != array}
+        self.answers_last.append(found)
+        return found.templates
+
+
+def _told(tasks: list[Recorded], found: Chosen) -> str:
+    lines = [f"{len(tasks)} operations were planned: {found.bytes:,.0f} bytes move, {found.default:,.0f} by "
+             f"default, and a rank has {found.peak:,} at most"]
+    return "\n".join([*lines, *[f"         {task[0].operation:16} {words}  # {task[3]}"
+                                for task, words in zip(tasks, found.words, strict=True)]])
+
+
+_regions: dict[Any, Planned] = Bounded()
+"""By the place in the program where it stands, and its limit of memory."""
+
+
+class plan(ContextDecorator):
+    """Has the operations that are recorded within partitioned by search, for the fewest bytes between ranks::
+
+        for _ in range(steps):
+            with diffuse.plan():
+                u = step(u)
+
+    The operations of a turn are one window.  The first time, and once more when it is known what comes back,
+    the search chooses how ranks share out each of them; later turns take what was chosen.  `memory` is the
+    most bytes that the arrays of the region may take on a rank, copies included.  The results are the same as
+    without a plan, and with one rank nothing is planned.
+
+    A value that is read ends the window, and what follows it is planned by itself.
+
+    Raises MemoryError, which names the least that would do, if no plan needs so little memory.
+    """
+
+    def __init__(self, *, memory: int | None = None, _site: Any = None) -> None:
+        if memory is not None and index(memory) < 1:
+            raise ValueError(f"plan: memory={memory} bytes; give it at least 1")
+        if _site is None:
+            frame = sys._getframe(1)
+            _site = frame.f_code, frame.f_lasti
+        self._key = _site, memory
+        self._before: list[tuple[Planned | None, Any]] = []
+
+    def _recreate_cm(self) -> plan:
+        return self  # each call of a decorated function enters once more
+
+    def __enter__(self) -> plan:
+        engine = current()
+        if engine.runtime.ranks == 1 or engine.runtime.blocks == 0 or engine.window.region is not None:
+            self._before.append((None, None))
+            return self
+        found = _regions.get(self._key)
+        if found is None:
+            found = _regions[self._key] = Planned(self._key[1])
+        found.begin()
+        self._before.append((found, engine.turn_to(found)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        entered, before = self._before.pop()
+        if entered is not None:
+            current().turn_to(before)
+            entered.end()
+
+    def __str__(self) -> str:
+        """What was chosen the last time."""
+        found = _regions.get(self._key)
+        return "not planned" if found is None else "\n".join(
+            [f"{each.bytes:,.0f} bytes, {each.default:,.0f} by default: " + ", ".join(each.words)
+             for each in found.answers_last])
+
+
+def jit(function: F | None = None, *, memory: int | None = None) -> Any:
+    """Have what a function records partitioned by search, as `plan` does::
+
+        @diffuse.jit
+        def step(u): ...
+
+    The function itself runs at each call.
+    """
+    def wrapped(function: F) -> F:
+        if not callable(function):
+            raise TypeError(f"jit: {function!r} is no function; write @diffuse.jit above one")
+
+        def call(*args: Any, **options: Any) -> Any:
+            with region:
+                return function(*args, **options)
+
+        region = plan(memory=memory, _site=function)
+        return update_wrapper(call, function)  # type: ignore[return-value]
+
+    return wrapped if function is None else wrapped(function)

@@ -1,0 +1,99 @@
+"""A group: a fusible prefix of the window, its tasks and its position in the memo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffuse.ir import IndexTask, Point
+from diffuse.ir.template import Recorded, Template
+from diffuse.kernels.body import operations
+from diffuse.stream.analysis import Analysis
+from diffuse.stream.memo import Chain, Trail
+
+
+class Group:
+    """A prefix that is being built or waits to be forwarded: its tasks, and its position in the memo."""
+
+    __slots__ = ("number", "recorded", "slots", "trail", "analysis", "numbered", "analysed", "first",
+                 "reason", "calls", "shape", "shapes", "long", "room", "behind", "_tasks", "_chain")
+
+    def __init__(self, number: int, start: Trail, long: int, room: int) -> None:
+        self.number = number
+        """The number of the group; later groups have larger numbers."""
+        self.recorded: list[Recorded] = []
+        self.slots: dict[int, int] = {}
+        """Its stores, numbered by first use."""
+        self.trail = start
+        self.analysis: Analysis | None = None
+        self.numbered = self.analysed = 0
+        """Tasks that the analysis has numbered, and whose effects and outline it knows."""
+        self.first: tuple[Any, ...] = ()
+        """The operation and the line of its first task."""
+        self.shape: Point = ()
+        """The iteration space of its first task."""
+        self.calls: tuple[Any, ...] | None = None
+        """The user's calls that led to its first task; None if they were not looked up."""
+        self.reason: Any = ""
+        """The reason why it was closed."""
+        self.shapes: set[Point] = set()
+        """Iteration spaces of its tasks."""
+        self.long = long
+        """The number of tasks from which on it is closed when the stream comes back to its first call."""
+        self.behind = 0
+        """The number of tasks of its region that were added before it (regions.py)."""
+        self.room = room
+        """The weight at which to check again how much memory of dropped stores the group needs."""
+        self._tasks: list[IndexTask] = []
+        self._chain: Chain = None
+        """The templates of the cached index tasks."""
+
+    @property
+    def tasks(self) -> list[IndexTask]:
+        """The decomposed index tasks, built on demand."""
+        chain, new = self.trail.templates, []
+        for _ in range(len(self._tasks), self.trail.node.depth):
+            assert chain is not None
+            chain, template = chain
+            new.append(template)
+        if chain is not self._chain:  # decomposed anew since they were made
+            self._tasks, self._chain = [], None
+            return self.tasks
+        begun = len(self._tasks)
+        self._tasks += [template.task(self.recorded[begun + k]) for k, template in enumerate(reversed(new))]
+        self._chain = self.trail.templates
+        return self._tasks
+
+    def picked(self, numbers: set[int]) -> dict[int, IndexTask]:
+        """The decomposed index tasks with these numbers; building each takes as long as recording it."""
+        found, chain = {}, self.trail.templates
+        for number in range(self.trail.node.depth - 1, -1, -1):
+            assert chain is not None
+            chain, template = chain
+            if number in numbers:
+                found[number] = template.task(self.recorded[number])
+        return found
+
+    def made(self, task: IndexTask, trail: Trail) -> None:
+        """Cache the index task of the operation that made this trail."""
+        self._tasks.append(task)
+        self._chain = trail.templates
+
+    def begin(self) -> Analysis:
+        """Begin the analysis, or begin it again because the tasks were decomposed anew."""
+        analysis = self.analysis = Analysis()
+        self.numbered = self.analysed = 0
+        return analysis
+
+    @property
+    def domain(self) -> Point:
+        """The launch domain of all tasks except those of the epilogue."""
+        return self.trail.domain
+
+    @property
+    def opaque(self) -> bool:
+        return opaque(self.recorded[0][0])
+
+
+def opaque(task: IndexTask | Template) -> bool:
+    """Is it a host function?  The analysis cannot see its accesses, so it fuses with nothing."""
+    return not operations.known(task.operation)

@@ -1,0 +1,115 @@
+"""Regions: parts of a program in which somebody else than `decompose` decides how operations are cut.
+
+`diffuse.schedule` is one (schedule.py), in which the program names a grid, `diffuse.plan` another
+(diffuse/planning/regions.py), in which a search chooses.  The window asks the region that the program is in
+where groups begin, so that what was decided there is found again as trails of its own, and for each task that
+was not recorded there before how it is cut.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from diffuse.ir import Decomposition, Point, Split
+from diffuse.ir.template import Recorded, Template
+from diffuse.kernels.body import operations
+from diffuse.runtime.base import Runtime
+from diffuse.runtime.independent import Independent
+
+if TYPE_CHECKING:
+    from diffuse.stream.group import Group
+    from diffuse.stream.memo import Trail
+
+LETTERS = "ijklmnopqrstuvwxyzabcdefgh"
+"""The names of loops, in order; no store has more dimensions."""
+
+
+class Region(Protocol):
+    """What the window asks of a region."""
+
+    def check(self, recorded: Recorded) -> None:
+        """Raise ValueError for an operation that must not be recorded here."""
+
+    def start(self, before: Group) -> Trail:
+        """Where a group begins that follows this one."""
+
+    def holds(self, recorded: Recorded) -> bool:
+        """Keep a task back, and tell so, where nothing can be said of it before the next ones are known."""
+
+    def chosen(self, number: int, recorded: Recorded) -> Template | None:
+        """The template, decomposed, of the task that so many tasks of the region were added before; None
+        where the stream is to choose as elsewhere."""
+
+    def settle(self) -> None:
+        """Add the tasks that are kept back to the window, because its open group ends."""
+
+    def mend(self) -> None:
+        """Restore consistency after an exception: nothing is kept back any more."""
+
+    def forget(self) -> None:
+        """Forget all that was decided, because settings change."""
+
+
+def called(recorded: Recorded) -> Independent | None:
+    """The host function of a task if ranks may run it on parts."""
+    values = recorded[2]
+    return values[0] if values and type(values[0]) is Independent else None
+
+
+def loops(recorded: Recorded) -> dict[str, int]:
+    """The loops of an operation by name, with their extents: `i`, `j`, ... are the dimensions of what it goes
+    through.  Those of a host function are its result's, and -1 stands for those along which it adds up."""
+    template, function = recorded[0], called(recorded)
+    if operations.known(template.operation):
+        return dict(zip(LETTERS, template.shape, strict=False))
+    shape = template.uses[-1].map.shape
+    folded = (-1,) * (0 if function is None else function.folded)
+    return dict(zip(LETTERS, (*shape, *folded), strict=False))
+
+
+def cuts(recorded: Recorded) -> list[tuple[str, int]]:
+    """For each way in which a host function may be cut the name and the extent of the loop."""
+    template, function = recorded[0], called(recorded)
+    if function is None:
+        return []
+    return [(LETTERS[axis], template.uses[-1].map.shape[axis]) for axis in
+            [cut[-1] for cut in function.cuts] if axis is not None]
+
+
+def under(template: Template, cut: tuple[tuple[int, int, int], ...], runtime: Runtime) -> Template:
+    """The template over a grid of ranks: `cut` has, in the order of launch dimensions, the dimension, the
+    number of parts, and the length of a tile.  The threads of a rank share its tile along the last dimension,
+    where that divides it."""
+    domain, splits = [parts for _, parts, _ in cut], [Split(axis, tile) for axis, _, tile in cut]
+    threads, points = max(1, runtime.points // runtime.ranks), 1
+    for parts in domain:
+        points *= parts
+    axis, tile, _ = splits[-1]
+    if points == runtime.ranks and tile % threads == 0 and tile * domain[-1] >= template.shape[axis]:
+        domain[-1] *= threads
+        splits[-1] = Split(axis, tile // threads)
+    found = Decomposition(tuple(domain), tuple(splits), not runtime.addressed, runtime.completes)
+    return template.under(found)
+
+
+def crossing(function: Independent, order: tuple[int, ...]) -> bool:
+    """May a host function be cut in all of these ways at once?  Not along one axis of an array twice."""
+    if function.indexed and len(order) > 1:
+        return False
+    axes = zip(*[function.cuts[n] for n in order], strict=True)
+    some = [[axis for axis in each if axis is not None] for each in axes]
+    return all([len(set(each)) == len(each) for each in some])
+
+
+def grid(recorded: Recorded, parts: Point, order: tuple[int, ...]) -> Template | None:
+    """The template of a call on a grid of blocks: `parts` along each cut, of which those of `order` are
+    launch dimensions.  None if blocks would not have the bits of the whole."""
+    function = called(recorded)
+    assert function is not None
+    unit = function.unit(parts)
+    if unit == 0:
+        return None
+    extents = [extent for _, extent in cuts(recorded)]
+    splits = tuple([Split(n, -(-(-(-extents[n] // parts[n])) // unit) * unit) for n in order])
+    return recorded[0].called(Decomposition(tuple([parts[n] for n in order]), splits))
+

@@ -1,0 +1,161 @@
+"""Schedules: grids of ranks that the program names by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ContextDecorator
+from math import prod
+from operator import index
+from typing import Any
+
+from diffuse.ir import ONE
+from diffuse.ir.template import Recorded, Template
+from diffuse.kernels.body import operations
+from diffuse.observe import trace
+from diffuse.runtime.base import Runtime
+from diffuse.stream.decompose import refusal
+from diffuse.stream.engine import current
+from diffuse.stream.group import Group
+from diffuse.stream.memo import Trail
+from diffuse.stream.regions import called, crossing, cuts, grid, loops, under
+
+
+class schedule(ContextDecorator):
+    """Names the grid of ranks that share the operations which are recorded within::
+
+        with diffuse.schedule(grid=(2, 2)):     # the first two loops of each operation, by two ranks each
+            c = a @ b
+        with diffuse.schedule(i=2, j=2):        # the same by name: c[i, j] = sum of a[i, k] * b[k, j] over k
+            c = a @ b
+
+        @diffuse.schedule(j=4)                  # for all calls of a function
+        def columns(a): ...
+
+    The loops of an operation are called `i`, `j`, `k`, ...: they are the dimensions of its result, and behind
+    them those that a product sums over; of a fold, such as `sum`, they are the dimensions of its operand.
+    What is not named has one point.  The results are the same as without a schedule.
+
+    Raises ValueError for a grid that is none or has more points than there are ranks, and at the call of an
+    operation for one that names a loop which that has not or cannot cut, or does not divide its extents.  A
+    program on one rank is checked but for the number of points, and is not cut.  A product whose blocks would
+    have other bits than the whole (BLAS decides) is computed whole.
+    """
+
+    def __init__(self, grid: Sequence[int] | None = None, **points: int) -> None:
+        if grid is None and not points:
+            raise ValueError("schedule: name the points of each loop, as in grid=(2, 2) or i=2, j=2")
+        self.positional = grid is not None
+        named = dict(zip("ijklmnopqrstuvwxyz", grid or (), strict=False))
+        for name, n in points.items():
+            if name in named:
+                raise ValueError(f"schedule: loop {name} has {n} points and, by the grid {grid}, "
+                                 f"{named[name]}; name each loop once")
+            named[name] = n
+        for name, n in named.items():
+            if index(n) < 1:
+                raise ValueError(f"schedule: loop {name} has {n} points; give it at least 1")
+        self.points = {name: index(n) for name, n in named.items()}
+        self._before: list[tuple[Any, Any]] = []
+
+    def __str__(self) -> str:
+        return f"schedule({', '.join(f'{name}={n}' for name, n in self.points.items())})"
+
+    def _recreate_cm(self) -> schedule:
+        return self  # each call of a decorated function enters once more
+
+    def __enter__(self) -> schedule:
+        engine = current()
+        runtime = engine.runtime
+        if runtime.ranks > 1 and prod(self.points.values()) > runtime.ranks:
+            raise ValueError(f"{self} has {prod(self.points.values())} points, and there are {runtime.ranks} "
+                             "ranks: name fewer points, or start more ranks")
+        outer = engine.window.region
+        if outer is not None and hasattr(outer, "by_hand"):
+            self._before.append((outer, outer.by_hand))
+            outer.by_hand = self
+        else:
+            self._before.append((None, engine.turn_to(self)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        outer, before = self._before.pop()
+        if outer is not None:
+            outer.by_hand = before
+        else:
+            current().turn_to(before)
+
+    # -- what the window asks ------------------------------------------------------------------------------
+
+    def check(self, recorded: Recorded) -> None:
+        """Raise ValueError for an operation that cannot be cut so."""
+        if (sentence := self._refused(recorded)) is not None:
+            raise ValueError(f"{self}: {recorded[0].operation} {sentence}")
+
+    def _refused(self, recorded: Recorded) -> str | None:
+        """Why an operation cannot be cut so; None if it can."""
+        template, extents = recorded[0], loops(recorded)
+        cut = {name: n for name, n in self.points.items() if n > 1}
+        there = ", ".join(f"{name} ({n})" if n >= 0 else name for name, n in extents.items()) or "none"
+        for name, n in self.points.items():
+            if name not in extents:
+                return f"has no loop {name}; it has {there}"
+            if n > 1 and extents[name] == -1:
+                return f"adds up along loop {name}: parts of sums would have other bits, so leave it at 1"
+            if extents[name] % n and n > 1:
+                return f"has {extents[name]} indices along {name}, which {n} points do not divide"
+        if template.decomposition is not None and cut:
+            return "brings its own grid: record it outside of the schedule"
+        if not operations.known(template.operation):
+            possible = [name for name, _ in cuts(recorded)]
+            if any(name not in possible for name in cut):
+                return f"can be cut along {', '.join(possible) or 'no loop'} only: the rest runs whole"
+            function = called(recorded)
+            if function is not None and not crossing(function, tuple([possible.index(name) for name in cut])):
+                return f"cannot be cut along {' and '.join(cut)} at once"
+            return None
+        if not cut:
+            return None
+        found = self._cut(template, current().runtime)
+        if (sentence := refusal(template, found.decomposition or ONE)) is not None:
+            return sentence
+        return None if found.valid else "would have elements that several points write: cut other loops"
+
+    def _cut(self, template: Template, runtime: Runtime) -> Template:
+        names = list(loops((template, (), (), None)))
+        return under(template, tuple([(names.index(name), n, -(-template.shape[names.index(name)] // n))
+                                      for name, n in self.points.items() if n > 1]), runtime)
+
+    def start(self, before: Group) -> Trail:
+        return current().window.memo.begin(tuple(self.points.items()))
+
+    def holds(self, recorded: Recorded) -> bool:
+        return False
+
+    def chosen(self, number: int, recorded: Recorded) -> Template | None:
+        template, runtime = recorded[0], current().runtime
+        cut = {name: n for name, n in self.points.items() if n > 1}
+        if runtime.ranks == 1:
+            return None
+        if not cut:
+            return template.under(ONE)
+        if operations.known(template.operation):
+            return self._cut(template, runtime)
+        if not hasattr(runtime, "call_parts"):
+            return template.under(ONE)
+        names = [name for name, _ in cuts(recorded)]
+        parts = tuple([cut.get(name, 1) for name in names])
+        found = grid(recorded, parts, tuple([names.index(name) for name in cut]))
+        if found is None:
+            trace.event("decompose", lambda: f"{template.operation} is computed whole: blocks by {self} "
+                                             "would have other bits")
+            return template.under(ONE)
+        return found
+
+    def settle(self) -> None:
+        """Nothing is kept back."""
+
+    def mend(self) -> None:
+        """Nor here."""
+
+    def forget(self) -> None:
+        """Nothing is remembered."""

@@ -1,0 +1,290 @@
+"""Simulated ranks: this process plays all of them, each with memory of its own and messages between them.
+
+The program runs once, as it does on every real rank.  What it submits is given to each virtual rank, which
+is the runtime mpi as it is, but for the line to the others (lockstep.py): a rank computes its own points on
+its own parts and gets the rest by messages, and both are counted as real ranks count them.  What the program
+gives to the runtime is the same on all real ranks; here they share that memory until somebody writes it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse.ir import Privilege, Store
+from diffuse.ir.bounded import Bounded
+from diffuse.memory import address
+from diffuse.movement.boxes import Layout as Boxes
+from diffuse.runtime import machine
+from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
+from diffuse.runtime.mpi import prepare, traffic
+from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, Prepared
+from diffuse.runtime.mpi.instances import MpiInstance
+from diffuse.runtime.mpi.lockstep import Line, Lockstep, Post
+from diffuse.runtime.mpi.peers import Run
+from diffuse.runtime.mpi.runtime import Mpi
+from diffuse.runtime.mpi.shares import Share
+from diffuse.runtime.mpi.steps import Step
+from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.ranks.agreement import Agreement
+from diffuse.runtime.reference import HostInstance
+from diffuse.settings import config
+
+T = TypeVar("T")
+MOST = 1 << 10
+"""Steps and exchanges that all ranks share and that are kept."""
+POISON = 0xFF
+"""With the setting `check` what a rank did not write or receive has these bytes: of numbers, NaN."""
+
+
+class Rank(Mpi):
+    """One of the ranks: the runtime mpi over a line to the others."""
+
+    def __init__(self, rank: int, threads: int, post: Post, steps: dict[Any, Any]) -> None:
+        self.ranks, self.rank = post.lockstep.ranks, rank
+        self.network = self.agreement = None
+        self.threads = threads
+        if self.ranks > 1:
+            self.network = Line(rank, post)
+            self.agreement = Agreement(rank, self.network.gather, False)
+            atexit.unregister(self.agreement.meet)  # nobody else is there to diverge from
+        memory = prepare.memory()
+        self._begin(1, memory if config.mpi_memory is not None else memory // self.ranks)
+        if self.network is not None:
+            self.network.raised = self._raised
+        if self._traffic is not None:
+            self._traffic = traffic.Traffic()
+        self._key = self.name, self.ranks, rank
+        self._steps = steps
+
+    def _step(self, layout: Layout, shared: Share, states: Sequence[State]) -> tuple[Step, int]:
+        """The step of all ranks, which the first of them finds."""
+        key = shared, tuple(states), layout.domain
+        found: tuple[Step, int] | None = self._steps.get(key)
+        if found is None:
+            found = self._steps[key] = super()._step(layout, shared, states)
+        return found
+
+    def _prepared(self, layout: Layout, shared: Share) -> Prepared:
+        """What this rank derives from a layout; its digest is that of all ranks."""
+        key = layout.title, shared
+        found: Prepared | None = self._steps.get(key)
+        if found is None:
+            found = self._steps[key] = super()._prepared(layout, shared)
+        return found._replace(steps=Bounded(MOST_STEPS))
+
+    def _fetched(self, state: State, want: Boxes) -> tuple[Any, State]:
+        found: tuple[Any, State] | None = self._steps.get((state, want))
+        if found is None:
+            found = self._steps[state, want] = super()._fetched(state, want)
+        return found
+
+    def create(self, nbytes: int, store: Store | None = None) -> MpiInstance:
+        made = super().create(nbytes, store)
+        if config.check:
+            self._pool.wait(made.used)
+            made.array[:] = POISON
+        return made
+
+    def settle(self, instance: MpiInstance) -> None:
+        """Wait for what uses an instance."""
+        self._pool.wait(instance.used)
+
+    @property
+    def counts(self) -> Counts:
+        """What this rank counted."""
+        network = self.network
+        if network is None:
+            return Counts(0, 0, 0, self._peak)
+        return Counts(network.sent, network.messages, network.received, self._peak)
+
+
+class Parts:
+    """The memory of one store on every rank."""
+
+    __slots__ = ("ranks", "common", "hosted", "_lockstep")
+
+    shared = scattered = private = False
+
+    def __init__(self, ranks: Sequence[MpiInstance], common: bool, lockstep: Lockstep) -> None:
+        self.ranks = tuple(ranks)
+        self.common = common
+        """Do the ranks share the memory that the host gave?"""
+        self.hosted = common
+        """Does the host's memory count, which is that of rank 0?"""
+        self._lockstep = lockstep
+
+    @property
+    def array(self) -> NDArray[np.uint8]:
+        """The memory on the rank that runs; the program's is that of rank 0."""
+        return self.ranks[self._lockstep.turn].array
+
+    @property
+    def address(self) -> int:
+        return self.ranks[self._lockstep.turn].address
+
+    @property
+    def nbytes(self) -> int:
+        return self.ranks[0].nbytes
+
+
+class Simulated:
+    """So many virtual ranks, each of one thread, or as many as the setting names: they say how many points a
+    rank has, which this process computes one by one."""
+
+    name = "mpi"
+    addressed = host_sees = False
+    completes = True
+    code = CodeUse.NEEDED
+    target = "host"
+    exchange = None
+    network = None
+    rank = 0
+
+    def __init__(self, ranks: int, points: int | None = None) -> None:
+        self.ranks = ranks
+        threads = 1 if config.threads == "auto" else machine.threads()
+        self.threads = threads if points is None else max(1, points // ranks)
+        self.points, self.blocks = ranks * self.threads, self.threads
+        self._lockstep = Lockstep(ranks)
+        post, steps = Post(self._lockstep), Bounded[Any, Any](MOST)
+        self._each = [Rank(rank, self.threads, post, steps) for rank in range(ranks)]
+        self._process = os.getpid()
+        if traffic.kept is not None:
+            traffic.kept.parts = [each._traffic for each in self._each if each._traffic is not None]
+
+    @property
+    def pipelines(self) -> bool:
+        return self.ranks == 1
+
+    @property
+    def room(self) -> int:
+        """The bytes that arrays may take on each rank."""
+        return self._each[0].room
+
+    def _together(self, function: Callable[[Rank, int], T]) -> list[T]:
+        """Have every rank do something in which they may wait for each other."""
+        if os.getpid() != self._process:
+            raise RuntimeError("this is a forked child of a process that simulates ranks, without their "
+                               "threads: start children with the method spawn")
+        traffic.reader = traffic.read_by() if traffic.kept is not None else None
+        try:
+            return self._lockstep.run(lambda rank: function(self._each[rank], rank))
+        finally:
+            traffic.reader = None
+
+    # -- stores --------------------------------------------------------------------------------------------
+
+    def scratch(self, nbytes: int) -> HostInstance:
+        return HostInstance(np.empty(nbytes, np.uint8))
+
+    def create(self, nbytes: int, store: Store | None = None) -> Parts:
+        return Parts([each.create(nbytes, store) for each in self._each], False, self._lockstep)
+
+    def zeroed(self, nbytes: int, store: Store | None = None) -> None:
+        return None
+
+    def attach(self, array: NDArray[Any], store: Store | None = None) -> Parts:
+        return Parts([each.attach(array, store) for each in self._each], True, self._lockstep)
+
+    def release(self, instance: Instance) -> None:
+        if isinstance(instance, Parts):
+            for each, part in zip(self._each, instance.ranks, strict=True):
+                each.release(part)
+
+    def _ready(self, instances: Sequence[Any], layout: Layout) -> None:
+        """Give ranks what the host wrote, before they read it, and memory of their own before they write."""
+        writes = {id(instance) for instance, argument in zip(instances, layout.arguments, strict=True)
+                  if argument.privilege is not Privilege.READ}
+        for instance in instances:
+            if instance.hosted and (not instance.common or id(instance) in writes):
+                self._copied(instance)
+                instance.common, instance.hosted = False, id(instance) not in writes
+
+    def _copied(self, instance: Parts) -> None:
+        """Give every rank the bytes of the host's memory, in memory of its own."""
+        for each, part in zip(self._each, instance.ranks, strict=True):
+            each.settle(part)
+        first, *rest = instance.ranks
+        for part in rest:
+            if instance.common:
+                part._array = first.array.copy()
+                part.address = address(part._array)
+            else:
+                part.array[:] = first.array
+
+    # -- the host ------------------------------------------------------------------------------------------
+
+    def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
+        if not isinstance(instance, Parts):
+            raise TypeError(f"{instance!r} is no instance of this runtime")
+        found = self._together(lambda each, rank: each.host(instance.ranks[rank], write))
+        instance.hosted = instance.hosted or write
+        return found[0]
+
+    def known(self, instance: Instance) -> NDArray[np.uint8] | None:
+        return self._each[0].known(instance.ranks[0]) if isinstance(instance, Parts) else None
+
+    def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
+        assert isinstance(instance, Parts)
+        return self._together(lambda each, rank: each.piece(instance.ranks[rank], offset, nbytes))[0]
+
+    # -- launches ------------------------------------------------------------------------------------------
+
+    def launch(self, launch: Launch) -> None:
+        layout = launch.layout
+        assert layout is not None
+        instances: Any = launch.instances
+        watched: Any = launch.watched
+        self._ready(instances, layout)
+        self._together(lambda each, rank: each.launch(launch._replace(
+            instances=tuple([instance.ranks[rank] for instance in instances]),
+            watched=tuple([instance.ranks[rank] for instance in watched]))))
+
+    def call_parts(self, layouts: Sequence[Layout], instances: Sequence[Any],
+                   run: Callable[[int, int, int], int]) -> None:
+        """Run a host function on the points of each rank, on that rank's memory."""
+        self._ready(instances, layouts[0])
+        self._together(lambda each, rank: each.call_parts(
+            layouts, [instance.ranks[rank] for instance in instances], run))
+
+    def call_together(self, layout: Layout, instances: Sequence[Any], run: Run) -> None:
+        """Run a host function on all ranks at once, each on its own memory."""
+        self._ready(instances, layout)
+        self._together(lambda each, rank: each.call_together(
+            layout, [instance.ranks[rank] for instance in instances], run))
+
+    # -- waiting -------------------------------------------------------------------------------------------
+
+    def over_ranks(self, number: int) -> int:
+        """The sum of a number over all ranks, which have the same."""
+        return number * self.ranks
+
+    def counted(self) -> list[Counts]:
+        """What each rank counted."""
+        return [each.counts for each in self._each]
+
+    def call(self, function: Callable[[], None]) -> None:
+        for each in self._each:
+            each.call(lambda: None)
+        function()
+
+    def fence(self) -> None:
+        self._together(lambda each, _: each.fence())
+
+    def flags(self) -> int:
+        found = 0
+        for each in self._each:
+            found |= each.flags()
+        return found
+
+    def mark(self) -> int:
+        return 0
+
+    def fate(self, mark: int) -> Fate:
+        return Fate.LOST

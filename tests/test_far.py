@@ -1,0 +1,170 @@
+"""Arrays that ranks have in parts, read, written, sorted and counted by messages between ranks."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from diffuse.numpy.arrays import far
+from diffuse.numpy.order import ranked
+from diffuse.runtime.mpi.played import played
+from tests import large
+from tests.jobs import TINY, diffuse
+
+Array = numpy.ndarray[Any, Any]
+
+
+# -- one function, played by several ranks in this process -------------------------------------------------
+
+
+def together(function: Callable[..., None], tiles: tuple[int, ...], ranks: int, *arrays: Array) -> int:
+    """Run a function as so many ranks, of which each has a tile of each array; returns the bytes sent."""
+    def run(peers: Any, firsts: Any, rank: int) -> int:
+        ends = tuple([tuple([min(first * tile, len(array)) for first in firsts])
+                      for tile, array in zip(tiles, arrays, strict=True)])
+        function(peers(ends), *[array[some[rank]:some[rank + 1]]
+                                for array, some in zip(arrays, ends, strict=True)])
+        return 0
+
+    return played(run, range(ranks + 1))[1]
+
+
+def numbers(count: int, kind: str) -> Array:
+    random = numpy.random.default_rng(count)
+    x = {"different": random.permutation(count) * 1.0, "few": random.integers(0, 3, count),
+         "sorted": numpy.arange(count) * 1.0, "equal": numpy.ones(count)}.get(kind, random.normal(size=count))
+    if kind == "nan":
+        x[::3] = numpy.nan
+    return x
+
+
+@pytest.mark.parametrize("kind", ["different", "few", "sorted", "equal", "nan", "normal"])
+@pytest.mark.parametrize("ranks, tile", [(1, 200), (2, 77), (5, 40), (4, 190)])
+def test_ranks_find_where_the_sorted_whole_is_cut(kind: str, ranks: int, tile: int) -> None:
+    x = numbers(151, kind)
+    wanted = numpy.array([0, 1, 40, 75, 76, 149, 150])
+    found = numpy.zeros((ranks, len(wanted)), x.dtype)
+    places = numpy.zeros((ranks, len(wanted) + 1), int)
+
+    def run(peers: Any, part: Array) -> None:
+        _, found[peers.rank] = ranked._cuts(peers, numpy.sort(part), wanted)
+        places[peers.rank] = ranked.cuts(peers, numpy.sort(part), [*wanted, 151])
+
+    together(run, (tile,), ranks, x)
+    assert all(row.tobytes() == numpy.sort(x)[wanted].tobytes() for row in found)
+    assert places.sum(axis=0).tolist() == [*wanted, 151]
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 4])
+def test_ranks_read_by_asking_those_that_have_the_elements(ranks: int) -> None:
+    x, which = numpy.arange(60.0).reshape(30, 2), numpy.random.default_rng(2).integers(-30, 30, 41)
+    out = numpy.zeros((41, 2))
+    sent = together(far.read, (-(-30 // ranks), -(-41 // ranks), -(-41 // ranks)), ranks, x, which, out)
+    assert out.tobytes() == x[which].tobytes()
+    assert (sent > 0) == (ranks > 1)
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 4])
+def test_running_values_go_on_from_the_rank_before(ranks: int) -> None:
+    x, out = numpy.random.default_rng(5).normal(size=50), numpy.zeros(50)
+    calls: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(far, "together", lambda name, function, inputs, outputs: calls.append(function))
+        far.scan("cumsum", numpy.add, x, out)
+    together(calls[0], (-(-50 // ranks),) * 2, ranks, x, out)
+    assert out.tobytes() == numpy.cumsum(x).tobytes()
+
+
+# -- ranks -------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+    import hashlib
+    import numpy as np
+
+    def say(name, *values):
+        for value in values:
+            value = np.asarray(value)
+            print(name, value.shape, value.dtype, value.strides,
+                  hashlib.sha256(value.tobytes()).hexdigest()[:12])
+
+    n = 6000
+    x = (np.arange(n) * 7919 % n) / 3.0 - 400.0
+    i = (np.arange(n) * 31 + 5) % n
+    a = x.reshape(60, 100) + 0.0
+    say("read", x[i], x[i - n], x.take(i), x[[3, 1, -4]], a[(np.arange(60) * 7) % 9], a[:, [3, 5]],
+        a[i % 60, i % 100], x[i.reshape(60, 100)], (x + 1j * x)[i], np.arange(30.0)[i % 30])
+    say("mask", x[x > 500.0], a[a > 100.0], a[a[:, 0] > 0.0], x[x > 1e9], np.flatnonzero(x > 10.0),
+        *np.nonzero(a > 10.0), np.argwhere(a > 10.0), np.extract(x > 0, x), np.delete(x, i[:50]),
+        a.compress(a[:, 0] > 0, axis=0), np.take_along_axis(a, (a * 3).astype(int) % 100, axis=1))
+    y, b = x.copy(), a.copy()
+    y[i % 1000] = x
+    y[y > 0] = np.arange((y > 0).sum()) * 1.0
+    np.add.at(y, i // 3, x)
+    y[i[:100]] = 5.0
+    y[[0, 5]] = y[[5, 0]]
+    say("write", y)
+    b[(np.arange(60) * 7) % 10] = a
+    b[i % 60, i % 100] = x
+    b[:, [3, 4]] = 1.0
+    np.put(y, i, [1, 2, 3])
+    np.place(y, x > 0, [1, 2])
+    np.put_along_axis(b, (a * 3).astype(int) % 100, 1.5, axis=1)
+    say("write", y, b)
+    for v in (np.floor(x / 7), np.where(x > 300, -0.0, np.where(x > 0, x, 0.0)), np.where(x > 900, np.nan, x),
+              i):
+        say("sort", np.sort(v), np.sort(v, kind="stable"), np.argsort(v, kind="stable"), np.argsort(v),
+            *np.unique(v, return_index=True, return_inverse=True, return_counts=True))
+        w = v.copy()
+        w[::2].sort()
+        say("half", w)
+        say("select", np.median(v), np.percentile(v, [1, 30, 99.9]), np.nanquantile(v, 0.5))
+    t, s = np.arange(-400.0, 900.0, 11.0), np.sort(x)
+    say("search", np.searchsorted(t, x), np.searchsorted(s, t, side="right"), s.searchsorted(17.5),
+        np.digitize(a, t[::-1]), np.interp(x, t, t * t), np.isin(i, [3, 5, 900], invert=True))
+    say("count", np.bincount(i % 50, minlength=60), *np.histogram(x, 20), *np.histogram(a, t, density=True),
+        *np.histogram(i, 7, range=(0, 500)))
+    say("scan", np.cumsum(x), np.cumprod(1 + x / 1e9), np.cumsum(i, dtype="f4"), np.cumsum(a))
+    say("sets", np.union1d(x, x + 0.25), np.lexsort((x, np.floor(x / 100))), np.tile(x, 2))
+    for wrong in (lambda: x[i + 1], lambda: x.take([n]), lambda: y.__setitem__(i + 5, 1.0),
+                  lambda: x[x[:-1] > 0], lambda: y.__setitem__(y > 1.5, x)):
+        try:
+            wrong()
+        except (IndexError, ValueError) as error:
+            print(type(error).__name__, error)
+    from diffuse.runtime.mpi import traffic
+    from diffuse.stream import engine
+    engine.fence()
+    if traffic.kept is not None:
+        print("sent", traffic.kept.total(getattr(engine.current().runtime, "over_ranks", int)))
+"""
+
+
+@pytest.mark.ranks("mpi")
+def test_ranks_find_what_one_does_and_send_what_is_predicted(tmp_path: Path) -> None:
+    path = tmp_path / "x.py"
+    path.write_text(textwrap.dedent(PROGRAM))
+    silent = {**TINY, "DIFFUSE_FALLBACK": "silent"}
+    plain = diffuse("run", str(path), **silent)
+    assert plain.returncode == 0 and plain.stdout.count("\n") > 90, plain.tail
+    ranks = diffuse("run", "--runtime", "mpi", "--ranks", "3", "--cpus", "1", "--traffic", str(path),
+                    seconds=120, **silent)
+    foreseen = diffuse("run", "--predict", "3", str(path), **silent)
+    sent = []
+    for done in (ranks, foreseen):
+        assert done.stdout.startswith(plain.stdout), done.tail
+        sent.append(done.stdout.removeprefix(plain.stdout).splitlines()[0])
+    assert sent[0] == sent[1] and sent[0].startswith("sent Total(bytes="), sent
+
+
+@pytest.mark.ranks("mpi")
+def test_what_is_larger_than_a_rank_is_read_written_and_sorted() -> None:
+    names = ["median", "sort_in_place", "mask_read", "read_many", "cumsum", "matrix_vector", "fft"]
+    verdicts = large.table(argparse.Namespace(megabytes=8.0, memory="3300K", width=500, ranks=4,
+                                              runtime="mpi", seconds=120.0, names=names))
+    assert verdicts == {name: "memory" if name == "fft" else "works" for name in names}

@@ -1,0 +1,145 @@
+"""Simulated ranks: the local runtime's bits on any number of them, from their own memory alone."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+import diffuse.numpy as dnp
+import diffuse.scipy.sparse
+from diffuse import settings
+from diffuse.numpy.ops import blocks
+from diffuse.runtime.mpi import traffic
+from diffuse.runtime.mpi.lockstep import Line, Lockstep, Post, Stuck
+from diffuse.stream import engine
+from tests.applications import results
+
+RANKS = (1, 2, 3, 4, 6, 8, 12, 16)
+
+
+@contextmanager
+def simulated(ranks: int, simulate: bool = True) -> Iterator[traffic.Traffic]:
+    """So many ranks in this process; what few ranks do not write or receive is poisoned."""
+    kept = traffic.count(ranks, simulate)
+    try:
+        with settings.using(runtime="mpi", small=0, min_chunk=64, check=ranks == 3, fallback="silent"):
+            yield kept
+    finally:
+        traffic.kept, traffic.virtual, traffic.simulated = None, None, False
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_stencils_have_the_bits_of_one_process(ranks: int) -> None:
+    expected = results("stencil", "local", 24)
+    with simulated(ranks):
+        found = results("stencil", "mpi", 24)
+    assert all(found[name].tobytes() == value.tobytes() for name, value in expected.items())
+
+
+def program(np: Any) -> list[Any]:
+    """Folds, products, host functions, parts that the host writes, values that it reads."""
+    a = np.asarray((np.arange(60 * 40.0).reshape(60, 40) % 13) - 6)
+    b = a.copy()
+    b[7] = np.sort(b[7])
+    b[b > 5] = 0.5
+    b[1:] += b[:-1] * 0.5
+    total = float(b.sum())
+    for _ in range(2):
+        c = (a @ b.T) * (1 / 16)
+    a += total  # an array that came from the host is written by ranks, after others read it
+    a[3, 4] = 2.0
+    table = np.asarray([3.0, 1.0] * 30)
+    lookup = table[:, None] * b
+    np.asarray(table)[5] = 9.0
+    return [a, b, c, lookup, table[:, None] - b, np.cumsum(b, axis=0), np.sort(b, axis=0), b.argmax(axis=0),
+            a[[5, 1, 40]], b.std(axis=1), np.fft.fft(b, axis=1).real, b.mean()]
+
+
+@pytest.mark.parametrize("ranks", (3, 7))
+def test_what_the_host_writes_reaches_every_rank(ranks: int) -> None:
+    with settings.using(runtime="local", small=0, min_chunk=64, fallback="silent"):
+        expected = [np.array(value) for value in program(dnp)]
+    with simulated(ranks) as kept:
+        found = [np.array(value) for value in program(dnp)]
+        each: Any = engine.current().runtime
+        counts = each.counted()
+    assert [x.tobytes() for x in found] == [x.tobytes() for x in expected]
+    assert sum(one.sent for one in counts) == sum(one.received for one in counts) == kept.total(int).bytes > 0
+    assert all(one.peak > 0 for one in counts)
+
+
+PROGRAMS = {"matmul": 40, "spmv": 600, "softmax": 12, "attention": 8}
+"""Those of papers/000, and their sizes here."""
+
+
+def after(name: str) -> tuple[dict[str, bytes], Any]:
+    """The results of a program after three steps, with Diffuse in the place of NumPy and SciPy."""
+    app = import_module(f"apps.{name}")
+    parser = argparse.ArgumentParser()
+    app.arguments(parser)
+    blocks._known.clear()  # the first product of its shapes is computed whole, in each run
+    with patch.object(app, "np", dnp), patch.object(app, "sp", diffuse.scipy.sparse, create=True):
+        state = app.setup(parser.parse_args(["--size", str(PROGRAMS[name])]))
+        for _ in range(3):
+            app.step(state)
+        _, error, bound = app.check(state)
+        assert error <= bound
+        return {key: np.array(value).tobytes() for key, value in app.results(state).items()}, engine.current()
+
+
+@pytest.mark.parametrize("ranks", (2, 6))
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_of_the_thesis(name: str, ranks: int) -> None:
+    """One process' bits, by as many bytes and messages as are predicted."""
+    with settings.using(runtime="local", small=0, min_chunk=64, fallback="silent"):
+        expected, _ = after(name)
+    with simulated(ranks, simulate=False) as kept:
+        predicted, running = after(name)
+        foreseen = kept.summed(running.runtime.over_ranks)
+    with simulated(ranks) as kept:
+        found, running = after(name)
+        rows = kept.summed(running.runtime.over_ranks)
+    assert found == predicted == expected
+    assert rows == foreseen and sum(row.bytes for row in rows.values()) > 0
+
+
+def test_ranks_that_wait_for_each_other_are_named() -> None:
+    lockstep = Lockstep(3)
+    post = Post(lockstep)
+    lines = [Line(rank, post) for rank in range(3)]
+    memory = np.zeros(8, np.uint8)
+    with pytest.raises(Stuck, match="rank 0 for messages of rank 1; rank 2 for all others to meet it"):
+        lockstep.run(lambda rank: lines[0].exchange([], [(1, memory)], 5) if rank == 0 else
+                     lines[2].gather(1) if rank == 2 else None)
+    with pytest.raises(ZeroDivisionError):
+        lockstep.run(lambda rank: lines[rank].gather(1 // rank))
+    assert lockstep.run(lambda rank: rank * rank) == [0, 1, 4]
+
+
+def test_messages_arrive_in_the_order_in_which_they_were_sent() -> None:
+    lockstep = Lockstep(2)
+    post = Post(lockstep)
+    lines = [Line(rank, post) for rank in range(2)]
+    got = np.zeros((2, 4), np.uint8)
+
+    def talk(rank: int) -> list[int]:
+        words = lines[rank].swap([10 * rank, 10 * rank + 1])
+        if rank:
+            lines[1].exchange([(0, np.full(4, 1, np.uint8)), (0, np.full(4, 2, np.uint8))], [], 7)
+        else:
+            lines[0].exchange([], [(1, got[0]), (1, got[1])], 7)
+        return words + lines[rank].gather(rank + 5)
+
+    assert lockstep.run(talk) == [[0, 10, 5, 6], [1, 11, 5, 6]]
+    assert got.tolist() == [[1] * 4, [2] * 4]
+    assert (lines[1].sent, lines[1].messages, lines[0].received) == (8, 2, 8)
+    with pytest.raises(RuntimeError, match="rank 1 sent 3 bytes to rank 0, which expects 4"):
+        lockstep.run(lambda rank: lines[0].exchange([], [(1, got[0])], 9) if rank == 0 else
+                     lines[1].exchange([(0, got[0][:3])], [], 9))
