@@ -32,6 +32,8 @@ OF_BYTES = frozenset("""load turn store scalar const cast copy add subtract mult
     logical_xor logical_not equal not_equal less less_equal greater greater_equal maximum minimum where
     clip""".split())
 """Kinds of ops that have instructions for vectors of bytes."""
+NARROW = 4
+"""Bytes of an element of the widest type that the other kinds of ops have vector instructions for, at least."""
 
 SHORT, REGISTERS = 12, 16
 """The largest cost of an innermost loop, in additions, and the most registers of its reductions, for which
@@ -120,20 +122,23 @@ class _Nest(Iteration):
                 self._bounded(point)
 
     def _lanes(self) -> int:
-        """The number of elements per step.  With vectors of bytes it is eight times larger than for other
-        elements, if the processor loads vectors of bytes under a mask."""
+        """The number of elements per step.
+
+        Where no element is wider than four bytes, and the processor masks vectors of bytes (AVX-512), more
+        elements than the target's lanes fill a vector.
+        """
         target, kinds = self.code.module.target, {op.kind for op in self.loop.ops}
         if not {"scan", "scatter"}.isdisjoint(kinds) or not self.order:
             return 1
         if not self.flat and self._apart(kinds):
             return 1
-        if self.flat or not target.masks_bytes or not kinds <= OF_BYTES:
+        if self.flat or not target.masks_bytes or not kinds <= TABLE.keys() | PLAIN | {"turn"}:
             return target.lanes
-        beside = all(self.body.arguments[a].classes[self.inner] in "01"
-                     for op in self.loop.ops for a in op.arguments)
-        wide = beside and all(ITEMSIZE[op.dtype] == 1 for i, op in enumerate(self.loop.ops)
-                              if i not in self.turns.shifts)
-        return 8 * target.lanes if wide else target.lanes
+        letters = [self.body.arguments[a].classes[self.inner] for op in self.loop.ops for a in op.arguments]
+        if not set(letters) <= {"0", "1"}:
+            return target.lanes
+        widest = max([ITEMSIZE[op.dtype] for i, op in enumerate(self.loop.ops) if i not in self.turns.shifts])
+        return target.lanes * 8 // min(max(widest, 1 if kinds <= OF_BYTES else NARROW), 8)
 
     def _apart(self, kinds: set[str]) -> bool:
         """Are most accesses strided, with little computation?
