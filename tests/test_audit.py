@@ -117,6 +117,7 @@ x=np.zeros(17,"u1")[1:].view("i8"); y=np.ones(2,"i8")+1; np.putmask(y, y>1, x); 
 x=np.array([-2.09, 1.26, 3.0]); np.round(x, 1, out=np.zeros(3,"c8"))
 x=np.arange(20000).astype("m8[s]"); np.digitize(x, np.arange(4.))
 x=np.arange(20000).astype("M8[s]"); np.searchsorted(np.arange(4.), x)
+x=np.ma.array([None]*2); x[0]=np.eye(20); x[0]=np.ma.masked; (type(x[0]).__name__, x[0].mask.shape)
 np.isneginf(None)
 x=np.arange(3.); np.isneginf(x+1, out=(x>1,))
 np.triu(1.5)
