@@ -92,6 +92,11 @@ KNOWN = {
 }
 """Known differences: what they are, and the pattern of a call and, behind ` => `, the difference."""
 
+FOREIGN = r"np\.(as\w*array\w*|require)\(.*(flags|place|strides): |np\.array\(.*ndmax=.*too deep" \
+          r"|out=\.\.\.\).*'where' used without 'out'"
+"""What NumPy's own functions do otherwise with Diffuse's arrays: they convert them to NumPy's, count the
+dimensions of what is no array of NumPy's, and do not hand on that an output was `...`."""
+
 SAME = {"matmul": "dot", "scalar divide": "divide"}
 """Operations that Diffuse's warnings name after the tasks that compute them."""
 
@@ -209,7 +214,10 @@ def addressless(text: str) -> str:
 
 def known(call: Call, difference: str) -> str:
     """Which known difference it is, or nothing."""
-    text = f"{'; '.join(call.lines)}; {call.text} => {difference}"
+    called = re.sub(r"\bnumpy\.(?!zeros|s_|arange)", "np.", call.text)
+    text = f"{'; '.join(call.lines)}; {called} => {difference}"
+    if called != call.text and re.search(FOREIGN, text):
+        return "NumPy's own functions do not know that Diffuse's arrays are arrays"
     return next((what for what, pattern in KNOWN.items() if re.search(pattern, text)), "")
 
 
