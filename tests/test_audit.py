@@ -120,6 +120,12 @@ x=np.arange(20000).astype("M8[s]"); np.searchsorted(np.arange(4.), x)
 x=np.ma.array([None]*2); x[0]=np.eye(20); x[0]=np.ma.masked; (type(x[0]).__name__, x[0].mask.shape)
 x=np.arange(200.); numpy.frexp(x, out=(x, None))
 x=np.arange(200.); (numpy.equal(x, None).any(), numpy.not_equal(None, x).all())
+d=numpy.dtype("i4",metadata={"a":1}); x=np.zeros((19999,1),d); np.zeros((19999,1),"i4").dtype.metadata
+d=numpy.dtype("i4",metadata={"a":1}); x=np.zeros((1,19999),"i4"); np.zeros((1,19999),d).dtype.metadata["a"]
+d=numpy.dtype("i4",metadata={"a":1}); np.asarray(np.zeros(20000,"i4"), d).dtype.metadata["a"]
+d=numpy.dtype("i4",metadata={"a":1}); np.asarray(numpy.zeros(20001,d)).dtype.metadata["a"]
+d=numpy.dtype("f8",metadata={"a":1}); (np.ones(200)+1).astype(d).dtype.metadata["a"]
+d=numpy.dtype("f8",metadata={"a":1}); (np.ones(200)+1).view(d).dtype.metadata["a"]
 np.isneginf(None)
 x=np.arange(3.); np.isneginf(x+1, out=(x>1,))
 np.triu(1.5)
