@@ -263,6 +263,19 @@ def test_what_was_found(code: str, small: int) -> None:
     assert outcome(dnp, code) == outcome(numpy, code)
 
 
+@pytest.mark.local_only("NumPy's views of the memory are copies there")
+@pytest.mark.parametrize("kind", ["f2", "f8"])
+@pytest.mark.parametrize("view", [
+    "np.ma.array(x)", "np.ma.array(x).data", "np.ma.masked_where(x > 3, x, copy=False)", "np.asmatrix(x)",
+    *["numpy.frombuffer(x, x.dtype)", "np.frombuffer(x, x.dtype)", "numpy.ndarray(x.shape, x.dtype, x)"
+      ] * stateful.BUFFERS])
+def test_what_shows_the_memory_of_an_array_stays_up_to_date(view: str, kind: str) -> None:
+    x = dnp.array((numpy.arange(20000) % 5).astype(kind))
+    shown = eval(view, {"np": dnp, "numpy": numpy, "x": x})
+    x += 1
+    assert numpy.array(numpy.asarray(shown)).ravel()[:7].tolist() == [1, 2, 3, 4, 5, 1, 2]
+
+
 @pytest.mark.parametrize("code", ["np.prod(np.float32(2.5), axis=0)", "np.any(0)", "np.max(3, initial=5)"])
 def test_a_reduction_of_a_number_is_a_number_at_once(code: str) -> None:
     config.small = 0

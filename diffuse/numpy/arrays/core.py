@@ -197,7 +197,7 @@ class Slow:
     set_component: Callable[[Any, str, Any], None]
     host: Callable[[Any], Mirror]
     gathered: Callable[[Any], Any]
-    buffer: Callable[[Any], Mirror]
+    buffer: Callable[[Any, int], Mirror]
 
 
 slow = Slow()

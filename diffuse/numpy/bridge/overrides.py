@@ -150,8 +150,6 @@ def acquaint(kind: Any) -> None:
     for name, method in [*vars(kind).items()]:
         if isinstance(method, FunctionType) and "out" in method.__code__.co_varnames:
             setattr(kind, name, _into_ours(method))
-    if kind.__module__ == "numpy.ma" and isinstance(vars(kind).get("__getitem__"), FunctionType):
-        kind.__getitem__ = _of_our_elements(kind.__getitem__)
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         return view(self, *map(_numpys, args), **{key: _numpys(v) for key, v in kwargs.items()})
@@ -159,20 +157,6 @@ def acquaint(kind: Any) -> None:
     _decided.add(run)
     run.__name__, run.__qualname__, run.__doc__ = "view", f"{kind.__qualname__}.view", view.__doc__
     kind.view = run
-
-
-def _of_our_elements(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the `__getitem__` of a class of masked arrays.  On an array of objects it asks an element whether
-    it is an array, which Diffuse's arrays are to the same code over Diffuse's functions."""
-    @wraps(method)
-    def run(self: Any, index: Any) -> Any:
-        if self.dtype.char != "O":
-            return method(self, index)
-        from diffuse.numpy.bridge.rebound import over  # whose imports need this module
-
-        return over(method)(self, index)
-
-    return run
 
 
 def _into_ours(method: Callable[..., Any]) -> Callable[..., Any]:
