@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from typing import Any
 
@@ -274,6 +275,16 @@ def test_what_shows_the_memory_of_an_array_stays_up_to_date(view: str, kind: str
     shown = eval(view, {"np": dnp, "numpy": numpy, "x": x})
     x += 1
     assert numpy.array(numpy.asarray(shown)).ravel()[:7].tolist() == [1, 2, 3, 4, 5, 1, 2]
+
+
+@pytest.mark.local_only("NumPy's views of the memory are copies there")
+def test_an_address_that_is_a_number_shows_what_was_computed_since() -> None:
+    x = dnp.array(numpy.arange(20000.0))
+    address = x.ctypes.data
+    for k in range(1, 4):
+        x += 1
+        dnp.add(x, 1, out=x)
+        assert list((ctypes.c_double * 3).from_address(address)) == [2 * k, 2 * k + 1, 2 * k + 2]
 
 
 @pytest.mark.parametrize("code", ["np.prod(np.float32(2.5), axis=0)", "np.any(0)", "np.max(3, initial=5)"])
