@@ -127,6 +127,14 @@ d=numpy.dtype("i4",metadata={"a":1}); np.asarray(np.zeros(20000,"i4"), d).dtype.
 d=numpy.dtype("i4",metadata={"a":1}); np.asarray(numpy.zeros(20001,d)).dtype.metadata["a"]
 d=numpy.dtype("f8",metadata={"a":1}); (np.ones(200)+1).astype(d).dtype.metadata["a"]
 d=numpy.dtype("f8",metadata={"a":1}); (np.ones(200)+1).view(d).dtype.metadata["a"]
+x=np.arange(16.).reshape(2,2,2,2).T+1; ((np.ones(2)@x).strides, (x@np.ones(2)).strides, (x@x).strides)
+x=np.zeros(200,"u1"); x[[1,2]]=[300,-300]; x
+x=np.zeros(200,"u1"); x[:2]=(300,-300); x
+x=np.zeros(20000,"i4"); x[np.arange(20000)<2]=[1.5,np.nan]; x[:3]
+x=np.zeros(200,"f8"); x[x<1]=[1j]; x
+x=np.zeros(200,"i2"); np.put_along_axis(x, np.array([1,2]), (70000,1), 0); x
+np.full((3,2), [300,-300], "u1")
+np.full_like(np.zeros((100,2),"u1")+1, [300,-300])
 np.isneginf(None)
 x=np.arange(3.); np.isneginf(x+1, out=(x>1,))
 np.triu(1.5)

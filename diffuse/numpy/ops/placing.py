@@ -109,7 +109,9 @@ def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
     axis %= arr.ndim
     shape = tuple([array.form.shape[k] if k == axis else n for k, n in enumerate(arr.shape)])
     number = type(values) in assign.NUMBERS  # as assignment casts it, or refuses it
-    given = core.hosted(assign.chosen(values, target.form.dtype)) if number else adopt(asanyarray(values))
+    given = (core.hosted(assign.chosen(values, target.form.dtype)) if number
+             else assign.assigned(values if type(values) in (list, tuple) else asanyarray(values),
+                                  target.form.dtype))
     if (array.form.shape != shape or type(given) is not core.array_class
             or given.form.dtype.kind == "c" != target.form.dtype.kind or given.form.ndim > len(shape)
             or any([n not in (1, m) for n, m in zip(given.form.shape[::-1], shape[::-1], strict=False)])
