@@ -135,6 +135,9 @@ x=np.zeros(200,"f8"); x[x<1]=[1j]; x
 x=np.zeros(200,"i2"); np.put_along_axis(x, np.array([1,2]), (70000,1), 0); x
 np.full((3,2), [300,-300], "u1")
 np.full_like(np.zeros((100,2),"u1")+1, [300,-300])
+x=np.zeros(200,"u1"); x.put([1,2], range(299,301)); x
+np.full((3,2), range(299,301), "u1")
+x=np.zeros(200,"?"); x.fill([0,1]); x.all()
 np.isneginf(None)
 x=np.arange(3.); np.isneginf(x+1, out=(x>1,))
 np.triu(1.5)

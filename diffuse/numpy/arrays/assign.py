@@ -17,6 +17,7 @@ from diffuse.numpy.ops import elementwise, known, rules
 from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused, wrap
 
 NUMBERS = {*rules.WEAK, *rules.STRONG}
+SEQUENCES = (list, tuple, range)
 
 
 def setitem(x: Array, index: Any, value: Any) -> None:
@@ -119,7 +120,7 @@ def fitted(meta: Mirror, shape: tuple[int, ...]) -> Mirror:
 def assigned(value: Any, dtype: numpy.dtype[Any]) -> Any:
     """Convert the value of an assignment.  Numbers of a sequence are converted one by one to the type of the
     elements, with NumPy's errors for those that it does not have."""
-    sequence = type(value) in (list, tuple)
+    sequence = type(value) in SEQUENCES
     return wrap(numpy.asarray(lowered(value), dtype)) if sequence else adopt(value)
 
 
@@ -211,5 +212,7 @@ def stored(x: Array, index: Any, source: Any) -> bool:
 
 def fill(x: Array, value: Any) -> None:
     if numpy.ndim(value) if type(value) not in NUMBERS else 0:
-        numpy.zeros(1, x.form.dtype).fill(lowered(value))  # raises
+        cell = numpy.zeros((), x.form.dtype)
+        cell.fill(lowered(value))  # raises, but where a list is a truth value
+        value = cell[()]
     setitem(x, Ellipsis, host(value)[()] if isinstance(value, Array) else asked(value, x.form.dtype))

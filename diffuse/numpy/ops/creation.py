@@ -147,7 +147,7 @@ def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
     """Cast a number as NumPy does to fill an array: NaN becomes an integer, unlike in an assignment."""
     if dtype is FLOAT and type(value) is float:
         return value
-    if type(value) in (list, tuple):  # an array of a type of its own first, whose cast raises nothing
+    if type(value) in (list, tuple, range):  # an array of a type of its own first, whose cast raises nothing
         return asanyarray(value)
     if not isinstance(value, (int, float, complex, numpy.number)) or dtype not in NATIVE:
         return value
