@@ -125,10 +125,11 @@ class Conversion:
             return {k: self.raised(v, held or getrefcount(v) > _IN_TURN) for k, v in value.items()}
         if isinstance(value, tuple):
             return rebuilt(value, [self.raised(v, held or getrefcount(v) > _IN_TURN) for v in value])
-        if isinstance(value, KEEPERS):
-            for _, known in self.pairs:
-                if isinstance(known, Array):
-                    base.exported(known)
+        if isinstance(value, (numpy.ndarray, *KEEPERS)):
+            for plain, known in self.pairs:
+                if isinstance(known, Array) and (isinstance(value, KEEPERS)
+                                                 or numpy.may_share_memory(plain, value)):
+                    base.shown(known)
         return value
 
     def _array(self, value: numpy.ndarray[Any, Any], held: bool) -> Any:

@@ -60,7 +60,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
             return UFUNCS["rint"](x, **options)
         factor = 10.0 ** abs(decimals)
         first, last = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-        scaled = UFUNCS["rint"](UFUNCS[first](x, factor))
+        scaled = UFUNCS["rint"](UFUNCS[first](x, factor, **options), **options)  # as NumPy: within `out`
         if out is None and x.form.ndim > 1 and not x.meta.flags.forc:  # where NumPy's result is in C order
             options["order"] = "C"
         return UFUNCS[last](scaled, factor, **options)

@@ -373,7 +373,7 @@ PyObject *small_as_index(Array *x)
 /* Python's buffer protocol: memory that stays valid, and is the array's, as long as the buffer is held. */
 static int get_buffer(Array *x, Py_buffer *view, int flags)
 {
-    PyObject *memory = PyObject_CallMethod(state.slow, "buffer", "O", x);
+    PyObject *memory = PyObject_CallMethod(state.slow, "buffer", "Oi", x, flags);
     int done = memory == NULL ? -1 : PyObject_GetBuffer(memory, view, flags);
     Py_XDECREF(memory);
     return done;
