@@ -181,6 +181,50 @@ def test_ranks_move_fewer_bytes_under_a_plan(tmp_path: Path) -> None:
     fewer(done)
 
 
+LOOPS = """
+    import sys
+    import numpy as np
+    from diffuse.runtime.mpi import traffic
+    from diffuse.stream import engine
+    import diffuse
+
+    n = 64
+    weights = np.arange(n * n * 1.0).reshape(n, n) % 7.0 * 0.01
+
+    def stencil(u):
+        v = u[1:-1, 1:-1] + u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+        u[1:-1, 1:-1] = v * 0.2
+        return u
+
+    def product(u):
+        return weights @ u
+
+    def sweeps(u):
+        for axis in (0, 0, 1, 1):
+            u = np.cumsum(u, axis=axis) * 0.01
+        return u
+
+    for step, rows in (stencil, 34), (product, n), (sweeps, n):
+        u, region = np.ones((rows, rows)), diffuse.plan()
+        for turn in range(9):
+            with region:
+                u = step(u)
+            engine.fence()
+            moved = traffic.kept.total(engine.current().runtime.over_ranks)[0]
+            turns = [*turns[-1:], moved] if turn else [moved]
+        print(step.__name__, turns[1] - turns[0], str(region).split(" bytes")[0].replace(",", ""))
+"""
+
+
+def test_what_a_plan_says_is_what_moves(tmp_path: Path) -> None:
+    """A stencil in place goes by blocks; a constant comes to the ranks once; transposes are few."""
+    done = command("run", "--predict", "4", program(tmp_path, LOOPS), **TINY)
+    assert done.returncode == 0, done.tail
+    rows = {row[0]: (int(row[1]), int(row[2])) for row in map(str.split, done.stdout.splitlines())}
+    once = 8 * 64 * 64 * 3 // 4
+    assert rows == {"stencil": (8 * 32 * 4, 8 * 32 * 4), "product": (0, 0), "sweeps": (2 * once, 2 * once)}
+
+
 @pytest.mark.ranks("mpi")
 def test_random_programs_on_ranks() -> None:
     few: dict[str, Any] = {**TINY, "DIFFUSE_MIN_CHUNK": "8", "DIFFUSE_FALLBACK": "silent"}

@@ -78,6 +78,19 @@ def lacked(wanted: Boxes, here: Boxes) -> NDArray[np.float64]:
     return volumes(wanted)[:, None] - common(wanted[:, None], here[None])
 
 
+def extended(boxes: Boxes, shape: Point) -> Boxes:
+    """Boxes of which the outermost ones reach the ends of the array, as where tasks go through all of it but
+    its border."""
+    some = volumes(boxes) > 0
+    if not some.any():
+        return boxes
+    found = boxes.copy()
+    low, high = boxes[some][..., 0].min(0), boxes[some][..., 1].max(0)
+    found[..., 0][some[:, None] & (boxes[..., 0] == low)] = 0
+    found[..., 1] = np.where(some[:, None] & (boxes[..., 1] == high), shape, found[..., 1])
+    return found
+
+
 def hull(boxes: Boxes) -> Boxes:
     """The least box around those of all ranks, for each rank."""
     some = volumes(boxes) > 0

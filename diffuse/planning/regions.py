@@ -53,8 +53,9 @@ class Planned:
         """What was chosen the last time that it was looked for."""
         self.follows = False
         """Do tasks go to the window one by one, as long as they come as last time?"""
-        self._turns = self._first = 0
-        """How often the program came here, and the number of the last group before it did."""
+        self._turns = self._first = self._fresh = 0
+        """How often the program came here, the number of the last group before it did, and the turn in which
+        it last did something for the first time."""
         self._looks: tuple[int, ...] = ()
         """When tasks are kept back again, to see which arrays come back."""
         self._held: deque[tuple[Recorded, schedule | None]] = deque()
@@ -151,7 +152,7 @@ class Planned:
         self.answers.clear()
         self._left.clear()
         self.track.clear()
-        self.follows, self._turns = False, 0
+        self.follows, self._turns, self._looks = False, 0, ()
 
     # -- what is chosen ------------------------------------------------------------------------------------
 
@@ -168,9 +169,9 @@ class Planned:
     def end(self) -> None:
         """The program leaves the region: if arrays came back that it left behind before, find out which."""
         users = current().stores.users
-        if self._turns == 2 and any([users.get(store, 0) > self._first for left in self._left.values()
-                                     for store in left]):
-            self._looks = 3, 4
+        if self._turns == self._fresh + 1 and any([users.get(store, 0) > self._first for left in
+                                                   self._left.values() for store in left]):
+            self._looks = self._turns + 1, self._turns + 2
 
     def _decided(self, tasks: list[Recorded]) -> tuple[Template | None, ...]:
         """How each of these tasks is cut."""
@@ -184,7 +185,9 @@ class Planned:
         before, known = self._left.get(form, {}), self.answers.get(form)
         links = set() if known is None else {
             (last, array) for slot, array in known[1].given
-            if (last := before.get(stores_of[slot], array)) != array}
+            if (last := before.get(stores_of[slot])) is not None}
+        if known is None:
+            self._fresh = self._turns
         if known is None or not links <= known[0]:
             window = current().window
             for task in tasks:
@@ -198,7 +201,8 @@ class Planned:
             trace.event("plan", lambda: _told(tasks, found))
         found = known[1]
         begun = dict(found.given)
-        self._left[form] = {stores_of[slot]: array for slot, array in found.last if begun.get(slot) != array}
+        self._left[form] = {stores_of[slot]: array for slot, array in found.last
+                            if begun.get(slot) != array or array in found.written}
         self.answers_last.append(found)
         return found.templates
 

@@ -8,6 +8,7 @@ it comes out of it is one variable at both ends, so that what is chosen is best 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -15,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from diffuse.ir import ITEMSIZE, Frame, Privilege, covers, volume
+from diffuse.ir import ITEMSIZE, ONE, Frame, Privilege, covers, volume
 from diffuse.ir.template import Recorded, Template
-from diffuse.planning.boxes import Boxes, common, held, hull, lacked, volumes
+from diffuse.planning.boxes import Boxes, common, extended, held, hull, lacked, volumes
 from diffuse.planning.eliminate import TooWide, eliminate
 from diffuse.planning.integer import integer_program
 from diffuse.planning.problem import Problem
@@ -31,6 +32,9 @@ ROUNDS = 24
 """How often a plan that needs too much memory is sought anew, with what moves at its peak weighing more."""
 TRIALS = 4000
 """How many choices are tried to lower the memory of one."""
+LASTING = 0.125
+"""What it weighs that a constant of a region moves, once it is known that the region comes again: its copies
+stay where they are."""
 TIE = 1e-3
 """What a state costs by its number, in bytes: of equal ones the first is taken."""
 
@@ -71,6 +75,8 @@ class Chosen(NamedTuple):
     """Stores that come from outside, numbered by first use, with the numbers of their arrays."""
     last: tuple[tuple[int, int], ...]
     """All stores, with the numbers of their last arrays."""
+    written: frozenset[int]
+    """The arrays from outside that tasks write in part."""
 
 
 class Search:
@@ -106,17 +112,22 @@ class Search:
         inside = [(k, first[store]) for store, k in self.left if store in first]
         self.back: set[int] = set()
         """Arrays from outside that the region itself left behind before."""
-        for last, begin in (*inside, *links):
-            if last != begin and self.arrays[last].frame == self.arrays[begin].frame:
+        for last, begin in (*[pair for pair in inside if pair[0] != pair[1]], *links):
+            if self.arrays[last].frame == self.arrays[begin].frame:
                 self._join(last, begin)
                 self.back.add(begin)
+        self.written = frozenset([k for k, a in enumerate(self.arrays) if a.given and any(
+            [tasks[task][0].uses[use].privilege is not Privilege.READ for task, use, _ in a.uses])])
+        self.lasting = [bool(links) and a.given and k not in self.written and k not in self.back
+                        for k, a in enumerate(self.arrays)]
+        """For each array: does it stay as it is, while the region comes again and again?"""
         self._lay_out()
 
     def _add(self, number: int) -> None:
         """Note what a task does with stores."""
         template, stores, *_ = self.tasks[number]
         frames = self.window.stores.storages
-        for k, (use, store) in enumerate(zip(template.uses, stores, strict=True)):
+        for k, (use, store) in enumerate(zip(template.under(ONE).uses, stores, strict=True)):
             frame = frames[store]
             if volume(frame.shape) < 2 * config.min_chunk:
                 continue
@@ -154,8 +165,9 @@ class Search:
                 if (use.frame, use.dtype) != (array.frame.shape, array.frame.dtype):
                     continue
                 for state in self.states[task]:
-                    if volumes(state.boxes[k]).sum() == full:
-                        mine.setdefault(state.boxes[k].tobytes(), state.boxes[k])
+                    boxes = extended(state.boxes[k], array.frame.shape)
+                    if volumes(boxes).sum() == full:
+                        mine.setdefault(boxes.tobytes(), boxes)
             if array.given and array.have is not None:
                 layers = held(array.have, len(array.frame.shape))
                 if len(layers) == 1 and volumes(layers[0]).sum() == full:
@@ -165,9 +177,10 @@ class Search:
 
     # -- the problem ---------------------------------------------------------------------------------------
 
-    def problem(self, weights: Sequence[float] = ()) -> tuple[Problem, dict[int, int], dict[int, int]]:
+    def problem(self, weights: Sequence[float] = (), lasting: float = LASTING
+                ) -> tuple[Problem, dict[int, int], dict[int, int]]:
         """The tables of bytes, and the variables of arrays and tasks that have any.  `weights` multiply what
-        moves of each array."""
+        moves of each array, `lasting` what moves of those that stay as they are."""
         variables: dict[int, int] = {}
         tasks: dict[int, int] = {}
         sizes: list[int] = []
@@ -191,12 +204,26 @@ class Search:
             place = variables.get(self._variable(number))
             if place is None:
                 continue
-            weight = weights[number] if weights else 1.0
+            weight = (weights[number] if weights else 1.0) * (lasting if self.lasting[number] else 1.0)
             if array.have is not None and number not in self.back:
                 count((place,), weight * self._entry(array))
-            for task, k, whole in array.uses:
-                count((tasks[task], place), weight * self._moved(task, k, array, whole).sum(-1))
+            names = self._reads(array)
+            alike = Counter(names)
+            for name, (task, k, whole) in zip(names, array.uses, strict=True):
+                share = weight / alike[name]
+                count((tasks[task], place), share * self._moved(task, k, array, whole).sum(-1))
         return Problem(sizes, list(tables.items())), tasks, variables
+
+    def _reads(self, array: Array) -> list[Any]:
+        """For each use of an array what it reads of it, and after how many writes: what is alike a rank
+        receives once."""
+        found, writes = [], 0
+        for task, k, _ in array.uses:
+            use = self.tasks[task][0].uses[k]
+            if use.privilege is not Privilege.READ:
+                writes += 1
+            found.append((writes, use.map if use.privilege is Privilege.READ else None))
+        return found
 
     def _entry(self, array: Array) -> Any:
         """The bytes that move until an array from outside lies somewhere, by layouts."""
@@ -249,13 +276,13 @@ class Search:
             peak, at_peak = self._peak(choice, tasks, variables)
             peaks.append((peak, choice))
             if memory is None or peak <= memory:
-                return self._chosen(choice, problem, plain, peak, tasks)
+                return self._chosen(choice, default, peak, tasks)
             for number in at_peak:
                 weights[number] *= 4.0
             choice = default if turn == 0 else _solved(self.problem(weights)[0])
         peak, choice = self._lowered(*min(peaks), problem, tasks, variables)
         if memory is not None and peak <= memory:
-            return self._chosen(choice, problem, plain, peak, tasks)
+            return self._chosen(choice, default, peak, tasks)
         raise MemoryError(f"no partition of these {len(self.tasks)} operations over {self.ranks} ranks "
                           f"is found within memory={memory} bytes a rank: the least that would do is {peak}")
 
@@ -289,7 +316,7 @@ class Search:
         sizes = [1 if v in fixed else n for v, n in enumerate(problem.sizes)]
         return _solved(Problem(sizes, tables))
 
-    def _chosen(self, choice: Sequence[int], problem: Problem, plain: float, peak: int, tasks: dict[int, int]
+    def _chosen(self, choice: Sequence[int], default: Sequence[int], peak: int, tasks: dict[int, int]
                 ) -> Chosen:
         found: list[Template | None] = []
         words = []
@@ -297,15 +324,17 @@ class Search:
             state = every[choice[tasks[number]]] if every else None
             found.append(None if state is None else state.template)
             words.append("-" if state is None else state.grid)
-        shares = sum(every[choice[tasks[n]]].cost for n, every in enumerate(self.states) if every)
-        usual = sum(every[0].cost for every in self.states if every)
+        turn = self.problem(lasting=0.0)[0]
+        moved = [turn.cost(each) - sum([every[each[tasks[n]]].work + TIE * each[tasks[n]]
+                                        for n, every in enumerate(self.states) if every])
+                 for each in (choice, default)]
         slots: dict[int, int] = {}
         for task in self.tasks:
             for store in task[1]:
                 slots.setdefault(store, len(slots))
-        return Chosen(tuple(found), problem.cost(choice) - shares, plain - usual, peak, tuple(words),
+        return Chosen(tuple(found), *moved, peak, tuple(words),
                       tuple([(slots[store], k) for store, k in self.given]),
-                      tuple([(slots[store], k) for store, k in self.now.items()]))
+                      tuple([(slots[store], k) for store, k in self.now.items()]), self.written)
 
     def _peak(self, choice: Sequence[int], tasks: dict[int, int], variables: dict[int, int]
               ) -> tuple[int, list[int]]:
