@@ -162,8 +162,8 @@ def fewer(done: Job) -> None:
     assert found["sweeps", "planned"] == 6 * 2 * once
     assert found["sweeps", "default"] == 6 * 6 * once
     assert found["layer", "planned"] < found["layer", "default"]
-    # the grid stands; the columns of the weights that ranks received before are still there
-    assert found["by_hand", "planned"] == found["by_hand", "default"] - 2 * once
+    # the grid stands; what ranks received of the weights before is still there
+    assert found["by_hand", "planned"] < found["by_hand", "default"]
 
 
 def test_a_plan_moves_fewer_bytes(tmp_path: Path) -> None:
