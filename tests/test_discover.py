@@ -88,3 +88,11 @@ def labels(spec: OpSpec) -> set[tuple[frozenset[tuple[int, int]], frozenset[tupl
                          if any(k == loop for k, _ in terms))
 
     return {(moved(spec.reads, k), moved(spec.writes, k), loop.reduced) for k, loop in enumerate(spec.loops)}
+
+
+def test_folds_of_bits_are_not_taken_for_folds_of_numbers() -> None:
+    """The bits that many small numbers have in common are none, as their product's would be."""
+    numbers = numpy.random.default_rng(1).integers(1, 9, (24, 16))
+    for operator, rule in (("bitwise_and", "bitand"), ("bitwise_or", "bitor"), ("bitwise_xor", "bitxor")):
+        found = discover(getattr(numpy, operator).reduce, numbers)
+        assert " | ".join(map(str, found.rules)) == f"%0.0: {rule} | %0.1: gather 0", operator

@@ -162,15 +162,20 @@ def _probes(function: Callable[..., Any], given: Sequence[Any], seed: int) -> It
 
 def _drawn(function: Callable[..., Any], given: Sequence[Any], extents: dict[int, int], seed: int
            ) -> list[list[Any]]:
-    """Two sets of random operands and, if the function accepts it, one that begins with zeros, so that the
-    results of parts differ.  Empty if it does not accept these extents."""
+    """Two sets of random operands and, if the function accepts them, one that begins with zeros, so that the
+    results of parts differ, and one of integers that are alike but for one, where folds of bits and of numbers
+    differ.  Empty if it does not accept these extents."""
     probes = [_made(given, extents, seed + k) for k in range(2)]
     if not _accepts(function, probes):
         return []
-    begun = [each.copy() for each in probes[0]]
-    for each in begun:
+    begun, flat = [[each.copy() for each in probes[0]] for _ in range(2)]
+    for each, level in zip(begun, flat, strict=True):
         each.reshape(-1)[: each.size // 2] = 0
-    return [*probes, begun] if _accepts(function, [begun]) else probes
+        if level.size and level.dtype.kind in "iub":
+            last = level.flat[-1]
+            level[...] = level.max()
+            level.flat[-1] = last
+    return [*probes, *[made for made in (begun, flat) if _accepts(function, [made])]]
 
 
 def _made(given: Sequence[Any], extents: dict[int, int], seed: int) -> list[Any]:

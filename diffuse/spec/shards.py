@@ -10,7 +10,10 @@ import numpy
 
 FOLDS: dict[str, Callable[[Any, Any], Any]] = {"sum": numpy.add, "prod": numpy.multiply,
                                               "max": numpy.maximum, "min": numpy.minimum,
-                                              "any": numpy.logical_or, "all": numpy.logical_and}
+                                              "any": numpy.logical_or, "all": numpy.logical_and,
+                                              "nanmax": numpy.fmax, "nanmin": numpy.fmin,
+                                              "bitand": numpy.bitwise_and, "bitor": numpy.bitwise_or,
+                                              "bitxor": numpy.bitwise_xor, "parity": numpy.logical_xor}
 
 
 def outputs(function: Callable[..., Any], operands: Sequence[Any]) -> list[Any]:
