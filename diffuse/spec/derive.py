@@ -39,8 +39,8 @@ def of_task(task: IndexTask) -> OpSpec:
 
 
 def _whole(task: IndexTask) -> frozenset[int]:
-    """The dimensions that a task traverses sequentially or cyclically shifted, writes where data say, or folds
-    other than by a reducer."""
+    """The dimensions that a task traverses sequentially or cyclically shifted, in which it writes where data
+    say, or that it folds other than by a reducer."""
     turned = {k for access in task.accesses for k, _ in access.map.turned}
     name, _, attribute = task.operation.partition(":")
     if name.startswith("scatter"):  # "scatter:d0", where the dimension is the last number

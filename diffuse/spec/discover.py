@@ -163,8 +163,8 @@ def _probes(function: Callable[..., Any], given: Sequence[Any], seed: int) -> It
 def _drawn(function: Callable[..., Any], given: Sequence[Any], extents: dict[int, int], seed: int
            ) -> list[list[Any]]:
     """Two sets of random operands and, if the function accepts them, one that begins with zeros, so that the
-    results of parts differ, and one of integers that are alike but for one, where folds of bits and of numbers
-    differ.  Empty if it does not accept these extents."""
+    results of parts differ, and one of integers that are alike but for a corner, so that folds of bits and
+    of numbers differ.  Empty if it does not accept these extents."""
     probes = [_made(given, extents, seed + k) for k in range(2)]
     if not _accepts(function, probes):
         return []
@@ -172,10 +172,19 @@ def _drawn(function: Callable[..., Any], given: Sequence[Any], extents: dict[int
     for each, level in zip(begun, flat, strict=True):
         each.reshape(-1)[: each.size // 2] = 0
         if level.size and level.dtype.kind in "iub":
-            last = level.flat[-1]
-            level[...] = level.max()
-            level.flat[-1] = last
+            _level(level)
     return [*probes, *[made for made in (begun, flat) if _accepts(function, [made])]]
+
+
+def _level(array: Any) -> None:
+    """Let all integers of an array be its greatest, but for those of one corner, which are two small ones, by
+    turns along each dimension."""
+    high = array.max()
+    low = min(max(array.min(), 1), high)
+    corner = array[(slice(-2, None),) * array.ndim]
+    turns = numpy.indices(corner.shape).sum(0) % 2
+    array[...] = high
+    corner[...] = numpy.minimum(low + turns, high)
 
 
 def _made(given: Sequence[Any], extents: dict[int, int], seed: int) -> list[Any]:
