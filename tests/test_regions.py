@@ -246,7 +246,7 @@ LIFE = """
     import numpy as np
     import diffuse
     from diffuse.observe import trace
-    from diffuse.planning import windows
+    from diffuse.planning import memory, windows
     from diffuse.stream import engine
 
     n = 64
@@ -284,20 +284,20 @@ LIFE = """
     assert refused(least) == refused(1 << 30)
     assert isinstance(refused(least - 1), int)
 
-    for point in ("solve", "_peak"):
-        right, calls = getattr(windows.Search, point), []
+    for owner, point in (windows.Search, "solve"), (memory.Memory, "peak"):
+        right = getattr(owner, point)
 
         def interrupted(*args):
             raise KeyboardInterrupt
 
-        setattr(windows.Search, point, interrupted)
+        setattr(owner, point, interrupted)
         w = a + 1.0
         try:
             with diffuse.plan():
                 w += np.cumsum(w, axis=0)
         except KeyboardInterrupt:
             print("interrupted")
-        setattr(windows.Search, point, right)
+        setattr(owner, point, right)
         print(float(w.sum()), float((w + 1.0).max()))
 
     def ways(u, k):

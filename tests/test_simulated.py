@@ -16,6 +16,7 @@ import diffuse.numpy as dnp
 import diffuse.scipy.sparse
 from diffuse import settings
 from diffuse.numpy.ops import blocks
+from diffuse.planning import regions
 from diffuse.runtime.mpi import traffic
 from diffuse.runtime.mpi.lockstep import Line, Lockstep, Post, Stuck
 from diffuse.stream import engine
@@ -108,6 +109,48 @@ def test_programs_of_the_thesis(name: str, ranks: int) -> None:
         rows = kept.summed(running.runtime.over_ranks)
     assert found == predicted == expected
     assert rows == foreseen and sum(row.bytes for row in rows.values()) > 0
+
+
+def turns(name: str, count: int, memory: int | None = None) -> int:
+    """The most memory of a rank in the last turn of a program whose turns are planned, with its results."""
+    app = import_module(f"apps.{name}")
+    parser = argparse.ArgumentParser()
+    app.arguments(parser)
+    with patch.object(app, "np", dnp):
+        state = app.setup(parser.parse_args(["--size", str(PROGRAMS.get(name, 40))]))
+        for turn in range(count):
+            each: Any = engine.current().runtime
+            for rank in each._each if turn == count - 1 else ():
+                rank._peak = rank._touched[rank.rank]
+            with regions.plan(memory=memory, _site=name):
+                app.step(state)
+            engine.fence()
+        found = max([rank.peak for rank in each.counted()])
+        _, error, bound = app.check(state)
+        assert error <= bound
+    return int(found)
+
+
+@pytest.mark.parametrize("ranks", (3, 8))
+@pytest.mark.parametrize("name", ("matmul", "softmax", "stencil"))
+def test_no_rank_takes_more_memory_than_its_plan_says(name: str, ranks: int) -> None:
+    """Nor more than a limit: the least one that errors name, of the first turn and those after it."""
+    with simulated(ranks), patch.dict(regions._regions, clear=True):
+        found = turns(name, 6)
+        (planned,) = regions._regions.values()
+        assert 0 < found <= max([each.peak for each in planned.answers_last])
+    memory = 1
+    for _ in range(4):
+        with simulated(ranks), patch.dict(regions._regions, clear=True):
+            try:
+                found = turns(name, 6, memory)
+            except MemoryError as refused:
+                assert "the least that would do is" in str(refused)
+                memory = int(str(refused).splitlines()[0].split()[-1])
+            else:
+                assert 1 < found <= memory
+                return
+    raise AssertionError(f"{memory} bytes do not do")
 
 
 def test_ranks_that_wait_for_each_other_are_named() -> None:

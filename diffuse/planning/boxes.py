@@ -5,6 +5,7 @@ Counting what ranks lack is then arithmetic on whole arrays, for thousands of ra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -98,3 +99,13 @@ def hull(boxes: Boxes) -> Boxes:
         return np.zeros_like(boxes)
     found = np.stack([boxes[some][..., 0].min(0), boxes[some][..., 1].max(0)], -1)
     return np.broadcast_to(found, boxes.shape)
+
+
+def around(several: Sequence[Boxes]) -> Boxes:
+    """For each rank the least box around all of its own in these arrays."""
+    found = np.stack(several)
+    empty = volumes(found) == 0
+    found[empty] = np.array([np.iinfo(np.int64).max, 0])
+    made = np.stack([found[..., 0].min(0), found[..., 1].max(0)], -1)
+    made[empty.all(0)] = 0
+    return made
