@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 from unittest.mock import patch
@@ -74,6 +74,44 @@ def test_what_the_host_writes_reaches_every_rank(ranks: int) -> None:
     assert [x.tobytes() for x in found] == [x.tobytes() for x in expected]
     assert sum(one.sent for one in counts) == sum(one.received for one in counts) == kept.total(int).bytes > 0
     assert all(one.peak > 0 for one in counts)
+
+
+STACKS = (((8, 6, 5), (5, 7)), ((8, 6, 5), (8, 5, 7)), ((1, 4, 6, 5), (9, 1, 5, 7)), ((6, 5), (12, 5, 7)),
+          ((9, 4, 6, 5), (4, 5, 7)), ((5,), (12, 5, 7)), ((12, 6, 5), (5,)), ((3, 4, 6, 5), (3, 4, 5, 1)))
+"""The shapes of the operands of products of stacks, which may lack dimensions."""
+
+
+def products(planned: bool) -> list[bytes]:
+    """The products, twice, each with something before and behind it."""
+    found = []
+    for one, other in STACKS:
+        for _ in range(2):
+            x = dnp.arange(float(np.prod(one))).reshape(one) % 7.0 + 0.1
+            y = dnp.sqrt(dnp.arange(float(np.prod(other))).reshape(other))
+            with regions.plan() if planned else nullcontext():
+                z = (x * 0.5) @ (y + 0.25) + 1.0
+            found.append(np.array(z).tobytes())
+    return found
+
+
+@pytest.mark.parametrize("planned", (False, True))
+@pytest.mark.parametrize("ranks", (2, 3, 5))
+def test_products_of_stacks(ranks: int, planned: bool) -> None:
+    with settings.using(runtime="local", small=0, min_chunk=16, fallback="silent"):
+        expected = products(False)
+    with simulated(ranks), settings.using(min_chunk=16):
+        assert products(planned) == expected
+
+
+def test_a_stack_is_multiplied_where_it_lies() -> None:
+    """A matrix that all share comes to each rank; nothing else moves."""
+    with simulated(4) as kept:
+        x, w = dnp.zeros((64, 8, 8)) + 1.0, dnp.zeros((8, 8)) + 2.0
+        engine.fence()
+        for _ in range(3):
+            x = (x @ w) * 0.125
+        engine.fence()
+        assert kept.total(int).bytes <= 3 * w.nbytes
 
 
 PROGRAMS = {"matmul": 40, "spmv": 600, "softmax": 12, "attention": 8}

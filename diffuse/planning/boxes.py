@@ -52,7 +52,7 @@ def held(have: Any, dims: int) -> list[Boxes]:
     found = [np.zeros((len(have), dims, 2), np.int64) for _ in range(layers)]
     for rank, boxes in enumerate(have):
         for layer, box in zip(found, boxes, strict=False):
-            layer[rank] = [(r.start, r.stop) for r in box]
+            layer[rank] = np.array([(r.start, r.stop) for r in box], np.int64).reshape(dims, 2)
             if any(len(r) == 0 for r in box):
                 layer[rank] = 0
     return found
