@@ -11,6 +11,7 @@ from diffuse.ir import ITEMSIZE, ONE, Decomposition, Point, Privilege, Split, vo
 from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import abi, operations
 from diffuse.planning.boxes import Boxes, everything, touched
+from diffuse.runtime.independent import Independent
 from diffuse.settings import config
 from diffuse.stream.blocks import factors
 from diffuse.stream.decompose import constraints, refusal, unit
@@ -136,9 +137,18 @@ def _calls(recorded: Recorded, window: Window) -> list[State]:
     if function is None:
         return [whole]
     extents = cuts(recorded)
+    for count in range(ranks, 1, -1):  # a short axis has less parts than there are ranks
+        found = _shared(recorded, function, extents, count, ranks)
+        if found:
+            return found
+    return [whole]
+
+
+def _shared(recorded: Recorded, function: Independent, extents: list[tuple[str, int]], count: int, ranks: int
+            ) -> list[State]:
+    """The ways to share out a call among so many of the ranks, the stream's own first: that cuts one way."""
     found = []
-    # the stream itself cuts the first way alone
-    for order in sorted(_grids(ranks, [n > 1 for _, n in extents]), key=lambda order: order != ((0, ranks),)):
+    for order in sorted(_grids(count, [n > 1 for _, n in extents]), key=lambda order: order != ((0, count),)):
         if not crossing(function, tuple([n for n, _ in order])):
             continue
         parts = [1] * len(extents)
@@ -148,7 +158,7 @@ def _calls(recorded: Recorded, window: Window) -> list[State]:
             made = grid(recorded, tuple(parts), tuple([number for number, _ in order]))
             if made is not None:
                 found.append(_call_state(made, function.cuts, extents, ranks))
-    return found or [whole]
+    return found
 
 
 def _call_state(made: Template, ways: Sequence[tuple[int | None, ...]], extents: list[tuple[str, int]],
