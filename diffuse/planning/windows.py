@@ -358,7 +358,7 @@ class Search:
         for task in self.tasks:
             for store in task[1]:
                 slots.setdefault(store, len(slots))
-        return Chosen(tuple(found), *moved, peak, tuple(words),
+        return Chosen(tuple(found), moved[0], moved[1], peak, tuple(words),
                       tuple([(slots[store], k) for store, k in self.given]),
                       tuple([(slots[store], k) for store, k in self.now.items()]), self.written)
 

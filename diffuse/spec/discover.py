@@ -120,7 +120,7 @@ def discover(function: Callable[..., Any], *operands: Any, seed: int = 0) -> Dis
     operands are passed on.
     """
     given = [numpy.asarray(each) for each in operands]
-    _repeatable(function, given)
+    running.repeatable(function, given)
     found: list[Rule] = []
     runs = 0
     shapes = [each.shape for each in given]
@@ -134,17 +134,6 @@ def discover(function: Callable[..., Any], *operands: Any, seed: int = 0) -> Dis
     linear = frozenset(k for k in range(len(given)) if _linear(function, given, k))
     whole = running.outputs(function, given)
     return Discovery(_spec(found, given, whole, linear), tuple(found), runs, tuple(shapes))
-
-
-def _repeatable(function: Callable[..., Any], given: Sequence[Any]) -> None:
-    before = [each.copy() for each in given]
-    first, again = running.outputs(function, given), running.outputs(function, given)
-    if any(running.differing(a, b) is not None for a, b in zip(given, before, strict=True)):
-        raise ValueError(f"{function!r} changes its operands: describe it by hand, or return the result")
-    if len(first) != len(again) or any(running.differing(a, b) is not None
-                                       for a, b in zip(first, again, strict=True)):
-        raise ValueError(f"{function!r} makes different results of equal operands: what is random or keeps a "
-                         "state cannot be cut by discovery")
 
 
 def _probes(function: Callable[..., Any], given: Sequence[Any], seed: int) -> Iterator[list[list[Any]]]:
