@@ -132,6 +132,11 @@ class Parts:
     def nbytes(self) -> int:
         return self.ranks[0].nbytes
 
+    @property
+    def state(self) -> State:
+        """Where valid elements are, which all ranks know."""
+        return self.ranks[0].state
+
 
 class Simulated:
     """So many virtual ranks, each of one thread, or as many as the setting names: they say how many points a
