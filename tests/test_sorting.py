@@ -13,7 +13,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.order import histograms, radix, selection, sets, sorting, tallies, team
+from diffuse.numpy.order import histograms, merging, radix, selection, sets, sorting, tallies, team
 from diffuse.observe import trace
 from diffuse.settings import using
 
@@ -23,6 +23,12 @@ TYPES = "?bBhHiIlLefdFD"
 Call = Callable[..., Any]
 
 
+@pytest.fixture(params=[False, True], ids=["digits", "runs"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sorts by digits, and by runs that NumPy sorts in threads and that are merged."""
+    monkeypatch.setattr(radix, "vectorized", lambda dtype: request.param)
+
+
 @pytest.fixture(autouse=True)
 def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Everything but a few elements goes through the routines, in several threads."""
@@ -30,6 +36,8 @@ def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(team, "SHARE", 50)
     monkeypatch.setattr(team, "threads", lambda: 3)
     monkeypatch.setattr(sorting, "threads", lambda: 3)
+    monkeypatch.setattr(merging, "threads", lambda: 3)
+    monkeypatch.setattr(merging, "SHARE", 50)
     monkeypatch.setattr(tallies, "threads", lambda: 3)
     with using(small=64, compile="wait", fallback="error"):
         yield
@@ -97,6 +105,7 @@ def in_place(kind: Any) -> Call:
     return run
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("kind", TYPES)
 def test_sorts(kind: str) -> None:
     for seed in seeds(kind):
@@ -128,6 +137,30 @@ def test_selections(kind: str) -> None:
         for axis in (0, 1, None, (0, 1)):
             alike(lambda m, x, axis=axis: (m.median(x, axis), m.nanmedian(x, axis)), table)
             alike(lambda m, x, axis=axis: m.quantile(x, [0.2, 0.4], axis, keepdims=True), table)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 7, 16])
+@pytest.mark.parametrize("kind", "fdlQ")
+def test_runs_are_merged(kind: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "threads", lambda: count)
+    monkeypatch.setattr(merging, "threads", lambda: count)
+    rng = numpy.random.default_rng(count)
+    for n in (count, 1000, 4001):
+        random = rng.integers(-n, n, n).astype(kind) + numpy.array(0.5, kind)
+        for x in (random, numpy.sort(random), numpy.sort(random)[::-1], random * 0 + 1, random % 3):
+            found = merging.ordered(x)
+            assert found is not None and found.tobytes() == numpy.sort(x).tobytes()
+            low = numpy.sort(x[:rng.integers(n + 1)])
+            both = merging.merged(low, numpy.sort(x))
+            assert both is not None and both.tobytes() == numpy.sort(numpy.concatenate((low, x))).tobytes()
+
+
+def test_zeros_of_both_signs_and_different_nans_are_not_merged() -> None:
+    x = numpy.arange(1.0, 5001.0)
+    for first, last, same in ((0.0, -0.0, False), (-0.0, -0.0, True), (0.0, numpy.nan, True)):
+        x[1], x[-2] = first, last
+        assert (merging.ordered(x) is not None) == same
+        alike(lambda m, x: (m.sort(x), m.unique(x), m.unique(x, equal_nan=False)), x)
 
 
 @pytest.mark.parametrize("size", [33_000, 700_000])
