@@ -312,6 +312,18 @@ def test_threads_take_parts_and_errors_wait_for_all() -> None:
     assert done.is_set() and team.together([ends, ends]) == [2, 2] and team.together([]) == []
 
 
+@pytest.mark.parametrize("weight", "dfl")
+@pytest.mark.parametrize("kind", "dlQb")
+def test_sums_of_weights_follow_numpys_blocks(kind: str, weight: str) -> None:
+    rng = numpy.random.default_rng(3)
+    n = 3 * histograms.BLOCK + 17
+    x = rng.integers(-(1 << 62) if kind in "dl" else 0, 1 << 62, n).astype(kind)
+    weights = (rng.standard_normal(n) * 1e6).astype(weight)
+    for limits in (None, (1.0, 100.0)):
+        alike(lambda m, x, w, limits=limits: m.histogram(x, 9, limits, weights=w), x, weights)
+        alike(lambda m, x, limits=limits: m.histogram(x, 9, limits), x)
+
+
 def test_error_modes_hold_in_all_threads() -> None:
     x, weights = elements(0, "d", 300_000), numpy.full(300_000, 1 << 60)
     with numpy.errstate(invalid="raise"):
@@ -359,4 +371,5 @@ def test_what_is_computed_here_is_computed_by_the_routines(monkeypatch: pytest.M
     np.bincount(few), np.bincount(few, few, 300)
     assert not called
     assert sets.values(elements(0, "l", 5000)) is not None
-    assert histograms._even(elements(0, "d", 500), numpy.linspace(-9, 9, 5), (-9.0, 9.0), None) is not None
+    edges = numpy.linspace(-9, 9, 5)
+    assert histograms._even(elements(0, "d", 500), edges, (-9.0, 9.0), None, None) is not None

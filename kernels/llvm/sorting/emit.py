@@ -12,7 +12,7 @@ ROUTINES: dict[str, Callable[[Code, str], None]] = {
     function.__name__: function for function in (
         radix.encode, radix.decode, radix.count, radix.scatter, radix.scatter_numbered, radix.scatter_pairs,
         search.search_left, search.search_right, search.interpolate, counting.between, counting.histogram,
-        counting.tally, counting.weigh, merging.merge)
+        counting.histogram_weighted, counting.tally, counting.weigh, merging.merge)
 }
 """The function that writes each routine, for one element type."""
 
