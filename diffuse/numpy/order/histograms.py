@@ -149,22 +149,27 @@ def _between(flat: Array, edges: Array) -> Array | None:
         found.keys = numpy.append(keys, keys[-1] + keys.dtype.type(1))
     counts = _positions(flat.size, found.keys.size + 1,
                         lambda low, high, out: found.find(flat[low:high], out))
+    if counts is None:
+        return None
     inside = counts[1:edges.size].copy()
     inside[-1] += counts[edges.size]
     return inside
 
 
-def _positions(size: int, most: int, find: Any) -> Array:
-    """Count the positions, below `most`, that `find(low, high, out)` writes for ranges of elements."""
-    step = max(BLOCK, 4 * most)
+def _positions(size: int, most: int, find: Any) -> Array | None:
+    """Count the positions, below `most`, that `find(low, high, out)` writes for ranges of elements; None if
+    the routine has not arrived."""
+    routine = radix.routines(size, ("tally", "int64"))
+    if routine is None:
+        return None
 
     def one(low: int, high: int) -> Array:
         counts = numpy.zeros(most, numpy.intp)
-        out = numpy.empty(step, numpy.intp)
-        for start in range(low, high, step):
-            end = min(high, start + step)
+        out = numpy.empty(searching.BLOCK, numpy.intp)
+        for start in range(low, high, out.size):
+            end = min(high, start + out.size)
             find(start, end, out[:end - start])
-            counts += numpy.bincount(out[:end - start], minlength=most)
+            routine[0](out, end - start, counts)
         return counts
 
     found: Array = numpy.add.reduce(on_parts(size, one))
@@ -227,8 +232,10 @@ def _in_cells(columns: list[Array], bins: Any, limits: Any, density: Any) -> Any
             out += each
             out -= column[low:high] == searched.array[-1]
 
-    counts = _positions(columns[0].size, total, find).reshape(shape).astype(float)
-    found = counts[(slice(1, -1),) * len(columns)]
+    counts = _positions(columns[0].size, total, find)
+    if counts is None:
+        return None
+    found = counts.reshape(shape).astype(float)[(slice(1, -1),) * len(columns)]
     if density:
         whole = found.sum()
         for d, x in enumerate(plain):
