@@ -248,7 +248,7 @@ def _without_nans(a: Any, value: Any) -> Any:
     x = asanyarray(a)
     if x.dtype.kind == "O":
         return where(UFUNCS["not_equal"](x, x), value, x)
-    memory = folds.immediate(x) if type(x) is core.array_class and x.meta.size >= core.SMALL else None
+    memory = folds.immediate(x, False) if type(x) is core.array_class and x.meta.size >= core.SMALL else None
     if type(x) is numpy.ndarray:  # of elements that kernels do not compute in
         memory = x
     if memory is not None and x.dtype.kind in ("fc" if memory is x else "f"):  # what is reduced at once, too

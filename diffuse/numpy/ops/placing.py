@@ -193,12 +193,13 @@ def _fill_diagonal(a: Any, val: Any, wrap: Any) -> bool:
     target = _target(a)
     if target is None or a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1 or not a.size:
         return False
-    step, end = 1 + int(numpy.cumprod(a.shape[:0:-1]).sum()), None
     if a.ndim == 2:
         step, end = a.shape[1] + 1, None if wrap else a.shape[1] * a.shape[1]
-    part = viewing(target, target.meta[:end:step])
-    if indices.sooner(part.form.size, a):
+    else:
+        step, end = 1 + sum([a.shape[0] ** d for d in range(1, a.ndim)]), None
+    if indices.sooner(-(-min(a.size, end or a.size) // step), a):
         return False
+    part = viewing(target, target.meta[:end:step])
     values = _values(val, a.form.dtype)
     values = None if values is None else _repeated(values, part.form.size)
     if values is None:

@@ -90,11 +90,18 @@ PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other)
     return found;
 }
 
-int small_folds_now(npy_intp size)
+int small_folds_now(PyArrayObject *x)
 {
-    PyObject *times = state.folds == NULL || !state.sees || small_eager() ? NULL
-                      : PyDict_GetItemString(state.folds, "AT_ONCE");
-    return times != NULL && size >= state.small && size < PyLong_AsLong(times) * state.small;
+    npy_intp size = PyArray_SIZE(x);
+    if (state.folds == NULL || !state.sees || size < state.small || small_eager())
+        return 0;
+    PyObject *times = PyDict_GetItemString(state.folds, "AT_ONCE");
+    PyObject *floats = PyDict_GetItemString(state.folds, "FLOATS");
+    if (times == NULL || floats == NULL)
+        return 0;
+    npy_intp most = PyLong_AsLong(times) * state.small;
+    int real = PyArray_TYPE(x) == NPY_DOUBLE || PyArray_TYPE(x) == NPY_FLOAT;
+    return size < (real ? PyLong_AsLong(floats) * most : most);
 }
 
 /* The memory of an array if it may be read now: tasks that read it, too, may be pending. */
@@ -111,7 +118,7 @@ static PyObject *readable(PyObject *x)
 PyObject *small_dot(PyObject *a, PyObject *b)
 {
     if (Py_TYPE(a) != state.array_class || Py_TYPE(b) != state.array_class || absent(((Array *)a)->meta)
-            || !small_folds_now(size_of(((Array *)a)->meta)))
+            || !small_folds_now((PyArrayObject *)((Array *)a)->meta))
         return NULL;
     PyObject *one = readable(a), *other = one == NULL ? NULL : readable(b), *found = NULL;
     if (other != NULL) {
