@@ -66,8 +66,10 @@ class Brevity:
             self.most = max(self.most, cost)
             if self.often == OFTEN:
                 self._allow()
-        elif self.often:
+        elif self.often >= OFTEN:
             self.forget()
+        else:
+            self.often = self.most = 0
 
     def _allow(self) -> None:
         if self.listener is not None:
@@ -75,7 +77,7 @@ class Brevity:
 
     def forget(self) -> None:
         """Record everything again, until the program has waited `OFTEN` times again."""
-        if self.listener is not None and self.often >= OFTEN:
+        if self.listener is not None:
             self.listener(0)
         self.often = self.most = 0
 

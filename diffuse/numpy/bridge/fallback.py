@@ -15,7 +15,7 @@ import numpy
 
 from diffuse import library, settings
 from diffuse.library import floaterrors, provenance, trace
-from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays import base, core, soon
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import BASE, NATIVE, RESERVE, Mirror, address
 from diffuse.numpy.arrays.lending import owned
@@ -177,6 +177,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     conversion = Conversion(silent == "description", distant and reads(function, args, kwargs))
     plain_args = tuple([conversion.lowered(value) for value in args])
     plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}
+    soon.looked()
     if listener is not None:
         listener(name or _name(function), silent, conversion.elements)
     if silent is None and conversion.elements > config.small:

@@ -72,7 +72,8 @@ static PyObject *subscript(Array *x, PyObject *index)
             return NULL;
         if (!PyArray_CheckExact(found)) { /* an element */
             if (now > 0) {
-                small_looked();
+                if (!state.trial) /* a number that was computed long ago tells nothing about what was computed since */
+                    small_looked();
                 return found;
             }
             Py_DECREF(found);

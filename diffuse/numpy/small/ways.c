@@ -90,7 +90,7 @@ static int may_be_soon(Gate *gate, Found *found, PyObject *const *args, Py_ssize
 {
     if (gate->need < SHAPED)
         return found->wrapped && small_permitted(gate, found, args, n, kwnames) && small_spend(2 * found->bytes);
-    npy_intp size = gate->need == SHAPED && n && !found->arrays ? small_extent(args[0]) : -1;
+    npy_intp size = found->arrays ? -1 : small_makes(gate, args, n, kwnames);
     return size >= 0 && size < state.left && small_spend(8 * size);
 }
 
