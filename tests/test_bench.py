@@ -131,6 +131,14 @@ def test_simulated(tmp_path: Path) -> None:
     assert row["best"] == ["k:2", row["bytes"]] and "peak of a rank" in table
 
 
+@pytest.mark.ranks("mpi")
+def test_two_ranks_beside_one(tmp_path: Path) -> None:
+    result, table = bench("speedup", tmp_path, "--programs", "stencil", "--ways", "one", "apart", "mpi")
+    ways = result["programs"]["stencil"]
+    assert set(ways) == {"one", "apart", "mpi"}
+    assert all(found["seconds"] > 0 for found in ways.values()), table
+
+
 def test_weak_scaling_is_predicted(tmp_path: Path) -> None:
     given = "--latency", "1e-5", "--bandwidth", "1e9"
     result, table = bench("weak", tmp_path, "--apps", "channel_flow", *given)

@@ -16,6 +16,7 @@ import diffuse.numpy as dnp
 import diffuse.scipy.sparse
 from diffuse import settings
 from diffuse.numpy.ops import blocks
+from diffuse.observe import trace
 from diffuse.planning import regions
 from diffuse.runtime.mpi import traffic
 from diffuse.runtime.mpi.lockstep import Line, Lockstep, Post, Stuck
@@ -79,6 +80,41 @@ def test_what_the_host_writes_reaches_every_rank(ranks: int) -> None:
 STACKS = (((8, 6, 5), (5, 7)), ((8, 6, 5), (8, 5, 7)), ((1, 4, 6, 5), (9, 1, 5, 7)), ((6, 5), (12, 5, 7)),
           ((9, 4, 6, 5), (4, 5, 7)), ((5,), (12, 5, 7)), ((12, 6, 5), (5,)), ((3, 4, 6, 5), (3, 4, 5, 1)))
 """The shapes of the operands of products of stacks, which may lack dimensions."""
+
+
+def sweeps(np: Any, before: int, after: int, far: bool) -> list[Any]:
+    """A stencil that reads rows before and after its own, and is written back; `far`: not in its own rows."""
+    u = np.asarray((np.arange(97 * 30.0).reshape(97, 30) * 7) % 31)
+    rows, n = slice(before, 97 - after), 97 - before - after
+    for _ in range(3):
+        new = u[rows, 1:-1] * 0.5
+        for k in range(before + after + 1):
+            new = new + u[k:k + n, :-2] * 0.25 + u[k:k + n, 2:]
+        if far:
+            u[before + 1:97 - after - 1, 1:-1] = new[:-2] - new[2:]
+        else:
+            u[rows, 1:-1] = new * 0.125
+    del new
+    return [u]
+
+
+@pytest.mark.parametrize("far", (False, True))
+@pytest.mark.parametrize("ranks, threads", [(1, 2), (2, 1), (2, 3), (3, 2), (4, 1), (6, 1)])
+def test_a_stencil_and_its_write_back_are_one_pass_on_each_rank(ranks: int, threads: int, far: bool) -> None:
+    for before, after in ((1, 1), (1, 0), (0, 2), (2, 1)):
+        with settings.using(runtime="local", small=0, min_chunk=64):
+            expected = [np.array(value) for value in sweeps(dnp, before, after, far)]
+        with settings.using(threads=threads, compile="wait"), simulated(ranks) as kept:
+            passes = trace.counters["pipelined"]
+            found = [np.array(value) for value in sweeps(dnp, before, after, far)]
+            passes = trace.counters["pipelined"] - passes
+            bytes_sent = kept.total(int).bytes
+        with settings.using(threads=threads, compile="wait"), simulated(ranks, False) as foreseen:
+            assert np.array(sweeps(dnp, before, after, far)[0]).tobytes() == expected[0].tobytes()
+            assert foreseen.total(int).bytes == bytes_sent
+        assert [x.tobytes() for x in found] == [x.tobytes() for x in expected]
+        assert passes > 0 or far and ranks > 1, (before, after)
+        assert not passes or not far or ranks == 1
 
 
 def products(planned: bool) -> list[bytes]:
