@@ -165,7 +165,7 @@ SLOW = {"floor_divide": 20.0, "remainder": 9.0, "fmod": 12.0, "nextafter": 7.0, 
         "logical_and": 0.8, "logical_or": 0.8, "logical_xor": 0.8, "logical_not": 0.6}
 """Operations on floats that NumPy computes one element at a time, with the nanoseconds per element."""
 SELECT = 2.0
-"""The same for `where`, of any type: from 0.5 for conditions that a processor predicts to 3.6 for random ones."""
+"""The same for `where`, of any type: 0.5 for conditions that a processor predicts, 3.6 for random ones."""
 HALF = dict.fromkeys("""add subtract multiply divide square maximum minimum fmax fmin sqrt equal not_equal
     less less_equal greater greater_equal""".split(), 5.0)
 """The same for float16, whose elements NumPy converts one by one."""

@@ -34,7 +34,7 @@ OF_BYTES = frozenset("""load turn store scalar const cast copy add subtract mult
     clip""".split())
 """Kinds of ops that have instructions for vectors of bytes."""
 NARROW = 4
-"""Bytes of an element of the widest type that the other kinds of ops have vector instructions for, at least."""
+"""The least bytes of an element for which all other kinds of ops have vector instructions."""
 
 SHORT, REGISTERS = 12, 16
 """The largest cost of an innermost loop, in additions, and the most registers of its reductions, for which
@@ -147,11 +147,14 @@ class _Nest(Iteration):
             return 1
         if self.flat or not target.masks_bytes or not kinds <= TABLE.keys() | PLAIN | {"turn"}:
             return target.lanes
-        letters = [self.body.arguments[a].classes[self.inner] for op in self.loop.ops for a in op.arguments]
-        if not set(letters) <= {"0", "1"}:
+        if not set(self._letters()) <= {"0", "1"}:
             return target.lanes
         widest = max([ITEMSIZE[op.dtype] for i, op in enumerate(self.loop.ops) if i not in self.turns.shifts])
         return target.lanes * 8 // min(max(widest, 1 if kinds <= OF_BYTES else NARROW), 8)
+
+    def _letters(self) -> list[str]:
+        """How the elements of each access lie along the innermost dimension (`Argument.classes`)."""
+        return [self.body.arguments[a].classes[self.inner] for op in self.loop.ops for a in op.arguments]
 
     def _apart(self, kinds: set[str]) -> bool:
         """Are most accesses strided, with little computation?
@@ -162,11 +165,10 @@ class _Nest(Iteration):
         """
         if not kinds <= TABLE.keys() | PLAIN:
             return False
-        letters = [self.body.arguments[a].classes[self.inner] for op in self.loop.ops for a in op.arguments]
+        letters = self._letters()
         apart = len(letters) - letters.count("0")
         cost = sum([TABLE[op.kind].cost for op in self.loop.ops if op.kind in TABLE])
-        return (4 * letters.count("s") > 3 * apart and cost <= APART * apart
-                and not self.gathers)
+        return 4 * letters.count("s") > 3 * apart and cost <= APART * apart and not self.gathers
 
     def _streamed(self) -> int:
         """The first contiguous argument that is only stored, in a loop without folds; -1 if there is none."""
