@@ -104,8 +104,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     if (type(keepdims) is not bool or not builtins.isinstance(x, Array) or x.form.size == 0
             or axis is None and ready(x)):
         return fallback.call(numpy.count_nonzero, (a, axis), {"keepdims": keepdims}, silent="inspection")
-    truth = x if x.form.name == "bool" else UFUNCS["not_equal"](x, 0)
-    return folds.reduce("sum", truth, axis, numpy.intp, None, keepdims)
+    return folds.reduce("sum", x.astype(bool, copy=False), axis, numpy.intp, None, keepdims)
 
 
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
