@@ -93,7 +93,7 @@ KNOWN = {
 """Known differences: what they are, and the pattern of a call and, behind ` => `, the difference."""
 
 FOREIGN = r"np\.(as\w*array\w*|array|require)\(.*(flags|place|strides): |np\.array\(.*ndmax=.*too deep" \
-          r"|out=(\.\.\.|None).*'where' used without 'out'|\.reduce\(.*out=\(None,\)\) => error: None"
+          r"|out=\(?(\.\.\.|None).*'where' used without 'out'|\.reduce\(.*out=\(None,\)\) => error: None"
 """What NumPy's own functions do otherwise with Diffuse's arrays: they convert them to NumPy's, count the
 dimensions of what is no array of NumPy's, and do not hand on that an output was `...`."""
 

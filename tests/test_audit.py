@@ -138,6 +138,11 @@ np.full_like(np.zeros((100,2),"u1")+1, [300,-300])
 x=np.zeros(200,"u1"); x.put([1,2], range(299,301)); x
 np.full((3,2), range(299,301), "u1")
 x=np.zeros(200,"?"); x.fill([0,1]); x.all()
+x=np.broadcast_to(np.ones((1,3,4))+1, (2,3,4)); np.count_nonzero(x, axis=(1,0), keepdims=True).strides
+x=np.array([0,np.nan,1j,-0.0])+0; (np.count_nonzero(x, axis=0), np.count_nonzero(x, keepdims=True))
+np.nan_to_num(np.inf, False, neginf=-300)
+x=np.ones(20000); x[3]=np.inf; np.nan_to_num(x.tolist(), copy=False)
+x=np.ones(200)+0; x[3]=np.inf; np.nan_to_num(x, copy=None, posinf=7.); x[3]
 np.isneginf(None)
 x=np.arange(3.); np.isneginf(x+1, out=(x>1,))
 np.triu(1.5)

@@ -18,13 +18,23 @@ class Held(numpy.ndarray[Any, Any]):
     array: Array
 
 
-class Pointers(_ctypes[Any] if TYPE_CHECKING else _ctypes):  # generic in NumPy's description alone
+if TYPE_CHECKING:
+    NumpyPointers = _ctypes[int]
+else:  # generic in NumPy's description alone
+    NumpyPointers = _ctypes
+
+
+class Pointers(NumpyPointers):
     """NumPy's `ctypes` object of an array.  Its pointers hold the memory; for how long an address that is
     only a number is used is unknown, so that operations on the array run at once from then on."""
 
+    def __init__(self, memory: Held, address: int) -> None:
+        super().__init__(memory, address)
+        self._array = memory.array
+
     @property
     def data(self) -> int:
-        shown(self._arr.array)
+        shown(self._array)
         return super().data
 
 

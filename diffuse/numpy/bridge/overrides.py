@@ -129,7 +129,7 @@ def _implementation(function: Any) -> Callable[..., Any]:
     inner = getattr(function, "_implementation", function)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        fallback = importlib.import_module("diffuse.numpy.bridge.fallback")  # whose imports need this module
+        fallback = importlib.import_module("diffuse.numpy.bridge.fallback")  # which imports this module
         return fallback.call(inner, args, kwargs, silent="foreign")
 
     return run

@@ -209,7 +209,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     a = asanyarray(x)
     if (type(a) is not core.array_class or a.dtype.kind != "f" or small(a) or not _is_number(nan)
-            or not all([limit is None or _is_number(limit) for limit in (posinf, neginf)])):
+            or not all([limit is None or _is_number(limit) for limit in (posinf, neginf)])
+            or not (copy or copy is None or a is x or isinstance(x, numpy.ndarray))):  # it raises
         return fallback.call(numpy.nan_to_num, (x, copy, nan, posinf, neginf), {}, "numpy.nan_to_num")
     limits = numpy.finfo(a.dtype)
     high = limits.max if posinf is None else posinf
