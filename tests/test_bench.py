@@ -110,9 +110,9 @@ def test_partition(tmp_path: Path) -> None:
 
 
 def test_planned(tmp_path: Path) -> None:
-    result, table = bench("planned", tmp_path, "--ranks", "4", "--only", "matmul", "sweeps")
+    result, table = bench("planned", tmp_path, "--ranks", "4", "--only", "matmul", "sweeps", "channel_flow")
     assert all(goal["reached"] for goal in result["goals"])
-    assert [row["planned"]["bytes"] for row in result["rows"]] == [0.0, 2 * 8 * 512 * 512 * 3 / 4]
+    assert [row["planned"]["bytes"] for row in result["rows"][:2]] == [0.0, 2 * 8 * 512 * 512 * 3 / 4]
     assert "bytes predicted" in table and table.count("by hand") == 2
 
 

@@ -204,6 +204,8 @@ class Planned:
             window = current().window
             for task in tasks:
                 window.learn(task)
+            if links and window.learned is not None and window.learned.turn():
+                window.memo.forget_trails()  # the loop is known: the stream, too, would cut by it now
             hands = [None if hand is None else hand.chosen(0, recorded) for recorded, hand in self._held]
             found = Search(tasks, window, hands, links, gone).solve(self.memory)
             known = self.answers[form] = links, found

@@ -37,6 +37,8 @@ TRIALS = 4000
 LASTING = 0.125
 """What it weighs that a constant of a region moves, once it is known that the region comes again: its copies
 stay where they are."""
+MARGIN = 0.02
+"""The share of its cost by which what the stream would do has to be bettered: small tasks are not counted."""
 TIE = 1e-3
 """What a state costs by its number, in bytes: of equal ones the first is taken."""
 
@@ -271,7 +273,8 @@ class Search:
         problem, tasks, _ = self.problem()
         default = self._default(problem, tasks)
         choice = _solved(problem)
-        if problem.cost(choice) >= problem.cost(default) - 1.0:
+        usual = problem.cost(default)
+        if problem.cost(choice) >= usual - max(1.0, MARGIN * usual):
             choice = default
         footprint = Memory(self, self.gone)
         least, best = footprint.peak(self._states(choice, tasks)), choice
