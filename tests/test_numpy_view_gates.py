@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -73,7 +74,9 @@ def test_descriptions_by_functions(n: int) -> None:
     assert (np.shape(ours[0]), np.ndim(ours[0]), np.size(ours[0, 0])) == ((3,), 1, 1)
     assert (np.size(ours, 1), np.size(a=ours, axis=0), np.shape(a=theirs)) == (3, n, (n, 3))
     assert type(np.size(ours)) is type(np.ndim(ours)) is type(np.shape(ours)[0]) is int
-    for call in (lambda m, x: m.shape(x, 1), lambda m, x: m.ndim(), lambda m, x: m.size(x, 5)):
+    wrong: list[Callable[[Any, Any], Any]] = [lambda m, x: m.shape(x, 1), lambda m, x: m.ndim(),
+                                              lambda m, x: m.size(x, 5)]
+    for call in wrong:
         with pytest.raises((TypeError, IndexError, ValueError)) as raised:
             call(numpy, theirs)
         with pytest.raises(raised.type):

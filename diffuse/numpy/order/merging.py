@@ -8,14 +8,13 @@ bits of NaNs of several kinds: arrays with these are left to NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy
 
 from diffuse.numpy.order import radix
-from diffuse.numpy.order.team import parts, threads, together
+from diffuse.numpy.order.team import Job, parts, threads, together
 
 Array = numpy.ndarray[Any, Any]
 
@@ -49,8 +48,8 @@ def ordered(array: Array) -> Array | None:
     nans = []
     if array.dtype.kind == "f":
         zero, nan = array.dtype.type(0), array.dtype.type(numpy.nan)
-        places = [[run.searchsorted(value, side) for value, side in
-                   ((zero, "left"), (zero, "right"), (nan, "left"))] for run in runs]
+        places = [(int(run.searchsorted(zero)), int(run.searchsorted(zero, "right")),
+                   int(run.searchsorted(nan))) for run in runs]
         zeros = [run[low:high] for run, (low, high, _) in zip(runs, places, strict=True)]
         nans = [run[end:] for run, (_, _, end) in zip(runs, places, strict=True)]
         if not _one_pattern(zeros) or not _one_pattern(nans):
@@ -74,7 +73,7 @@ def _all_merged(runs: list[Array], nans: list[Array], size: int, merge: Any) -> 
     """Merge runs, whose number is a power of two, in pairs, and append the NaNs, which have the same bits."""
     while len(runs) > 1:
         memory = numpy.empty(size, runs[0].dtype)
-        jobs: list[Callable[[], Any]] = []
+        jobs: list[Job] = []
         merged, start = [], 0
         for one, other in zip(runs[::2], runs[1::2], strict=True):
             merged.append(memory[start:start + one.size + other.size])
@@ -102,10 +101,10 @@ def merged(one: Array, other: Array) -> Array | None:
     return out
 
 
-def _jobs(one: Array, other: Array, out: Array, merge: Any, count: int) -> list[Callable[[], Any]]:
+def _jobs(one: Array, other: Array, out: Array, merge: Any, count: int) -> list[Job]:
     """The merges of so many parts of the result."""
     cuts = [_cut(one, other, out.size * k // count) for k in range(count + 1)]
-    jobs = []
+    jobs: list[Job] = []
     for (i, j), (after, end) in zip(cuts, cuts[1:], strict=False):
         jobs.append(partial(merge, one[i:after], after - i, other[j:end], end - j, out[i + j:]))
     return jobs
