@@ -24,6 +24,7 @@ from diffuse.runtime.local.allocator import (
     MemoryBlock,
     size_class,
 )
+from diffuse.runtime.local.keeping import SHARE
 from tests.moments import interrupted
 
 MIB = 1 << 20
@@ -194,6 +195,18 @@ def test_sizes_that_come_again_are_kept_from_their_second_time_on() -> None:
             allocator.give(block)
     assert allocator.usage() == (0, 60 * MIB, 60 * MIB)
     assert sorted(addresses[-1]) == sorted(addresses[-2])
+
+
+def test_for_these_a_share_of_the_machine_s_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks are never touched: they take no memory."""
+    monkeypatch.setattr(machine, "memory_total", lambda: 400 * MIB * SHARE)
+    allocator = Allocator()
+    cached = []
+    for _ in range(12):
+        for block in [allocator.take(50 * MIB) for _ in range(6)]:
+            allocator.give(block)
+        cached.append(allocator.usage().cached)
+    assert cached[0] <= KEPT and cached[-1] == 300 * MIB
 
 
 def test_a_quarter_of_what_is_in_use_may_be_cached() -> None:
