@@ -24,6 +24,7 @@ from diffuse.runtime.local.allocator import (
     MemoryBlock,
     size_class,
 )
+from diffuse.runtime.local.keeping import SHARE
 from tests.moments import interrupted
 
 MIB = 1 << 20
@@ -222,6 +223,18 @@ def test_the_heap_is_not_trimmed_in_every_turn_of_a_loop(monkeypatch: pytest.Mon
     assert counts[0] > 3 and counts[-1] == counts[0]
     allocator.give(allocator.take(120 * MIB))            # more than ever
     assert len(trims) > counts[-1]
+
+
+def test_for_these_a_share_of_the_machine_s_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks are never touched: they take no memory."""
+    monkeypatch.setattr(machine, "memory_total", lambda: 400 * MIB * SHARE)
+    allocator = Allocator()
+    cached = []
+    for _ in range(12):
+        for block in [allocator.take(50 * MIB) for _ in range(6)]:
+            allocator.give(block)
+        cached.append(allocator.usage().cached)
+    assert cached[0] <= KEPT and cached[-1] == 300 * MIB
 
 
 def test_a_quarter_of_what_is_in_use_may_be_cached() -> None:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 
 from diffuse import settings
 from diffuse.runtime import heap, machine
-from diffuse.runtime.local.keeping import Keeping
+from diffuse.runtime.local.keeping import SHARE, Keeping
 
 ALIGNMENT = 64
 HUGE = 2 << 20
@@ -133,7 +133,8 @@ class Allocator:
         """`limited`: the setting `memory` bounds the blocks that are in use."""
         self._limited = limited
         self._progress = progress or Still()
-        self._keeping = Keeping(KEPT) if kept is None else Keeping(kept, kept)
+        self._keeping = (Keeping(KEPT, again=machine.memory_total() // SHARE) if kept is None
+                         else Keeping(kept, kept))
         self._system = system or Host()
         self._trims = heap.Trims()
         self._free: dict[int, deque[MemoryBlock]] = {}    # by size, oldest first
