@@ -195,7 +195,7 @@ class Forwarder:
         composition = compose(group.tasks, gone, equal)
         runtime, body = self.stores.runtime, composition.body
         target = runtime.target
-        if target == "host" and streams(composition, group.tasks, self.stores.alive, runtime.ranks):
+        if target == "host" and runtime.addressed and streams(composition, group.tasks, self.stores.alive):
             body = replace(body, streams=True)
         kernel = compiler.kernel(body, target) if body.loops else None
         plan = Plan(composition, kernel, group.tasks, live, str(group.reason),

@@ -26,8 +26,8 @@ def least() -> int:
     return cache_bytes(3) * 3 // 2
 
 
-def streams(composition: Composition, tasks: Sequence[IndexTask], alive: Container[int], ranks: int) -> bool:
-    """Does the first result of a group leave the caches of each of so many ranks before it is read?
+def streams(composition: Composition, tasks: Sequence[IndexTask], alive: Container[int]) -> bool:
+    """Does the first result of a group leave the caches before it is read?
 
     Stores that the program does not hold are read soon: the next group may run together with this one, row by
     row.
@@ -42,7 +42,7 @@ def streams(composition: Composition, tasks: Sequence[IndexTask], alive: Contain
     views = [shown(access) for access in accesses]
     sizes = [ITEMSIZE[view.dtype] * prod([n for n, s in zip(view.shape, view.strides, strict=True) if s])
              for view in views]
-    if sum(sizes) < least() * ranks:
+    if sum(sizes) < least():
         return False
     written = [k for k, access in enumerate(accesses) if access.privilege is Privilege.WRITE]
     return (bool(written) and all([accesses[k].store.id in alive for k in written])
