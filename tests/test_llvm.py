@@ -342,6 +342,22 @@ def test_components_are_picked_from_whole_vectors(dtype: str, count: int) -> Non
         assert out.tobytes() == x.tobytes()
 
 
+@pytest.mark.parametrize("points", [1, 3])
+def test_reductions_that_differ_only_in_their_arrays_share_what_completes_them(points: int) -> None:
+    """Sums of two arrays along rows, into results that lie apart in different ways, and a maximum."""
+    body = build(LOAD[0], LOAD[1], Op("reduce", "float64", (0,), ("sum", 2)),
+                 Op("reduce", "float64", (1,), ("sum", 3)), Op("reduce", "float64", (1,), ("max", 4)),
+                 views=["Rs1", "Rs1", "Ws0", "Ws0", "Ws0"])
+    rng = np.random.default_rng(points)
+    x, y = rng.random((7, 1300)), rng.random((7, 2600))[:, ::2].copy()
+    room = np.zeros((3, 21, 1))
+    results = room[0, :7], room[1, ::2][:7], room[2, ::3]
+    run(body, x.shape, [x, y, *results], points, -(-7 // points))
+    for operator, source, found in zip(("sum", "sum", "max"), (x, y, y), results, strict=True):
+        assert found[:, 0].tobytes() == definition(operator, source, [1]).tobytes(), operator
+    assert nest.emit(body, MACHINE).count("define internal void @combine") == 2
+
+
 # the text itself
 
 BODIES = {

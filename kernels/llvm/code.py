@@ -46,6 +46,16 @@ class Module:
         self.functions: list[str] = []
         self.written: set[str] = set()
         """Names of the functions among the declarations that are written where they are first called."""
+        self._shared: dict[tuple[str, ...], str] = {}
+        """The names of functions by parameters and lines."""
+
+    def shared(self, name: str, parameters: str, code: Code) -> str:
+        """Write a function, unless an equal one was written; returns the name of that one, else its own."""
+        found = self._shared.setdefault((parameters, *code.lines), name)
+        if found == name:
+            head = f"define internal void @{name}{parameters} nounwind {{"
+            self.functions.append("\n".join([head, *code.lines, "}"]))
+        return found
 
     def __str__(self) -> str:
         return "\n".join([*self.declarations, *self.functions]) + "\n"

@@ -22,13 +22,11 @@ def combine(module: Module, body: Body, number: int) -> str:
     """Write the function that completes a reduction; returns the instruction that calls it."""
     code = Code(module, 1)
     code.label("entry")
-    block, reduction = Block(code, body), abi.reductions(body)[number]
-    p, name = Partials(block, number), f"combine{number}"
-    form, call = "ptr %block", f"call void @{name}(ptr %block)"
+    block, reduction = _Related(code, body), abi.reductions(body)[number]
+    p, whole = Partials(block, number), number in body.whole
     with guarded(code, code.let(f"icmp sgt i64 {p.leaves}, 0")):
-        if number in body.whole:
+        if whole:
             bounds = block.bounds(body.loops[reduction.loop].space, block.coordinates())
-            form, call = "ptr %block, i64 %point", f"call void @{name}(ptr %block, i64 %point)"
             _results(code, block, p, reduction.argument, bounds)
         else:
             if number in body.parts:
@@ -38,9 +36,31 @@ def combine(module: Module, body: Body, number: int) -> str:
                 _each(code, p, lambda output: tree(code, p, output))
             _results(code, block, p, reduction.argument, None)
     code.do("ret void")
-    head = f"define internal void @{name}({form}) nounwind {{"
-    module.functions.append("\n".join([head, *code.lines, "}"]))
-    return call
+    name = module.shared(f"combine{number}", f"({FORM}{', i64 %point' if whole else ''})", code)
+    words = f"i64 {block.words.arguments[reduction.argument]}, i64 {block.words.partials[number]}"
+    return f"call void @{name}(ptr %block, {words}{', i64 %point' if whole else ''})"
+
+
+FORM = "ptr %block, i64 %result, i64 %partials"
+"""The parameters of a function that completes a reduction: the block, and the words in it at which the
+argument for the results and the partials are described.  Reductions that differ only in these share it."""
+
+
+class _Related(Block):
+    """The block in a function that gets the places of an argument and of a reduction as parameters."""
+
+    def _beside(self, parameter: str, words: int) -> str:
+        place = self.code.let(f"add i64 {parameter}, {words}") if words else parameter
+        return self.code.let(f"getelementptr inbounds i64, ptr %block, i64 {place}")
+
+    def address(self, argument: int) -> str:
+        return self.code.let(f"load ptr, ptr {self._beside('%result', 0)}, align 8")
+
+    def stride(self, argument: int, dimension: int) -> str:
+        return self.code.let(f"load i64, ptr {self._beside('%result', 1 + dimension)}, align 8")
+
+    def partials(self, reduction: int) -> str:
+        return self.code.let(f"load ptr, ptr {self._beside('%partials', 0)}, align 8")
 
 
 def fold(module: Module, body: Body, number: int) -> str:
