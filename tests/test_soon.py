@@ -108,6 +108,20 @@ def test_a_chain_that_does_not_fuse_into_one_loop_is_done_at_once() -> None:
     assert counted(lambda: int(turn(np, board).sum()))[0] == 0
 
 
+def test_a_chain_whose_fusion_saves_less_than_the_wait_takes_is_done_at_once() -> None:
+    x = np.array(RANDOM.random(100_000))
+
+    def turn() -> float:
+        y = x
+        for _ in range(5):
+            y = y * 0.5 + 1.0
+        return float(y.max())
+
+    for _ in range(2 * OFTEN):
+        turn()
+    assert counted(turn) == (0, 11)
+
+
 def test_long_chains_are_recorded_once_more() -> None:
     x = np.array(RANDOM.random(N))
 
