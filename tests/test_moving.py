@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import platform
 import sys
-import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -46,23 +44,6 @@ def test_arrays_that_shrink_are_done_at_once_after_a_few_turns() -> None:
     assert recorded(lambda: shrunk(x, PLAIN.size - 500)) <= 3 * TURNS  # those that are known from before
     found = numpy.asarray(shrunk(x, PLAIN.size - 500))
     assert numpy.array_equal(found, shrunk(PLAIN, PLAIN.size - 500))
-
-
-@pytest.mark.skipif(native is None or platform.libc_ver()[0] != "glibc" or sys.version_info >= (3, 14),
-                    reason="the extension finds out by glibc who the caller is")
-def test_results_at_moving_places_take_the_memory_of_temporaries() -> None:
-    def smoothed(x: Any) -> Any:
-        while x.size > PLAIN.size - 500:
-            if x.size == PLAIN.size - 400:
-                tracemalloc.start()
-            x = 0.25 * x[1:] + 0.75 * x[:-1]
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return x, most
-
-    found, most = smoothed(np.array(PLAIN))
-    assert most < 2.5 * PLAIN.nbytes  # the array made before and two products, none for the sum
-    assert numpy.array_equal(found, smoothed(PLAIN)[0])
 
 
 def test_windows_that_move_over_a_busy_array_are_done_at_once() -> None:

@@ -130,13 +130,9 @@ PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b)
     int decision = decided(ufunc, a, b, &left, &right);
     if (decision != NOW)
         return undone(decision);
-    int name = 0;
-    while (name < FORWARD && small_ufuncs[name] != ufunc)
-        name++;
-    PyObject *into = right == NULL ? NULL : small_temporary(name, a, b, left, right);
-    PyObject *found = into == NULL ? small_loop_of(ufunc, left, right) : NULL;
-    if (found == NULL && !PyErr_Occurred()) /* without `right` the other arguments end there */
-        found = PyObject_CallFunctionObjArgs(ufunc, left, right, into, NULL);
+    PyObject *found = small_loop_of(ufunc, left, right);
+    if (found == NULL && !PyErr_Occurred())
+        found = PyObject_CallFunctionObjArgs(ufunc, left, right, NULL);
     Py_DECREF(left);
     Py_XDECREF(right);
     return found != NULL && PyArray_CheckExact(found) ? small_given(found) : found;
