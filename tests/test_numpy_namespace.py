@@ -10,6 +10,8 @@ import importlib
 import inspect
 import io
 import os
+import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -245,6 +247,14 @@ def test_errors_show_at_the_line_inside_errstate_only() -> None:
 
         with pytest.raises(FloatingPointError):
             nothing_by_nothing()
+
+
+def test_an_element_type_is_found_without_the_modules_of_functions() -> None:
+    code = ("import sys, diffuse.numpy as np\nbefore = set(sys.modules)\nnp.int32, np.float64\n"
+            "print(*(set(sys.modules) - before))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          timeout=60)
+    assert done.stdout.split() == []
 
 
 def test_classes_and_constants_are_numpys() -> None:

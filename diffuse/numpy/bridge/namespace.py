@@ -154,6 +154,8 @@ def resolve(name: str) -> Any:
         raise AttributeError(str(error), name=name) from None
     if name.startswith("__"):
         return real
+    if isinstance(real, type) and issubclass(real, numpy.generic):  # `native` would import all of `OURS`
+        return real
     ours = native(name)
     if ours is not None:
         return like_builtin(ours, real, "diffuse.numpy")
