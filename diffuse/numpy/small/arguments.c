@@ -185,6 +185,6 @@ PyObject *small_chosen(Array *x, PyObject *index)
 PyObject *small_index(Array *x, PyObject *index)
 {
     Found found = {.product = 1};
-    int here = size_of(x->memory) < state.small || (state.sees && small_readable(x) > 0);
+    int here = size_of(x->memory) < state.small || small_unattached(x) || (state.sees && small_readable(x) > 0);
     return here ? lowered(index, &found, 0) : NULL;
 }

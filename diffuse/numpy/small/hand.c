@@ -13,7 +13,7 @@ int small_native_type(PyArray_Descr *of)
 int small_native(PyArrayObject *x) { return small_native_type(PyArray_DESCR(x)); }
 
 /* May the memory of an array that no store was given to be used?  Takes over the owner's store. */
-static int unattached(Array *x)
+int small_unattached(Array *x)
 {
     if (!absent(x->storage))
         return 0;
@@ -40,7 +40,7 @@ static int idle(Array *x)
 /* May the memory of an array be read now, as far as can be told at once?  -1 with an exception. */
 int small_readable(Array *x)
 {
-    if (unattached(x))
+    if (small_unattached(x))
         return 1;
     return absent(x->memory) || absent(x->storage) ? 0 : idle(x);
 }
@@ -69,7 +69,7 @@ PyObject *small_near(Array *x)
    exception, if not.  Its store counts the writes. */
 PyObject *small_mine(Array *x)
 {
-    if (unattached(x))
+    if (small_unattached(x))
         return Py_NewRef(x->memory);
     if (!state.sees || absent(x->memory) || absent(x->storage) || small_idle(x->storage) <= 0)
         return NULL;

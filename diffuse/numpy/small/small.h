@@ -70,6 +70,7 @@ PyObject *small_index(Array *x, PyObject *index); /* with NumPy's arrays, for a 
 PyObject *small_at_hand(Array *x); /* the memory, of whatever size, as far as can be told at once; NULL as above */
 PyObject *small_near_to_write(Array *x);
 int small_native(PyArrayObject *x);
+int small_unattached(Array *x); /* may the memory of an array that no store was given to be used? */
 int small_readable(Array *x); /* is the memory at hand, as far as can be told at once?  -1 with an exception */
 PyObject *small_mine(Array *x); /* the memory to write to, likewise; NULL as above */
 int small_moves(PyObject *ufunc); /* does some place of the program bring it other views every turn? */
