@@ -26,7 +26,7 @@ COUNTERS = {
     "donated": "results that took over the memory of an input",
     "compilations": "kernels compiled",
     "cache hits": "kernels read from disk",
-    "single": "operations on large arrays done at once: a program's first ones, or where it waits after a few",
+    "single": "operations on large arrays done at once: the first, or where the program waits after a few",
     "moving": "operations done at once, because they come with other extents or offsets every turn",
     "walks": "waits that came because small operations in a row are done at once",
     "uploads": "arrays, and parts of them, copied to the device",
