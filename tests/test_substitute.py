@@ -242,8 +242,8 @@ def test_a_missing_program_is_said_so(tmp_path: Path) -> None:
 def test_pending_work_is_done_at_the_end(tmp_path: Path) -> None:
     program = written(tmp_path, "program.py", """
         import numpy as np, importlib
-        real = importlib.import_module("numpy").zeros(100000)
-        x = np.ones(100000) * 2
+        real = importlib.import_module("numpy").zeros(2000000)
+        x = np.ones(2000000) * 2
         import atexit
         from diffuse.stream import engine
         atexit.register(lambda: print(engine.busy(x.storage)))
