@@ -71,3 +71,20 @@ def test_bodies_are_compiled_without_the_package() -> None:
         codegen.object_code(plus(7.25)), codegen.common_code("")
         print("llvmlite.binding" in sys.modules)"""], capture_output=True, text=True, cwd=ROOT)
     assert (said.stdout, said.stderr) == ("False\n", "")
+
+
+def test_options_for_kernels_leave_code_for_gpus_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiled() -> bytes:
+        return codegen.grid_code(plus(7.25), "sm_80")
+
+    library = llvm_c.library()
+    assert library is not None
+    found = compiled()
+    with monkeypatch.context() as unchanged:
+        library.hurry(False)
+        unchanged.setattr(llvm_c.Library, "hurry", lambda self, on: None)
+        assert compiled() == found
+    library.hurry(True)
+    with monkeypatch.context() as unchanged:
+        unchanged.setattr(llvm_c.Library, "hurry", lambda self, on: None)
+        assert compiled() != found      # with them it would be other code

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from diffuse.kernels.build import llvm_c
 from diffuse.kernels.targets.nvptx import FEATURES, TRIPLE
 
 SPEED = 3
@@ -24,9 +25,21 @@ def _machine(architecture: str) -> Any:
 def compile(source: str, architecture: str) -> str:
     """Compile a module (kernels/grid/emit.py) to PTX, for GPUs of an architecture, such as "sm_90", and
     later."""
-    import llvmlite.binding as llvm
 
     machine = _machine(architecture)
+    library = llvm_c.library()
+    if library is not None:
+        library.hurry(False)
+    try:
+        return _compiled(source, machine)
+    finally:
+        if library is not None:
+            library.hurry(True)
+
+
+def _compiled(source: str, machine: Any) -> str:
+    import llvmlite.binding as llvm
+
     module = llvm.parse_assembly(source)
     module.triple, module.data_layout = TRIPLE, str(machine.target_data)
     # made anew each time: LLVM aborts the process if they run on a second module
