@@ -1,4 +1,5 @@
-"""The training graphs of papers/002 (residual and recurrent networks) and papers/004 (transformers).
+"""The training graphs of papers/002 (residual and recurrent networks) and papers/004 (transformers, graph
+attention).
 
 Each convolution or product has its forward operator and the two of its gradients; what goes through arrays
 element by element shares their partition and is left out.  Images and filter windows are never cut.
@@ -147,3 +148,39 @@ def transformer(layers: int, hidden: int, tokens: int) -> Training:
         net.add(f"skip{layer}", sum1, sum2)
         x = sum2
     return net
+
+
+def graph_attention(heads: int, nodes: int, hidden: int) -> Training:
+    """A layer of graph attention: each head looks from every node at every other, and the heads' results are
+    added up.  The weights of a node are one operator, which reads the nodes' features as a whole."""
+    net = Training(nodes)
+    x, out = net.value("x", hidden), net.value("y", hidden)
+    looks = OpSpec((Loop("n", nodes),), (plain(0, (0, None)), plain(1, (None, None))), (plain(2, (0, None)),))
+    back = OpSpec((Loop("n", nodes),), (plain(0, (0, None)), plain(1, (0, None))), (plain(2, (0, None)),))
+    for head in range(heads):
+        h, a, one = net.value(f"h{head}", hidden), net.value(f"a{head}", nodes), net.value(f"o{head}", hidden)
+        net.multiply(f"features{head}", x, net.weight(f"w{head}", hidden, hidden), h)
+        net.graph.add(f"weights{head}", looks, h[0], h[0], a[0])
+        net.graph.add(f"weights{head} back", back, a[1], h[0], h[1])
+        net.graph.add(f"mix{head}", product(nodes, nodes, hidden, 2), a[0], h[0], one[0])
+        m, c = Loop("m", nodes), Loop("c", hidden)
+        net.graph.add(f"mix{head} da", OpSpec((Loop("n", nodes), m, c._replace(reduced=True)), (
+            plain(0, (0, 2)), plain(1, (1, 2))), (plain(2, (0, 1)),), "sum"), one[1], h[0], a[1])
+        net.graph.add(f"mix{head} dh", OpSpec((m, c, Loop("n", nodes, True)), (
+            plain(0, (2, 0)), plain(1, (2, 1))), (plain(2, (0, 1)),), "sum"), a[0], one[1], h[1])
+        net.add(f"sum{head}", one, out)
+    return net
+
+
+def heads_to_features(batch: int, places: int, heads: int, features: int) -> Graph:
+    """The last product of attention, after which no head stands by itself: y[b,s,f] = sum over heads and
+    their features of x[b,s,h,d] w[h,d,f]."""
+    graph = Graph()
+    each = features // heads
+    names = [Loop("b", batch), Loop("s", places), Loop("f", features), Loop("h", heads, True),
+             Loop("d", each, True)]
+    spec = OpSpec(tuple(names), (plain(0, (0, 1, 3, 4)), plain(1, (3, 4, 2))), (plain(2, (0, 1, 2)),), "sum")
+    arrays = [graph.array("x", batch, places, heads, each), graph.array("w", heads, each, features),
+              graph.array("y", batch, places, features)]
+    graph.add("output", spec, *arrays)
+    return graph

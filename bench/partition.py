@@ -22,6 +22,7 @@ import table
 
 from diffuse.planning import Graph, Plan, plan
 from diffuse.planning.layouts import Layout, choices
+from diffuse.planning.problem import build
 from diffuse.spec import discover, einsum
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
@@ -51,6 +52,26 @@ NETWORKS: dict[str, Callable[[], networks.Training]] = {
     "GPT, 96 layers": lambda: networks.transformer(96, 12288, 8 * 1024),
 }
 QUICK = ("WResNet-50-4", "RNN-6", "GPT, 4 layers")
+TABLE_2 = {
+    **{f"WResNet-{layers}-{width}": size for width, sizes in (
+        (4, (4.2, 7.8, 10.5)), (6, (9.6, 17.1, 23.4)), (8, (17.1, 30.6, 41.7)), (10, (26.7, 47.7, 65.1)))
+       for layers, size in zip((50, 101, 152), sizes, strict=True)},
+    **{f"RNN-{layers} of {hidden}": size for hidden, sizes in (
+        (4096, (8.4, 11.4, 14.4)), (6144, (18.6, 28.5, 32.1)), (8192, (33.0, 45.3, 57.0)))
+       for layers, size in zip((6, 8, 10), sizes, strict=True)}}
+"""The networks of papers/002, table 2, and their GB of weights, gradients and history."""
+MISPRINT = "RNN-8 of 6144"
+"""Its size stands out among its neighbours' in the table, which grow with layers and units."""
+METADIST: dict[str, tuple[int, float, Callable[[], networks.Training]]] = {
+    "GPT": (8, 10.07, lambda: networks.transformer(4, 14336, 8 * 1024)),
+    "GPT on 2": (2, 2.52, lambda: networks.transformer(2, 10240, 8 * 1024)),
+    "wide ResNet": (8, 1.23, lambda: networks.residual(50, 7, 256)),
+    "wide ResNet on 2": (2, 0.63, lambda: networks.residual(50, 5, 128)),
+    "GAT": (8, 4.83, lambda: networks.graph_attention(8, 1024, 24576)),
+    "GAT on 2": (2, 1.21, lambda: networks.graph_attention(2, 1024, 24576))}
+"""The networks of papers/004: ranks, 10^9 weights as the paper counts them, graph."""
+UNKNOWNS = 1 << 17
+"""The most unknowns of an integer program that is solved here."""
 
 
 def product() -> Graph:
@@ -103,6 +124,43 @@ def training(name: str) -> Measures:
             "one dimension": equal_chops(network.graph).words / best.words}
 
 
+def sizes() -> list[Measures]:
+    """GB of weights, gradients and history of each network of table 2."""
+    found = []
+    for name, paper in TABLE_2.items():
+        kind, layers, size = name.replace(" of ", "-").split("-")
+        network = (networks.residual(int(layers), int(size), 8) if kind == "WResNet"
+                   else networks.recurrent(int(layers), int(size), 512))
+        found.append({"name": name, "GB": 3 * ITEM * network.weights / 2**30, "paper": paper})
+    return found
+
+
+def compared(name: str) -> Measures:
+    """The exact search, an integer program and a beam on a network of papers/004."""
+    ranks, weights, make = METADIST[name]
+    network, mesh = make(), (2,) * (ranks.bit_length() - 1)
+    begin = time.process_time()
+    best = plan(network.graph, mesh)
+    row = {"name": name, "ranks": ranks, "weights": network.weights, "paper": weights,
+           "operators": len(network.graph.operators), "seconds": time.process_time() - begin,
+           "bytes": ITEM * best.words, "beam": plan(network.graph, mesh, "beam").words / best.words,
+           "integer": None, "integer seconds": None}
+    if sum(costs.size for _, costs in build(network.graph, mesh).problem.tables) <= UNKNOWNS:
+        begin = time.process_time()
+        row["integer"] = plan(network.graph, mesh, "integer").words / best.words
+        row["integer seconds"] = time.process_time() - begin
+    return row
+
+
+def after_attention() -> Measures:
+    """The words of the product after attention on 4 ranks that have heads each: the chosen ones, and those of
+    an all-reduce, with the matrix on all ranks (BERT-large, papers/000)."""
+    batch, places, heads, features, mesh = 8, 512, 16, 1024, (2, 2)
+    graph = networks.heads_to_features(batch, places, heads, features)
+    best = plan(graph, mesh, held={0: [(2, 2)], 1: [(-1, -1)]})
+    return {"grid": best.grid(0), "words": best.words, "all-reduce": 2.0 * 3 * batch * places * features}
+
+
 def discoveries(names: Sequence[str]) -> list[Measures]:
     """The processor time in which each operator of the catalogue is discovered."""
     found = []
@@ -125,6 +183,16 @@ def goals(result: Measures) -> list[Measures]:
                                  at_least=False))
         found += [report.goal(f"{row['name']}: words of {other} / exact", 1.0, row[other])
                   for other in ("recursion", "beam", "rows", "one dimension")]
+    for row in result["compared"]:
+        found.append(report.goal(f"{row['name']}: words of a beam / exact", 1.0, row["beam"]))
+        if row["integer"] is not None:
+            found.append(report.goal(f"{row['name']}: words of the integer program / exact", 0.9999,
+                                     row["integer"]))
+    off = max(abs(row["GB"] / row["paper"] - 1.0) for row in result["sizes"] if row["name"] != MISPRINT)
+    found.append(report.goal("sizes of table 2: the most that one is off", 0.03, off, at_least=False))
+    after = result["after attention"]
+    found.append(report.goal("product after attention on 4 ranks: all-reduce / chosen", 8.0,
+                             after["all-reduce"] / after["words"]))
     found.append(report.goal("discovery: operators not as expected", 0,
                              sum(not row["as expected"] for row in result["discovery"]), at_least=False))
     return found
@@ -148,6 +216,21 @@ def text(result: Measures) -> str:
           *[f"{row[k]:.4f}" for k in ("recursion", "beam", "rows", "one dimension")])
          for row in result["training"]]))
     lines.append(table.render(
+        "GB of weights, gradients and history (papers/002, table 2)", ("network", "GB", "the paper's"),
+        [(row["name"], f"{row['GB']:.1f}", str(row["paper"])) for row in result["sizes"]]))
+    lines.append(table.render(
+        "the networks of papers/004: words over those of the exact choice",
+        ("network", "ranks", "10^9 weights", "the paper's", "operators", "search", "moved GB", "beam",
+         "integer program", "its search"),
+        [(row["name"], str(row["ranks"]), f"{row['weights'] / 1e9:.2f}", str(row["paper"]),
+          str(row["operators"]), table.seconds(row["seconds"]), f"{row['bytes'] / 1e9:.2f}",
+          f"{row['beam']:.4f}", "-" if row["integer"] is None else f"{row['integer']:.4f}",
+          "-" if row["integer"] is None else table.seconds(row["integer seconds"]))
+         for row in result["compared"]]))
+    after = result["after attention"]
+    lines.append(f"the product after attention on 4 ranks goes by {after['grid']}: {after['words']:,.0f} "
+                 f"words; an all-reduce moves {after['all-reduce']:,.0f}")
+    lines.append(table.render(
         "discovery by running on parts (papers/004)", ("operator", "time", "runs", "loops", "as expected"),
         [(row["name"], table.seconds(row["seconds"]), str(row["runs"]), str(row["loops"]),
           table.reached(row["as expected"])) for row in result["discovery"]]))
@@ -162,6 +245,9 @@ def main() -> None:
     names = list(CATALOGUE)
     result: Measures = {"grids": grids(8 if asked.quick else 128),
                         "training": [training(name) for name in (QUICK if asked.quick else NETWORKS)],
+                        "sizes": sizes(), "after attention": after_attention(),
+                        "compared": [compared(name) for name in (list(METADIST)[1::2] if asked.quick
+                                                                 else METADIST)],
                         "discovery": discoveries(names[:3] if asked.quick else names)}
     result["goals"] = goals(result)
     print(text(result))

@@ -1,6 +1,6 @@
-"""Ranks of Legate, all of them on this machine: what it costs them to meet, and weak scaling.
+"""Ranks, all of them on this machine: what it costs them to meet, and weak scaling.
 
-    python bench/ranks.py [--repeat N]    start-up, meetings, launches, an iteration of CG
+    python bench/ranks.py [--repeat N] [--runtime legate]    start-up, meetings, launches, an iteration of CG
 
 `on_legate.py` prints weak scaling, the same work for each of 1, 2 and 4 ranks.  The file is also the program
 that `diffuse run --ranks N` runs: a program of apps/, some steps, and one JSON file a rank.
@@ -59,9 +59,11 @@ def answers(folder: Path, name: str, size: int, count: int, args: argparse.Names
             "tasks": found[0]["tasks"], "started": max(each["started"] for each in found) - began}
 
 
-def together(folder: Path, count: int, cache: str, *words: str) -> tuple[list[Measures] | str, float]:
+def together(folder: Path, count: int, cache: str, *words: str, runtime: str = "legate"
+             ) -> tuple[list[Measures] | str, float]:
     """Run this file on ranks: what they wrote into the folder, or why they did not; and when it began."""
-    command = [sys.executable, "-m", "diffuse", "run", "--ranks", str(count), "--cpus", "1", __file__, *words]
+    command = [sys.executable, "-m", "diffuse", "run", "--runtime", runtime, "--ranks", str(count), "--cpus",
+               "1", __file__, *words]
     environment = contenders.environment(contenders.LEGATE, 1, cache)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
     began = time.time()
@@ -192,7 +194,7 @@ def meeting(folder: str) -> None:
     runtime: Any = engine.current().runtime
     runtime.fence()
     found: Measures = {"start-up": time.time()}
-    found["empty fence"] = timed(runtime.placement.wait)
+    found["empty fence"] = timed(runtime.fence if runtime.name == "mpi" else runtime.placement.wait)
     with settings.using(small=0, min_chunk=1):
         x = np.arange(float(SMALL))
 
@@ -224,7 +226,7 @@ def meeting(folder: str) -> None:
     write(folder, found)
 
 
-def meetings(repeat: int) -> dict[int, Measures]:
+def meetings(repeat: int, runtime: str) -> dict[int, Measures]:
     """Medians over several jobs, of the slowest rank in each."""
     found: dict[int, Measures] = {}
     with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
@@ -232,7 +234,8 @@ def meetings(repeat: int) -> dict[int, Measures]:
             jobs: list[Measures] = []
             for k in range(repeat + 1):  # the first one builds and compiles
                 with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as folder:
-                    ranks, began = together(Path(folder), count, cache, "meeting", folder)
+                    ranks, began = together(Path(folder), count, cache, "meeting", folder,
+                                            runtime=runtime)
                 if isinstance(ranks, str):
                     jobs = [{"absent": ranks}]
                     break
@@ -255,9 +258,11 @@ def meetings_text(found: dict[int, Measures]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What ranks of Legate on one machine cost each other.")
+    parser = argparse.ArgumentParser(description="What ranks on one machine cost each other.")
+    parser.add_argument("--runtime", choices=("legate", "mpi"), default="legate")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="jobs for each number of ranks")
-    print(meetings_text(meetings(parser.parse_args().repeat)))
+    args = parser.parse_args()
+    print(meetings_text(meetings(args.repeat, args.runtime)))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ attributes of these names, and nothing outside of this package asks for a runtim
     question                                                    local     reference legate  one rank  mpi
     addressed  are addresses of instances known before launch?  yes       yes       no      no        no
     host_sees  does `host` show the memory itself, not a copy?  yes       yes       no      no        no
-    pipelines  can a launch be one pass over two fused tasks?   yes       no        no      yes       one rank
+    pipelines  can a launch be one pass over two fused tasks?   yes       no        no      yes       yes
     code       does a launch need machine code?                 PREFERRED UNUSED    NEEDED  NEEDED    NEEDED
     target     for what is machine code compiled?               host      host      host    host      host
     completes  does a point complete folds of its own rows?     yes       yes       yes     yes       yes
@@ -237,6 +237,9 @@ class Layout:
     """The launch domain."""
     gathers: tuple[Gather, ...] = ()
     """The gathers, if all arguments of each are known."""
+    header: int = 0
+    """If not 0, the block begins with so many words that are this process's own: the first point that runs
+    here and their number, for `finish` too, then sizes and addresses (kernels/llvm/pipeline.py)."""
     derived: dict[Any, Any] = field(default_factory=dict)
 
 
@@ -370,8 +373,8 @@ class Runtime(Protocol):
 
     @property
     def pipelines(self) -> bool:
-        """Does a launch see whole stores in one memory, so that two fused tasks can run as one pass over
-        rows?"""
+        """Can two fused tasks run as one pass over rows?  With several ranks only if the points of each rank
+        need no rows of what the first task makes but their own."""
         ...
 
     @property

@@ -45,17 +45,33 @@ def trim() -> None:
         libc.malloc_trim(0)
 
 
-_freed = 0
+class Trims:
+    """Decides when the heap is trimmed, by the bytes that an allocator holds.
 
+    It is trimmed when the allocator takes more than ever, and when it has returned memory that the program
+    will probably not need again.  A loop that goes up and down between the same bytes does not trim it: the
+    next turn would touch fresh pages.
+    """
 
-def freed(nbytes: int) -> None:
-    """Note that so many bytes were freed that will probably not be allocated again; trim the heap once they
-    are many."""
-    global _freed
-    _freed += nbytes
-    if _freed > KEPT:
-        _freed = 0
-        trim()
+    __slots__ = ("_most", "_least")
+
+    def __init__(self) -> None:
+        self._most = 0
+        """The most bytes that were held."""
+        self._least = 0
+        """The fewest that were held since, when the heap was trimmed."""
+
+    def grow(self, held: int) -> None:
+        """Note that the allocator maps memory, and then holds so many bytes."""
+        if held > self._most:
+            self._most = self._least = held
+            trim()
+
+    def shrink(self, held: int) -> None:
+        """Note that the allocator has returned memory, and still holds so many bytes."""
+        if held < self._least - KEPT:
+            self._least = held
+            trim()
 
 
 class _Heap(ctypes.Structure):

@@ -32,6 +32,8 @@ GROWING = set("""
     eye identity multi_dot matvec vecmat histogram2d histogramdd polydiv isin tensorinv tensorsolve cholesky
     matrix_power""".split())
 """Functions whose results or times grow faster than their operands: given small arrays only."""
+FOREIGN = 0.12
+"""How many of the calls are of NumPy's own functions, on this library's arrays."""
 OPERATORS = "+ - * / // % ** @ & | ^ << >> < <= == != > >=".split()
 UNARY = "-{} +{} ~{} abs({}) bool({}) float({}) int({}) len({}) complex({}) list({})".split()
 ATTRIBUTES = """T mT real imag flat size shape strides dtype itemsize nbytes ndim base flat[0] flat[1:]
@@ -97,6 +99,8 @@ def generate(seed: int, mode: str) -> Call:
     name, text = {"part": _part, "operator": _operator, "element": _element}.get(kind, _call)(draft, kind)
     if avoided(draft, text):
         return Call(mode, seed, "abs", ("a = array((7,), 'f8', 'C', 2)",), "np.abs(a)")
+    if pick.random() < FOREIGN:
+        text = re.sub(r"\bnp\.", "numpy.", text)
     return Call(mode, seed, name, tuple(draft.lines), text)
 
 

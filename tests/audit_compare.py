@@ -63,7 +63,8 @@ KNOWN = {
         r"('f[248]'|np\.(inf|nan|float)).*(\bpow(er)?\b|\*\*).*=> "
         r"warnings: \[\], NumPy's \[\('RuntimeWarning', 'divide by zero encountered in power'\)\]$",
     "NumPy's tests of numbers write other elements where their output has strides":
-        r"('back'|'step'|::-1|::2).*(signbit|is(nan|inf|finite))\(.*elements|signbit\(.*::-1.*elements",
+        r"('back'|'step'|'[FT]', \d+\); np|::-1|::2).*(signbit|is(nan|inf|finite))\(.*elements"
+        r"|signbit\(.*::-1.*elements",
     "an array of NumPy's own asks one of Diffuse's for a real number":
         r"'(g|G|M8|m8|U3|O|S2|>)[^']*'.*'c(8|16)'.*assign\(.*=> "
         r"(a\.elements|error: \('TypeError', .*not 'complex')",
@@ -80,7 +81,8 @@ KNOWN = {
         r"'(g|G|M8|m8|U3|O|S2|>)[^']*'.*(place: |a\.base => result)",
     "some bytes of long doubles say nothing": r"'[gG]'.*(tobytes\(|byteswap\(|setattr\(a, 'dtype')",
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
-    "a method of NumPy's own array takes no output of Diffuse's": r"output must be an array'\), NumPy's None",
+    "a method of NumPy's own array takes no output of Diffuse's":
+        r"(output|'out') must be an array.\), NumPy's None",
     "NumPy writes parts of locked arrays": r"setattr\(a, 'real'.*is read-only",
     "NumPy reads beyond operands without elements": r"\((0|3, 0|0, 3)(,|\)).*(fft[2n]?|unpackbits)\(",
     "NumPy leaves results of complex matvec, vecmat and their like unwritten where outputs are operands":
@@ -89,6 +91,11 @@ KNOWN = {
         r"error: \('(TypeError|ValueError|IndexError|AxisError|OverflowError|UFuncTypeError)'.*, NumPy's \('",
 }
 """Known differences: what they are, and the pattern of a call and, behind ` => `, the difference."""
+
+FOREIGN = r"np\.(as\w*array\w*|array|require)\(.*(flags|place|strides): |np\.array\(.*ndmax=.*too deep" \
+          r"|out=\(?(\.\.\.|None).*'where' used without 'out'|\.reduce\(.*out=\(None,\)\) => error: None"
+"""What NumPy's own functions do otherwise with Diffuse's arrays: they convert them to NumPy's, count the
+dimensions of what is no array of NumPy's, and do not hand on that an output was `...`."""
 
 SAME = {"matmul": "dot", "scalar divide": "divide"}
 """Operations that Diffuse's warnings name after the tasks that compute them."""
@@ -207,7 +214,10 @@ def addressless(text: str) -> str:
 
 def known(call: Call, difference: str) -> str:
     """Which known difference it is, or nothing."""
-    text = f"{'; '.join(call.lines)}; {call.text} => {difference}"
+    called = re.sub(r"\bnumpy\.(?!zeros|s_|arange)", "np.", call.text)
+    text = f"{'; '.join(call.lines)}; {called} => {difference}"
+    if called != call.text and re.search(FOREIGN, text):
+        return "NumPy's own functions do not know that Diffuse's arrays are arrays"
     return next((what for what, pattern in KNOWN.items() if re.search(pattern, text)), "")
 
 

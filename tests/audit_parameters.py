@@ -81,7 +81,8 @@ class Draft:
             return self.view(self.pick.choice([*self.shapes]))
         if kind < 18:
             return self.number()
-        return self.pick.choice(("[1, 2, 3]", "[1.5]", "(1, 2)", "[[1], [2]]", "numpy.arange(3.)", "[]"))
+        return self.pick.choice(("[1, 2, 3]", "[1.5]", "(1, 2)", "[[1], [2]]", "numpy.arange(3.)", "[]",
+                                 "[300, -300]", "[1e30]", "(np.nan,)"))
 
     def number(self) -> str:
         return self.pick.choice(NUMBERS)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir import Privilege
-from diffuse.ir.loops import SHORT
+from diffuse.ir.loops import REPEATS, SHORT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.body.operations import EXTREMES, FOLDS, INDEXED, TRUTH
@@ -179,6 +179,10 @@ class Case:
         rows = self.extents[-1:] and len(classes) > 1 and self.extents[-1] * view.itemsize == view.strides[-2]
         if classes[-1:] == "1" and rows and followed[-2]:
             classes = classes[:-2] + "c1"
+        for letter, times in REPEATS.items():
+            one = 4 <= view.itemsize <= 8 and view.dtype.kind != "c"
+            if classes[-2:] == "10" and one and self.extents[-1] == times and self.flat:
+                classes = classes[:-2] + letter + "0"
         slot = len(self.arguments) if slot is None else slot
         self.arguments.append(Argument(slot, 0, dtype, 0, classes, privilege))
         self.views.append(view)

@@ -62,7 +62,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     engine = sys.modules.get("diffuse.stream.engine")
     if engine is not None:
         # Tests wait for short chains again and again, and look at what is recorded (but test_soon.py).
-        engine.current().brevity.forget()
+        engine.current().brevity.forget()  # which ends the trial of the beginning, too
         engine.current().brevity.listener = None
         for template in engine.current().templates.known.values():
             template.alone = 0  # nothing is done at once because other tests waited for it alone

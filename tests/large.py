@@ -125,6 +125,8 @@ rows(2, halo=changed(lambda a: a.__setitem__(slice(1, -1), (a[:-2] + a[2:]) / 2)
      delete=lambda x: np.delete(x, few(x)), delete_slice=lambda x: np.delete(x, slice(5, 900)),
      insert=lambda x: np.insert(x, 7, 1.0), append=lambda x: np.append(x, 1.0),
      permutation=lambda x: np.random.default_rng(3).permutation(x),
+     shuffle_rows=changed(lambda a: np.random.default_rng(3).shuffle(a)),
+     permutation_rows=lambda a: np.random.default_rng(3).permutation(a),
      repeat=lambda x: np.repeat(x[::2], 2), tile=lambda x: np.tile(x[: x.size // 2], 2),
      concatenate=lambda a: np.concatenate([a[:300], a[300:]]),
      row_read=lambda a: a[(np.arange(len(a)) * 37) % len(a)],

@@ -24,6 +24,7 @@ from diffuse.runtime.local.allocator import (
     MemoryBlock,
     size_class,
 )
+from diffuse.runtime.local.keeping import SHARE
 from tests.moments import interrupted
 
 MIB = 1 << 20
@@ -194,6 +195,46 @@ def test_sizes_that_come_again_are_kept_from_their_second_time_on() -> None:
             allocator.give(block)
     assert allocator.usage() == (0, 60 * MIB, 60 * MIB)
     assert sorted(addresses[-1]) == sorted(addresses[-2])
+
+
+def test_small_blocks_beside_large_ones_do_not_push_these_out() -> None:
+    allocator = Allocator()
+    addresses = []
+    for _ in range(6):
+        blocks = [allocator.take(16 * MIB) for _ in range(2)]
+        addresses.append({block.address for block in blocks})
+        for block in blocks:
+            allocator.give(block)
+        allocator.give(allocator.take(MIB))              # not in use together with them: above the peak
+    assert allocator.usage() == (0, 32 * MIB, 33 * MIB)
+    assert addresses[-1] == addresses[-2] == addresses[-3]
+
+
+def test_the_heap_is_not_trimmed_in_every_turn_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    trims: list[int] = []
+    monkeypatch.setattr(heap, "trim", lambda: trims.append(1))
+    allocator = Allocator(kept=8 * MIB)
+    counts = []
+    for _ in range(4):                                   # more than is kept, so that it is mapped anew
+        blocks = [allocator.take(size * MIB) for size in (40, 30, 20)]
+        while blocks:
+            allocator.give(blocks.pop())
+        counts.append(len(trims))
+    assert counts[0] > 3 and counts[-1] == counts[0]
+    allocator.give(allocator.take(120 * MIB))            # more than ever
+    assert len(trims) > counts[-1]
+
+
+def test_for_these_a_share_of_the_machine_s_memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks are never touched: they take no memory."""
+    monkeypatch.setattr(machine, "memory_total", lambda: 400 * MIB * SHARE)
+    allocator = Allocator()
+    cached = []
+    for _ in range(12):
+        for block in [allocator.take(50 * MIB) for _ in range(6)]:
+            allocator.give(block)
+        cached.append(allocator.usage().cached)
+    assert cached[0] <= KEPT and cached[-1] == 300 * MIB
 
 
 def test_a_quarter_of_what_is_in_use_may_be_cached() -> None:

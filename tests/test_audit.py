@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from typing import Any
 
@@ -114,6 +115,34 @@ x=np.ones(4,"i4")+1; np.putmask(x, x>1, 2.5); x
 x=np.zeros(17,"u1")[1:].view("f8"); np.nan_to_num(x)
 x=np.zeros(17,"u1")[1:].view("f8"); (x.any(where=np.ones(2,bool)), x.sum(where=np.ones(2,bool)))
 x=np.zeros(17,"u1")[1:].view("i8"); y=np.ones(2,"i8")+1; np.putmask(y, y>1, x); y
+x=np.array([-2.09, 1.26, 3.0]); np.round(x, 1, out=np.zeros(3,"c8"))
+x=np.arange(20000).astype("m8[s]"); np.digitize(x, np.arange(4.))
+x=np.arange(20000).astype("M8[s]"); np.searchsorted(np.arange(4.), x)
+x=np.ma.array([None]*2); x[0]=np.eye(20); x[0]=np.ma.masked; (type(x[0]).__name__, x[0].mask.shape)
+x=np.arange(200.); numpy.frexp(x, out=(x, None))
+x=np.arange(200.); (numpy.equal(x, None).any(), numpy.not_equal(None, x).all())
+d=numpy.dtype("i4",metadata={"a":1}); x=np.zeros((19999,1),d); np.zeros((19999,1),"i4").dtype.metadata
+d=numpy.dtype("i4",metadata={"a":1}); x=np.zeros((1,19999),"i4"); np.zeros((1,19999),d).dtype.metadata["a"]
+d=numpy.dtype("i4",metadata={"a":1}); np.asarray(np.zeros(20000,"i4"), d).dtype.metadata["a"]
+d=numpy.dtype("i4",metadata={"a":1}); np.asarray(numpy.zeros(20001,d)).dtype.metadata["a"]
+d=numpy.dtype("f8",metadata={"a":1}); (np.ones(200)+1).astype(d).dtype.metadata["a"]
+d=numpy.dtype("f8",metadata={"a":1}); (np.ones(200)+1).view(d).dtype.metadata["a"]
+x=np.arange(16.).reshape(2,2,2,2).T+1; ((np.ones(2)@x).strides, (x@np.ones(2)).strides, (x@x).strides)
+x=np.zeros(200,"u1"); x[[1,2]]=[300,-300]; x
+x=np.zeros(200,"u1"); x[:2]=(300,-300); x
+x=np.zeros(20000,"i4"); x[np.arange(20000)<2]=[1.5,np.nan]; x[:3]
+x=np.zeros(200,"f8"); x[x<1]=[1j]; x
+x=np.zeros(200,"i2"); np.put_along_axis(x, np.array([1,2]), (70000,1), 0); x
+np.full((3,2), [300,-300], "u1")
+np.full_like(np.zeros((100,2),"u1")+1, [300,-300])
+x=np.zeros(200,"u1"); x.put([1,2], range(299,301)); x
+np.full((3,2), range(299,301), "u1")
+x=np.zeros(200,"?"); x.fill([0,1]); x.all()
+x=np.broadcast_to(np.ones((1,3,4))+1, (2,3,4)); np.count_nonzero(x, axis=(1,0), keepdims=True).strides
+x=np.array([0,np.nan,1j,-0.0])+0; (np.count_nonzero(x, axis=0), np.count_nonzero(x, keepdims=True))
+np.nan_to_num(np.inf, False, neginf=-300)
+x=np.ones(20000); x[3]=np.inf; np.nan_to_num(x.tolist(), copy=False)
+x=np.ones(200)+0; x[3]=np.inf; np.nan_to_num(x, copy=None, posinf=7.); x[3]
 np.isneginf(None)
 x=np.arange(3.); np.isneginf(x+1, out=(x>1,))
 np.triu(1.5)
@@ -249,6 +278,29 @@ x=np.broadcast_to(np.ones((1,3,4),"g"),(2,3,4)); (np.nanprod(x, axis=-1).strides
 def test_what_was_found(code: str, small: int) -> None:
     config.small = small
     assert outcome(dnp, code) == outcome(numpy, code)
+
+
+@pytest.mark.local_only("NumPy's views of the memory are copies there")
+@pytest.mark.parametrize("kind", ["f2", "f8"])
+@pytest.mark.parametrize("view", [
+    "np.ma.array(x)", "np.ma.array(x).data", "np.ma.masked_where(x > 3, x, copy=False)", "np.asmatrix(x)",
+    *["numpy.frombuffer(x, x.dtype)", "np.frombuffer(x, x.dtype)", "numpy.ndarray(x.shape, x.dtype, x)"
+      ] * stateful.BUFFERS])
+def test_what_shows_the_memory_of_an_array_stays_up_to_date(view: str, kind: str) -> None:
+    x = dnp.array((numpy.arange(20000) % 5).astype(kind))
+    shown = eval(view, {"np": dnp, "numpy": numpy, "x": x})
+    x += 1
+    assert numpy.array(numpy.asarray(shown)).ravel()[:7].tolist() == [1, 2, 3, 4, 5, 1, 2]
+
+
+@pytest.mark.local_only("NumPy's views of the memory are copies there")
+def test_an_address_that_is_a_number_shows_what_was_computed_since() -> None:
+    x = dnp.array(numpy.arange(20000.0))
+    address = x.ctypes.data
+    for k in range(1, 4):
+        x += 1
+        dnp.add(x, 1, out=x)
+        assert list((ctypes.c_double * 3).from_address(address)) == [2 * k, 2 * k + 1, 2 * k + 2]
 
 
 @pytest.mark.parametrize("code", ["np.prod(np.float32(2.5), axis=0)", "np.any(0)", "np.max(3, initial=5)"])

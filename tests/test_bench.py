@@ -106,6 +106,14 @@ def test_partition(tmp_path: Path) -> None:
     assert [row["ranks"] for row in result["grids"]] == [2, 4, 8]
     assert all(goal["reached"] for goal in result["goals"] if "seconds" not in goal["what"])
     assert "WResNet-50-4" in table and "moved GB" in table
+    assert [row["integer"] for row in result["compared"]] == [1.0, 1.0, 1.0]
+
+
+def test_planned(tmp_path: Path) -> None:
+    result, table = bench("planned", tmp_path, "--ranks", "4", "--only", "matmul", "sweeps", "channel_flow")
+    assert all(goal["reached"] for goal in result["goals"])
+    assert [row["planned"]["bytes"] for row in result["rows"][:2]] == [0.0, 2 * 8 * 512 * 512 * 3 / 4]
+    assert "bytes predicted" in table and table.count("by hand") == 2
 
 
 def test_traffic(tmp_path: Path) -> None:
@@ -121,6 +129,14 @@ def test_simulated(tmp_path: Path) -> None:
     (row,) = result["rows"]
     assert row["bytes"] == row["predicted"] == 8 * 256 * 256 and row["peak"] > 2 * row["bytes"]
     assert row["best"] == ["k:2", row["bytes"]] and "peak of a rank" in table
+
+
+@pytest.mark.ranks("mpi")
+def test_two_ranks_beside_one(tmp_path: Path) -> None:
+    result, table = bench("speedup", tmp_path, "--programs", "stencil", "--ways", "one", "apart", "mpi")
+    ways = result["programs"]["stencil"]
+    assert set(ways) == {"one", "apart", "mpi"}
+    assert all(found["seconds"] > 0 for found in ways.values()), table
 
 
 def test_weak_scaling_is_predicted(tmp_path: Path) -> None:

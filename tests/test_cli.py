@@ -21,7 +21,7 @@ NUMBER = re.compile(r"\d+\.\d+")
 
 PROGRAM = """
 import numpy as np
-x = np.ones(100000)
+x = np.ones(2_000_000)
 for k in range(3):
     x[1:] = x[:-1] * 0.5 + 1.0
 print(float(x.sum()))
@@ -120,7 +120,7 @@ def test_trace_and_explain_show_the_plans(program: str) -> None:
     explained = run("run", "--explain", program)
     assert "plan 0:" in explained.stderr and len(explained.stdout.split()) == 1
     assert run("explain", "-c", "import numpy").stdout == "totals: nothing was recorded\n"
-    found = run("explain", "--json", "-c", "import numpy as np\nx = np.ones(100000) * 2 + 1\nx.sum() > 1")
+    found = run("explain", "--json", "-c", "import numpy as np\nx = np.ones(2_000_000) * 2 + 1\nx.sum() > 1")
     told = json.loads(found.stdout)
     assert told["counters"]["launched"] >= 1
     assert "multiply" in [name for plan in told["plans"] for name in plan["operations"]]
@@ -153,7 +153,7 @@ def test_cache_counts_lists_and_clears(tmp_path: Path, program: str) -> None:
 
 
 def test_compare_times_the_steps_of_an_app(app: str) -> None:
-    found = run("run", "--compare", "--json", app, "--size", "200000", "--iterations", "4")
+    found = run("run", "--compare", "--json", app, "--size", "2000000", "--iterations", "4")
     assert found.returncode == 0, found.stderr
     told: dict[str, Any] = json.loads(found.stdout)
     assert told["iterations"] == 4 and len(told["steps"]["diffuse"]) == len(told["steps"]["numpy"]) == 4

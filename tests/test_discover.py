@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 import pytest
 
-from diffuse.spec import describe, discover, einsum, mismatches
+from diffuse.spec import describe, discover, einsum, mismatches, verified
 from diffuse.spec.opspec import Indexing, Loop, OpSpec, plain
 from tests.operators import CATALOGUE, convolution
 
@@ -88,3 +88,24 @@ def labels(spec: OpSpec) -> set[tuple[frozenset[tuple[int, int]], frozenset[tupl
                          if any(k == loop for k, _ in terms))
 
     return {(moved(spec.reads, k), moved(spec.writes, k), loop.reduced) for k, loop in enumerate(spec.loops)}
+
+
+def test_a_description_is_verified_or_its_mismatches_are_raised() -> None:
+    x = numpy.arange(24.0).reshape(4, 6)
+    spec = OpSpec((Loop("i", 4), Loop("j", 6)), (plain(0, (0, 1)),), (plain(1, (0, 1)),), None)
+    assert verified(spec, numpy.sqrt, x) is spec
+    with pytest.raises(ValueError, match=r"loop j in 2 parts, part 1: result 0 at \(0, 0\) is 3.0, not 6.0"):
+        verified(spec, lambda x: numpy.cumsum(x, 1), x)
+    with pytest.raises(ValueError, match="loop i in 3 parts, part 1: raises ValueError: cannot reshape"):
+        verified(spec, lambda x: x.reshape(4, 6) * 1.0, x)
+    calls = iter(range(9))
+    with pytest.raises(ValueError, match="different results of equal operands"):
+        verified(spec, lambda x: x + next(calls), x)
+
+
+def test_folds_of_bits_are_not_taken_for_folds_of_numbers() -> None:
+    """The bits that many small numbers have in common are none, as their product's would be."""
+    numbers = numpy.random.default_rng(1).integers(1, 9, (24, 16))
+    for operator, rule in (("bitwise_and", "bitand"), ("bitwise_or", "bitor"), ("bitwise_xor", "bitxor")):
+        found = discover(getattr(numpy, operator).reduce, numbers)
+        assert " | ".join(map(str, found.rules)) == f"%0.0: {rule} | %0.1: gather 0", operator

@@ -131,6 +131,12 @@ PROGRAM = """
         *np.histogram(i, 7, range=(0, 500)))
     say("scan", np.cumsum(x), np.cumprod(1 + x / 1e9), np.cumsum(i, dtype="f4"), np.cumsum(a))
     say("sets", np.union1d(x, x + 0.25), np.lexsort((x, np.floor(x / 100))), np.tile(x, 2))
+    for source in np.random.default_rng(5), np.random.RandomState(5), np.random:
+        np.random.seed(5)
+        b = a.copy()
+        source.shuffle(b)
+        say("choose", b, source.permutation(a), source.choice(x, 500), source.choice(x, 30, replace=False),
+            source.permutation(x), source.choice(x, (3, 4)), source.permutation(200), source.choice(x))
     for wrong in (lambda: x[i + 1], lambda: x.take([n]), lambda: y.__setitem__(i + 5, 1.0),
                   lambda: x[x[:-1] > 0], lambda: y.__setitem__(y > 1.5, x)):
         try:
@@ -164,7 +170,8 @@ def test_ranks_find_what_one_does_and_send_what_is_predicted(tmp_path: Path) -> 
 
 @pytest.mark.ranks("mpi")
 def test_what_is_larger_than_a_rank_is_read_written_and_sorted() -> None:
-    names = ["median", "sort_in_place", "mask_read", "read_many", "cumsum", "matrix_vector", "fft"]
+    names = ["median", "sort_in_place", "mask_read", "read_many", "cumsum", "matrix_vector", "choice",
+             "shuffle_rows", "permutation_rows", "fft"]
     verdicts = large.table(argparse.Namespace(megabytes=8.0, memory="3300K", width=500, ranks=4,
                                               runtime="mpi", seconds=120.0, names=names))
     assert verdicts == {name: "memory" if name == "fft" else "works" for name in names}

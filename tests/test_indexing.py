@@ -251,6 +251,32 @@ def test_a_mask_is_counted_once_until_it_changes() -> None:
 
 
 @pytest.mark.local_only("small masks are counted by the host")
+def test_a_task_finds_the_elements_of_a_mask_once() -> None:
+    plain = numpy.arange(500.0)
+    x, y, mask = np.array(plain), np.array(-plain), np.array(plain % 3 == 0)
+    engine.fence()
+    chosen = [x[mask] * 2.0, y[mask] * 3.0]
+    engine.fence()
+    kinds = [op.kind for loop in engine.current().plans[-1].composition.body.loops for op in loop.ops]
+    assert kinds.count("pick") == 2 and kinds.count("nth") == 1
+    assert numpy.array_equal(chosen[0].__array__(), plain[::3] * 2.0)
+    assert numpy.array_equal(chosen[1].__array__(), plain[::3] * -3.0)
+
+
+@pytest.mark.parametrize("mode", ["off", "wait"])
+def test_runs_of_true_elements_are_found_as_single_ones_are(mode: str) -> None:
+    values = numpy.arange(5000.0)
+    with using(compile=mode):
+        for begin in (0, 1, 7, 8, 513):
+            for length in (7, 8, 9, 64, 2100):
+                mask = numpy.zeros(5000, bool)
+                mask[begin:begin + length] = mask[begin + 2200:begin + 2200 + length] = True
+                mask[begin + length // 2] = length % 2 == 0
+                found = np.array(values)[np.array(mask)] + 1.0
+                assert numpy.array_equal(found.__array__(), values[mask] + 1.0)
+
+
+@pytest.mark.local_only("small masks are counted by the host")
 def test_indices_that_were_chosen_from_known_ones_lie_within_the_same_bounds() -> None:
     plain = numpy.arange(500.0)
     x, left = np.array(plain), np.arange(500)

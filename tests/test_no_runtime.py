@@ -14,7 +14,7 @@ a = rng.random((20, 20)) @ np.eye(20)
 a[3:, 4] -= a[3:, :4] @ a[3, :4]
 print(float(np.angle(np.exp(1j * a)).sum()), float(np.sort(a.ravel())[7]), np.linalg.eigvalsh(a @ a.T)[0] < 1)
 """
-LARGE = "import numpy as np; print(float((np.ones(100_000) + 1).sum()))"
+LARGE = "import numpy as np; print(float((np.ones(2_000_000) + 1).sum()))"
 ASKED = "\nimport sys; print('runtime' if 'diffuse.runtime.local.runtime' in sys.modules else 'none')"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -63,3 +64,20 @@ def test_views_of_large_arrays_run_no_python_code(pending: bool) -> None:
     finally:
         sys.setprofile(None)
     assert calls == []
+
+
+@pytest.mark.parametrize("n", [4, 300, 50_000])
+def test_descriptions_by_functions(n: int) -> None:
+    theirs = numpy.ones((n, 3))
+    ours = np.ones((n, 3)) + 1.0
+    assert (np.shape(ours), np.ndim(ours), np.size(ours)) == ((n, 3), 2, 3 * n)
+    assert (np.shape(ours[0]), np.ndim(ours[0]), np.size(ours[0, 0])) == ((3,), 1, 1)
+    assert (np.size(ours, 1), np.size(a=ours, axis=0), np.shape(a=theirs)) == (3, n, (n, 3))
+    assert type(np.size(ours)) is type(np.ndim(ours)) is type(np.shape(ours)[0]) is int
+    wrong: list[Callable[[Any, Any], Any]] = [lambda m, x: m.shape(x, 1), lambda m, x: m.ndim(),
+                                              lambda m, x: m.size(x, 5)]
+    for call in wrong:
+        with pytest.raises((TypeError, IndexError, ValueError)) as raised:
+            call(numpy, theirs)
+        with pytest.raises(raised.type):
+            call(np, ours)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy
@@ -239,3 +240,30 @@ def test_every_index_selects_what_numpys_does(shape: tuple[int, ...]) -> None:
         assert told(ours, index) == told(plain, index), index
         if len(index) == 1:
             assert told(ours, index[0]) == told(plain, index[0]), index
+
+
+@pytest.mark.parametrize("kind", "?BifdlqD")
+def test_fills_of_all_lengths(kind: str) -> None:
+    for n in (128, 129, 511, 512, 513, 5000):
+        for begin, end, step in ((0, n, 1), (1, n, 1), (3, n - 2, 1), (n - 1, 0, -1), (0, n, 2), (5, 5, 1)):
+            theirs, ours = numpy.zeros(n, kind), zeros(n, kind)
+            for x in (theirs, ours):
+                x[begin:end:step] = 1
+                x[begin + 1:end:step] = x.dtype.type(3)
+            assert numpy.asarray(ours).tobytes() == theirs.tobytes(), (n, begin, end, step)
+
+
+@pytest.mark.parametrize("n", [200, 50_000])
+def test_slices_by_any_bounds(n: int) -> None:
+    theirs, ours = numpy.arange(n), arange(n)
+    assert int(ours[1]) == 1
+    bounds = [None, 0, 1, -1, 7, -7, n, n + 1, -n, -n - 1, 1 << 62, -(1 << 62), 1 << 70, -(1 << 70)]
+    for start in bounds:
+        for stop in bounds:
+            for step in (None, 1, -1, 2, -3, n, 1 << 62, -(1 << 62), 1 << 70, -(1 << 63), -(1 << 70)):
+                one, other = ours[start:stop:step], theirs[start:stop:step]
+                assert one.shape == other.shape and one.strides == other.strides, (start, stop, step)
+                assert not other.size or (int(one[0]), int(one[-1])) == (other[0], other[-1])
+    for step in (0, True):
+        with pytest.raises(ValueError, match="zero") if not step else nullcontext():
+            assert ours[::step].shape == theirs[::step].shape

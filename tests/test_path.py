@@ -25,7 +25,7 @@ from diffuse.service import client
 client.BOOT = client.BOOT.replace("import sys", COMPILING)
 import diffuse.numpy as np
 
-x, y = np.arange(100_000.0), np.ones(100_000)
+x, y = np.arange(2_000_000.0), np.ones(2_000_000)
 diffuse.fence()
 sys.setprofile(profile)
 z = np.add(x, y)

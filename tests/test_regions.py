@@ -162,8 +162,8 @@ def fewer(done: Job) -> None:
     assert found["sweeps", "planned"] == 6 * 2 * once
     assert found["sweeps", "default"] == 6 * 6 * once
     assert found["layer", "planned"] < found["layer", "default"]
-    # the grid stands; the columns of the weights that ranks received before are still there
-    assert found["by_hand", "planned"] == found["by_hand", "default"] - 2 * once
+    # the grid stands; what ranks received of the weights before is still there
+    assert found["by_hand", "planned"] < found["by_hand", "default"]
 
 
 def test_a_plan_moves_fewer_bytes(tmp_path: Path) -> None:
@@ -179,6 +179,55 @@ def test_ranks_move_fewer_bytes_under_a_plan(tmp_path: Path) -> None:
     done = command("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--traffic", path, **TINY)
     assert done.stdout == command("run", path, **TINY).stdout, done.tail
     fewer(done)
+
+
+LOOPS = """
+    import sys
+    import numpy as np
+    from diffuse.runtime.mpi import traffic
+    from diffuse.stream import engine
+    import diffuse
+
+    n = 64
+    weights = np.arange(n * n * 1.0).reshape(n, n) % 7.0 * 0.01
+
+    def stencil(u):
+        v = u[1:-1, 1:-1] + u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+        u[1:-1, 1:-1] = v * 0.2
+        return u
+
+    def product(u):
+        return weights @ u
+
+    def sweeps(u):
+        for axis in (0, 0, 1, 1):
+            u = np.cumsum(u, axis=axis) * 0.01
+        return u
+
+    def scaled(u):  # by a number that was computed before the region, and is in no rank's way
+        return np.cumsum(u, axis=1) * total
+
+    total = np.ones((n, n)).sum() / (n * n)
+    for step, rows in (stencil, 34), (product, n), (sweeps, n), (scaled, n):
+        u, region = np.ones((rows, rows)), diffuse.plan()
+        for turn in range(9):
+            with region:
+                u = step(u)
+            engine.fence()
+            moved = traffic.kept.total(engine.current().runtime.over_ranks)[0]
+            turns = [*turns[-1:], moved] if turn else [moved]
+        print(step.__name__, turns[1] - turns[0], str(region).split(" bytes")[0].replace(",", ""))
+"""
+
+
+def test_what_a_plan_says_is_what_moves(tmp_path: Path) -> None:
+    """A stencil in place goes by blocks; a constant comes to the ranks once; transposes are few."""
+    done = command("run", "--predict", "4", program(tmp_path, LOOPS), **TINY)
+    assert done.returncode == 0, done.tail
+    rows = {row[0]: (int(row[1]), int(row[2])) for row in map(str.split, done.stdout.splitlines())}
+    once = 8 * 64 * 64 * 3 // 4
+    assert rows == {"stencil": (8 * 32 * 4, 8 * 32 * 4), "product": (0, 0), "sweeps": (2 * once, 2 * once),
+                    "scaled": (0, 0)}
 
 
 @pytest.mark.ranks("mpi")
@@ -202,7 +251,7 @@ LIFE = """
     import numpy as np
     import diffuse
     from diffuse.observe import trace
-    from diffuse.planning import windows
+    from diffuse.planning import memory, windows
     from diffuse.stream import engine
 
     n = 64
@@ -240,20 +289,20 @@ LIFE = """
     assert refused(least) == refused(1 << 30)
     assert isinstance(refused(least - 1), int)
 
-    for point in ("solve", "_peak"):
-        right, calls = getattr(windows.Search, point), []
+    for owner, point in (windows.Search, "solve"), (memory.Memory, "peak"):
+        right = getattr(owner, point)
 
         def interrupted(*args):
             raise KeyboardInterrupt
 
-        setattr(windows.Search, point, interrupted)
+        setattr(owner, point, interrupted)
         w = a + 1.0
         try:
             with diffuse.plan():
                 w += np.cumsum(w, axis=0)
         except KeyboardInterrupt:
             print("interrupted")
-        setattr(windows.Search, point, right)
+        setattr(owner, point, right)
         print(float(w.sum()), float((w + 1.0).max()))
 
     def ways(u, k):

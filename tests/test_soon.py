@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,9 +40,9 @@ def brevity(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @contextmanager
-def allowed(count: int = 1 << 40) -> Iterator[None]:
-    """So many bytes may be read and written at once."""
-    native.set_allowance(count)
+def allowed(count: int = 1 << 40, trial: bool = False) -> Iterator[None]:
+    """So many bytes may be read and written at once; on trial, as at the beginning of a program."""
+    native.set_allowance(count, trial)
     try:
         yield
     finally:
@@ -106,6 +108,20 @@ def test_a_chain_that_does_not_fuse_into_one_loop_is_done_at_once() -> None:
     assert counted(lambda: int(turn(np, board).sum()))[0] == 0
 
 
+def test_a_chain_whose_fusion_saves_less_than_the_wait_takes_is_done_at_once() -> None:
+    x = np.array(RANDOM.random(100_000))
+
+    def turn() -> float:
+        y = x
+        for _ in range(5):
+            y = y * 0.5 + 1.0
+        return float(y.max())
+
+    for _ in range(2 * OFTEN):
+        turn()
+    assert counted(turn) == (0, 11)
+
+
 def test_long_chains_are_recorded_once_more() -> None:
     x = np.array(RANDOM.random(N))
 
@@ -129,6 +145,65 @@ def test_a_chain_with_a_routine_of_its_own_is_recorded() -> None:
     x = np.array(RANDOM.random(N))
     counts = [counted(lambda: float((np.exp(x - 0.5) / 3.0).max())) for _ in range(4 * OFTEN)]
     assert counts == [(4, 0)] * 4 * OFTEN
+
+
+MIB = 1 << 20
+
+
+def test_operations_on_trial_are_done_at_once_until_the_bytes_are_used_up() -> None:
+    x = np.array(RANDOM.random(MIB // 8))
+    with allowed(10 * MIB, trial=True):
+        assert counted(lambda: (x + 1.0) * 2.0 - 3.0) == (0, 3)
+        y = x + 1.0
+        assert counted(lambda: [y * 2.0 for _ in range(4)]) == (4, 0)
+        assert native.allowance() == 0
+
+
+def test_what_lies_between_two_values_on_trial_is_free_up_to_a_bound() -> None:
+    x = np.array(RANDOM.random(MIB // 8))
+
+    def turn(times: int) -> float:
+        y = x
+        for _ in range(times):
+            y = y * 0.5 + 1.0
+        return float(y.max())
+
+    with allowed(64 * MIB, trial=True):
+        assert [counted(lambda: turn(5)) for _ in range(10)] == [(0, 11)] * 10
+        assert native.allowance() == 64 * MIB
+        assert counted(lambda: turn(9)) == (0, 19)
+        left = native.allowance()
+        assert 0 < left < 64 * MIB
+        assert counted(lambda: turn(5)) == (0, 11) and native.allowance() == left
+
+
+def test_large_operations_are_recorded_on_trial_too() -> None:
+    x, few = np.array(RANDOM.random(2 * MIB)), np.array(RANDOM.random(N))
+    with allowed(64 * MIB, trial=True):
+        assert counted(lambda: x + 1.0)[0] == 1
+        assert counted(lambda: few + 1.0) == (0, 1)
+
+
+PROGRAM = """
+import diffuse.numpy as np
+from diffuse.observe import trace
+
+x = np.arange(100_000.0)
+y = (x - 1.0) * (x + 1.0)
+first = trace.snapshot()
+for _ in range(100):
+    y = y * 0.5 + x
+last = trace.snapshot()
+print(first["recorded"], last["recorded"] > 100, float(y[7]))
+"""
+
+
+def test_the_beginning_of_a_program_is_on_trial() -> None:
+    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    y = 48.0
+    for _ in range(100):
+        y = y * 0.5 + 7.0
+    assert run.stdout.split() == ["0", "True", str(y)]
 
 
 BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor", "lt",

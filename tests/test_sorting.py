@@ -13,7 +13,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.order import histograms, radix, selection, sets, sorting, tallies, team
+from diffuse.numpy.order import histograms, merging, radix, selection, sets, sorting, tallies, team
 from diffuse.observe import trace
 from diffuse.settings import using
 
@@ -23,6 +23,12 @@ TYPES = "?bBhHiIlLefdFD"
 Call = Callable[..., Any]
 
 
+@pytest.fixture(params=[False, True], ids=["digits", "runs"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sorts by digits, and by runs that NumPy sorts in threads and that are merged."""
+    monkeypatch.setattr(radix, "vectorized", lambda dtype: request.param)
+
+
 @pytest.fixture(autouse=True)
 def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Everything but a few elements goes through the routines, in several threads."""
@@ -30,6 +36,8 @@ def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(team, "SHARE", 50)
     monkeypatch.setattr(team, "threads", lambda: 3)
     monkeypatch.setattr(sorting, "threads", lambda: 3)
+    monkeypatch.setattr(merging, "threads", lambda: 3)
+    monkeypatch.setattr(merging, "SHARE", 50)
     monkeypatch.setattr(tallies, "threads", lambda: 3)
     with using(small=64, compile="wait", fallback="error"):
         yield
@@ -97,6 +105,7 @@ def in_place(kind: Any) -> Call:
     return run
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("kind", TYPES)
 def test_sorts(kind: str) -> None:
     for seed in seeds(kind):
@@ -128,6 +137,30 @@ def test_selections(kind: str) -> None:
         for axis in (0, 1, None, (0, 1)):
             alike(lambda m, x, axis=axis: (m.median(x, axis), m.nanmedian(x, axis)), table)
             alike(lambda m, x, axis=axis: m.quantile(x, [0.2, 0.4], axis, keepdims=True), table)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 7, 16])
+@pytest.mark.parametrize("kind", "fdlQ")
+def test_runs_are_merged(kind: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "threads", lambda: count)
+    monkeypatch.setattr(merging, "threads", lambda: count)
+    rng = numpy.random.default_rng(count)
+    for n in (count, 1000, 4001):
+        random = rng.integers(-n, n, n).astype(kind) + numpy.array(0.5, kind)
+        for x in (random, numpy.sort(random), numpy.sort(random)[::-1], random * 0 + 1, random % 3):
+            found = merging.ordered(x)
+            assert found is not None and found.tobytes() == numpy.sort(x).tobytes()
+            low = numpy.sort(x[:rng.integers(n + 1)])
+            both = merging.merged(low, numpy.sort(x))
+            assert both is not None and both.tobytes() == numpy.sort(numpy.concatenate((low, x))).tobytes()
+
+
+def test_zeros_of_both_signs_and_different_nans_are_not_merged() -> None:
+    x = numpy.arange(1.0, 5001.0)
+    for first, last, same in ((0.0, -0.0, False), (-0.0, -0.0, True), (0.0, numpy.nan, True)):
+        x[1], x[-2] = first, last
+        assert (merging.ordered(x) is not None) == same
+        alike(lambda m, x: (m.sort(x), m.unique(x), m.unique(x, equal_nan=False)), x)
 
 
 @pytest.mark.parametrize("size", [33_000, 700_000])
@@ -279,6 +312,18 @@ def test_threads_take_parts_and_errors_wait_for_all() -> None:
     assert done.is_set() and team.together([ends, ends]) == [2, 2] and team.together([]) == []
 
 
+@pytest.mark.parametrize("weight", "dfl")
+@pytest.mark.parametrize("kind", "dlQb")
+def test_sums_of_weights_follow_numpys_blocks(kind: str, weight: str) -> None:
+    rng = numpy.random.default_rng(3)
+    n = 3 * histograms.BLOCK + 17
+    x = rng.integers(-(1 << 62) if kind in "dl" else 0, 1 << 62, n).astype(kind)
+    weights = (rng.standard_normal(n) * 1e6).astype(weight)
+    for limits in (None, (1.0, 100.0)):
+        alike(lambda m, x, w, limits=limits: m.histogram(x, 9, limits, weights=w), x, weights)
+        alike(lambda m, x, limits=limits: m.histogram(x, 9, limits), x)
+
+
 def test_error_modes_hold_in_all_threads() -> None:
     x, weights = elements(0, "d", 300_000), numpy.full(300_000, 1 << 60)
     with numpy.errstate(invalid="raise"):
@@ -326,4 +371,5 @@ def test_what_is_computed_here_is_computed_by_the_routines(monkeypatch: pytest.M
     np.bincount(few), np.bincount(few, few, 300)
     assert not called
     assert sets.values(elements(0, "l", 5000)) is not None
-    assert histograms._even(elements(0, "d", 500), numpy.linspace(-9, 9, 5), (-9.0, 9.0), None) is not None
+    edges = numpy.linspace(-9, 9, 5)
+    assert histograms._even(elements(0, "d", 500), edges, (-9.0, 9.0), None, None) is not None

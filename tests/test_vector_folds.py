@@ -13,9 +13,11 @@ import diffuse.numpy as np
 from diffuse.kernels.build import small_folds
 from diffuse.kernels.build.compiler import compiler
 from diffuse.numpy.arrays import core
+from diffuse.numpy.ops import folds
 from diffuse.numpy.small import native
+from diffuse.observe import trace
 
-SIZES = [16_384, 16_385, 20_000, 33_333, 65_536, 100_000, 212_000]
+SIZES = [16_384, 16_385, 20_000, 33_333, 65_536, 100_000, 212_000, 700_000]
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +100,20 @@ def test_results_that_are_not_finite(bad: float, warns: bool) -> None:
             expected = float(theirs())
         assert numpy.array_equal(found, expected, equal_nan=True)
         assert bool(said) >= warns
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+def test_more_real_floats_are_reduced_at_once(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.array((numpy.random.default_rng(1).random((700, 1000)) * 9 - 3).astype(dtype))
+    assert x[0, 0] == x[0, 0]
+    calls = [lambda: x.sum(), lambda: x.mean(), lambda: x.max(), lambda: x.argmin(), lambda: x.std(),
+             lambda: x.sum(axis=0), lambda: x.prod(axis=1), lambda: x.all(),
+             lambda: x.reshape(-1) @ x.reshape(-1)]
+    at_once = [numpy.asarray(warm(call)) for call in calls]
+    before = trace.counters["recorded"]
+    warm(lambda: (x.sum(), x.max(), x.reshape(-1) @ x.reshape(-1)))
+    assert (trace.counters["recorded"] == before) == (dtype != "int64")
+    monkeypatch.setattr(folds, "FLOATS", 1)
+    for call, expected in zip(calls, at_once, strict=True):
+        found = numpy.asarray(warm(call))
+        assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()

@@ -32,6 +32,9 @@ def _matmul(x: Any, y: Any) -> Any:
         return np.reshape(unbroadcast(whole(g) @ _turned(columns), rows.shape), a.shape)
 
     def back_y(g: Any) -> Any:
+        stacked = a.ndim > 2 and b.ndim == 2  # a product for each matrix of the stack, or one for all
+        if stacked and a.shape[-1] * b.shape[-1] > a.shape[-2] * (a.shape[-1] + b.shape[-1]):
+            return np.reshape(a, (-1, a.shape[-1])).T @ np.reshape(g, (-1, b.shape[-1]))
         return np.reshape(unbroadcast(_turned(rows) @ whole(g), columns.shape), b.shape)
 
     return _both(x, y, a @ b, back_x, back_y)

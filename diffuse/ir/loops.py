@@ -3,7 +3,7 @@ run as one loop, and the stride classes of accesses."""
 
 from __future__ import annotations
 
-from diffuse.ir import Access, Decomposition, Point
+from diffuse.ir import ITEMSIZE, Access, Decomposition, Point
 
 SEGMENT = 512
 """The length of a row leaf of the reduction tree, in indices of the last iteration dimension, aligned to
@@ -40,6 +40,10 @@ def flat(shape: Point, decomposition: Decomposition) -> int:
     return vectors if shape[-1] < 8 or 8 * vectors >= 1.2 * shape[-1] else 0
 
 
+REPEATS = {"p": 2, "q": 4}
+"""The letters of accesses that read neighbouring elements along the dimension before the last, each for all
+so many indices of the last one, where a loop runs over both."""
+
 NEAR = "234"
 """The strides of the last dimension, in elements, that kernels treat specially: accesses to one of a few
 components in the last dimensions of a store, such as the parts of complex numbers."""
@@ -51,9 +55,20 @@ def letters(access: Access, shape: Point, flattened: int, gaps: bool = False) ->
     if found[-1:] == "s" and not gaps and any((rank - 1, 1) in terms for _, terms in access.map.rows):
         step = str(_step(access, rank - 1))
         return found[:-1] + step if step in (*NEAR,) else found
+    if flattened and found[-1] == "0" and found[-2] != "0":
+        for letter, times in REPEATS.items():
+            if times == shape[-1] and _plain(access) and _step(access, rank - 2) == 1:
+                return found[:-2] + letter + "0"
     if flattened and found[-1] == "1" and found[-2] != "0" and _step(access, rank - 2) == shape[-1]:
         return found[:-2] + "c1"
     return found
+
+
+def _plain(access: Access) -> bool:
+    """Does an access go straight through elements that a vector register holds one to a lane?"""
+    dtype = access.store.dtype
+    return (4 <= ITEMSIZE[dtype] <= 8 and not dtype.startswith("complex")
+            and not access.map.turned and not access.map.free)
 
 
 def _step(access: Access, dimension: int) -> int:

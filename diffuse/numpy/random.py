@@ -33,7 +33,7 @@ _IN_PARTS: Any = ()
 if _config.runtime == "mpi":
     from diffuse.numpy.bridge import draws as _draws
 
-    _IN_PARTS = _draws.SIZES
+    _IN_PARTS = _draws.NAMES
 
 
 def _call(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -69,7 +69,7 @@ def _on_ranks(name: str, function: Callable[..., Any], ours: Callable[..., Any])
     """A method for several ranks: first tries to draw the array in parts."""
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         found = _draws.in_parts(function, name, self._plain, args, kwargs)
-        return ours(self, *args, **kwargs) if found is None else found
+        return ours(self, *args, **kwargs) if found is None else found[0]
 
     return _update_wrapper(run, function)
 
@@ -173,7 +173,7 @@ def _static_on_ranks(name: str, real: Any, ours: Any) -> Any:
     def run(*args: Any, **kwargs: Any) -> Any:
         function = getattr(_real.RandomState, name)
         found = _draws.in_parts(function, name, real.__self__, args, kwargs)
-        return ours(*args, **kwargs) if found is None else found
+        return ours(*args, **kwargs) if found is None else found[0]
 
     return _update_wrapper(run, real)
 

@@ -5,6 +5,7 @@ Counting what ranks lack is then arithmetic on whole arrays, for thousands of ra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -51,7 +52,7 @@ def held(have: Any, dims: int) -> list[Boxes]:
     found = [np.zeros((len(have), dims, 2), np.int64) for _ in range(layers)]
     for rank, boxes in enumerate(have):
         for layer, box in zip(found, boxes, strict=False):
-            layer[rank] = [(r.start, r.stop) for r in box]
+            layer[rank] = np.array([(r.start, r.stop) for r in box], np.int64).reshape(dims, 2)
             if any(len(r) == 0 for r in box):
                 layer[rank] = 0
     return found
@@ -78,6 +79,19 @@ def lacked(wanted: Boxes, here: Boxes) -> NDArray[np.float64]:
     return volumes(wanted)[:, None] - common(wanted[:, None], here[None])
 
 
+def extended(boxes: Boxes, shape: Point) -> Boxes:
+    """Boxes of which the outermost ones reach the ends of the array, as where tasks go through all of it but
+    its border."""
+    some = volumes(boxes) > 0
+    if not some.any():
+        return boxes
+    found = boxes.copy()
+    low, high = boxes[some][..., 0].min(0), boxes[some][..., 1].max(0)
+    found[..., 0][some[:, None] & (boxes[..., 0] == low)] = 0
+    found[..., 1] = np.where(some[:, None] & (boxes[..., 1] == high), shape, found[..., 1])
+    return found
+
+
 def hull(boxes: Boxes) -> Boxes:
     """The least box around those of all ranks, for each rank."""
     some = volumes(boxes) > 0
@@ -85,3 +99,13 @@ def hull(boxes: Boxes) -> Boxes:
         return np.zeros_like(boxes)
     found = np.stack([boxes[some][..., 0].min(0), boxes[some][..., 1].max(0)], -1)
     return np.broadcast_to(found, boxes.shape)
+
+
+def around(several: Sequence[Boxes]) -> Boxes:
+    """For each rank the least box around all of its own in these arrays."""
+    found = np.stack(several)
+    empty = volumes(found) == 0
+    found[empty] = np.array([np.iinfo(np.int64).max, 0])
+    made = np.stack([found[..., 0].min(0), found[..., 1].max(0)], -1)
+    made[empty.all(0)] = 0
+    return made

@@ -53,11 +53,16 @@ class Planned:
         """What was chosen the last time that it was looked for."""
         self.follows = False
         """Do tasks go to the window one by one, as long as they come as last time?"""
-        self._turns = self._first = 0
-        """How often the program came here, and the number of the last group before it did."""
+        self._turns = self._first = self._fresh = 0
+        """How often the program came here, the number of the last group before it did, and the turn in which
+        it last did something for the first time."""
         self._looks: tuple[int, ...] = ()
         """When tasks are kept back again, to see which arrays come back."""
         self._held: deque[tuple[Recorded, schedule | None]] = deque()
+        self._seen: set[int] = set()
+        self._gone: dict[int, int] = {}
+        """The stores of tasks that are kept back: those that the program has, and those that it let go of,
+        with the number of the tasks before."""
         self._left: dict[Form, dict[int, int]] = {}
         """By form the stores that were there after it, with the numbers of their arrays."""
         self._placing = False
@@ -89,6 +94,10 @@ class Planned:
         users = engine.stores.users
         for store in recorded[1]:
             users[store] = HELD
+        for store in [store for store in self._seen if store not in engine.stores.alive]:
+            self._gone[store] = len(self._held)
+            self._seen.discard(store)
+        self._seen.update(recorded[1])
         self._held.append((recorded, self.by_hand))
         return True
 
@@ -103,8 +112,10 @@ class Planned:
         window = current().window
         tasks = [recorded for recorded, _ in self._held]
         self._placing = True
+        gone, self._gone = self._gone, {}
+        self._seen.clear()
         try:
-            self.track += zip([task[0] for task in tasks], self._decided(tasks), strict=True)
+            self.track += zip([task[0] for task in tasks], self._decided(tasks, gone), strict=True)
         except Exception as error:
             self._lose(tasks, error)
             raise
@@ -151,7 +162,7 @@ class Planned:
         self.answers.clear()
         self._left.clear()
         self.track.clear()
-        self.follows, self._turns = False, 0
+        self.follows, self._turns, self._looks = False, 0, ()
 
     # -- what is chosen ------------------------------------------------------------------------------------
 
@@ -168,12 +179,14 @@ class Planned:
     def end(self) -> None:
         """The program leaves the region: if arrays came back that it left behind before, find out which."""
         users = current().stores.users
-        if self._turns == 2 and any([users.get(store, 0) > self._first for left in self._left.values()
-                                     for store in left]):
-            self._looks = 3, 4
+        if self._turns == self._fresh and self.memory is not None:
+            self._looks = self._turns + 1, self._turns + 2, self._turns + 3
+        elif self._turns == self._fresh + 1 and any([users.get(store, 0) > self._first for left in
+                                                     self._left.values() for store in left]):
+            self._looks = self._turns + 1, self._turns + 2
 
-    def _decided(self, tasks: list[Recorded]) -> tuple[Template | None, ...]:
-        """How each of these tasks is cut."""
+    def _decided(self, tasks: list[Recorded], gone: dict[int, int]) -> tuple[Template | None, ...]:
+        """How each of these tasks is cut; `gone` are stores that the program let go of, by task."""
         slots: dict[int, int] = {}
         rows: list[Any] = []
         for (template, stores, values, _), hand in self._held:
@@ -184,13 +197,17 @@ class Planned:
         before, known = self._left.get(form, {}), self.answers.get(form)
         links = set() if known is None else {
             (last, array) for slot, array in known[1].given
-            if (last := before.get(stores_of[slot], array)) != array}
-        if known is None or not links <= known[0]:
+            if (last := before.get(stores_of[slot])) is not None}
+        if known is None:
+            self._fresh = self._turns
+        if known is None or not links <= known[0] or self.memory is not None:
             window = current().window
             for task in tasks:
                 window.learn(task)
+            if links and window.learned is not None and window.learned.turn():
+                window.memo.forget_trails()  # the loop is known: the stream, too, would cut by it now
             hands = [None if hand is None else hand.chosen(0, recorded) for recorded, hand in self._held]
-            found = Search(tasks, window, hands, links).solve(self.memory)
+            found = Search(tasks, window, hands, links, gone).solve(self.memory)
             known = self.answers[form] = links, found
             self._name = object()
             window.begin()  # under the new name
@@ -198,7 +215,8 @@ class Planned:
             trace.event("plan", lambda: _told(tasks, found))
         found = known[1]
         begun = dict(found.given)
-        self._left[form] = {stores_of[slot]: array for slot, array in found.last if begun.get(slot) != array}
+        self._left[form] = {stores_of[slot]: array for slot, array in found.last
+                            if begun.get(slot) != array or array in found.written}
         self.answers_last.append(found)
         return found.templates
 
@@ -223,8 +241,8 @@ class plan(ContextDecorator):
 
     The operations of a turn are one window.  The first time, and once more when it is known what comes back,
     the search chooses how ranks share out each of them; later turns take what was chosen.  `memory` is the
-    most bytes that the arrays of the region may take on a rank, copies included.  The results are the same as
-    without a plan, and with one rank nothing is planned.
+    most bytes that arrays may take on a rank while the region runs: its own, with all copies, and what the
+    program has besides.  The results are the same as without a plan, and with one rank nothing is planned.
 
     A value that is read ends the window, and what follows it is planned by itself.
 

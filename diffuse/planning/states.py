@@ -11,6 +11,7 @@ from diffuse.ir import ITEMSIZE, ONE, Decomposition, Point, Privilege, Split, vo
 from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import abi, operations
 from diffuse.planning.boxes import Boxes, everything, touched
+from diffuse.runtime.independent import Independent
 from diffuse.settings import config
 from diffuse.stream.blocks import factors
 from diffuse.stream.decompose import constraints, refusal, unit
@@ -32,10 +33,17 @@ class State(NamedTuple):
     """The template, decomposed; None where the stream chooses as elsewhere."""
     boxes: tuple[Boxes, ...]
     """For each use of a store what each rank touches of it."""
-    cost: float
-    """Bytes that move beside the operands, and what the largest share takes to compute, as bytes."""
     grid: str
     """The grid in words, as `i:2 j:2`."""
+    work: float
+    """What the largest share takes to compute, as bytes."""
+    beside: float = 0.0
+    """Bytes that move beside the operands."""
+
+    @property
+    def cost(self) -> float:
+        """All that the state itself costs, as bytes."""
+        return self.work + self.beside
 
 
 def states(recorded: Recorded, window: Window) -> list[State]:
@@ -59,7 +67,7 @@ def states(recorded: Recorded, window: Window) -> list[State]:
         if made is not None and made not in found:
             found.append(made)
     if not found:
-        return [State(None, _alone(template, ranks), ranks * _work(template, ONE, 1), "one rank")]
+        return [State(None, _alone(template, ranks), "one rank", ranks * _work(template, ONE, 1))]
     return [_state(made, ranks) for made in found]
 
 
@@ -91,15 +99,16 @@ def _under(template: Template, cut: tuple[tuple[int, int], ...], window: Window)
 def _state(made: Template, ranks: int) -> State:
     domain = made.domain
     boxes = [touched(use.partition, domain, use.frame, ranks) for use in made.uses]
-    cost = ranks * _work(made, made.decomposition or ONE, ranks)
+    beside = 0.0
     result = made.uses[-1]
     if result.privilege is Privilege.REDUCE:
         kept = tuple([d for d in range(len(made.shape)) if result.map.follows(d)])
         partial = prod([made.shape[d] for d in kept]) * abi.leaves(made.shape, kept) * ITEMSIZE[result.dtype]
         heavy = ranks * partial > HEAVY
-        cost += partial * (ranks - 1) / (ranks if heavy else 1)
+        beside = partial * (ranks - 1) / (ranks if heavy else 1)
         boxes[-1] = everything(result.frame, ranks, 1 if heavy else None)
-    return State(made, tuple(boxes), cost, _words(made))
+    return State(made, tuple(boxes), _words(made), ranks * _work(made, made.decomposition or ONE, ranks),
+                 beside)
 
 
 def _words(made: Template) -> str:
@@ -124,13 +133,22 @@ def _calls(recorded: Recorded, window: Window) -> list[State]:
     ranks = window.stores.runtime.ranks
     if max([volume(use.map.shape) for use in template.uses], default=0) // config.min_chunk < 2:
         return []
-    whole = State(None, _alone(template, ranks, None), _call_work(template, (), ranks), "whole on every rank")
+    whole = State(None, _alone(template, ranks, None), "whole on every rank", _call_work(template, (), ranks))
     if function is None:
         return [whole]
     extents = cuts(recorded)
+    for count in range(ranks, 1, -1):  # a short axis has less parts than there are ranks
+        found = _shared(recorded, function, extents, count, ranks)
+        if found:
+            return found
+    return [whole]
+
+
+def _shared(recorded: Recorded, function: Independent, extents: list[tuple[str, int]], count: int, ranks: int
+            ) -> list[State]:
+    """The ways to share out a call among so many of the ranks, the stream's own first: that cuts one way."""
     found = []
-    # the stream itself cuts the first way alone
-    for order in sorted(_grids(ranks, [n > 1 for _, n in extents]), key=lambda order: order != ((0, ranks),)):
+    for order in sorted(_grids(count, [n > 1 for _, n in extents]), key=lambda order: order != ((0, count),)):
         if not crossing(function, tuple([n for n, _ in order])):
             continue
         parts = [1] * len(extents)
@@ -140,7 +158,7 @@ def _calls(recorded: Recorded, window: Window) -> list[State]:
             made = grid(recorded, tuple(parts), tuple([number for number, _ in order]))
             if made is not None:
                 found.append(_call_state(made, function.cuts, extents, ranks))
-    return found or [whole]
+    return found
 
 
 def _call_state(made: Template, ways: Sequence[tuple[int | None, ...]], extents: list[tuple[str, int]],
@@ -153,7 +171,7 @@ def _call_state(made: Template, ways: Sequence[tuple[int | None, ...]], extents:
                         for axis, split in zip(axes, made.splits, strict=True)])
         boxes.append(touched(use.map.partition(use.access(-1).store, splits), domain, use.frame, ranks))
     words = " ".join([f"{extents[split.axis][0]}:{n}" for n, split in zip(domain, made.splits, strict=True)])
-    return State(made, tuple(boxes), _call_work(made, domain, ranks), words)
+    return State(made, tuple(boxes), words, _call_work(made, domain, ranks))
 
 
 def _call_work(template: Template, domain: Point, ranks: int) -> float:

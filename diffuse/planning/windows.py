@@ -8,18 +8,20 @@ it comes out of it is one variable at both ends, so that what is chosen is best 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from diffuse.ir import ITEMSIZE, Frame, Privilege, covers, volume
+from diffuse.ir import ITEMSIZE, ONE, Frame, Privilege, covers, volume
 from diffuse.ir.template import Recorded, Template
-from diffuse.planning.boxes import Boxes, common, held, hull, lacked, volumes
+from diffuse.planning.boxes import Boxes, common, extended, held, hull, lacked, volumes
 from diffuse.planning.eliminate import TooWide, eliminate
 from diffuse.planning.integer import integer_program
+from diffuse.planning.memory import Memory
 from diffuse.planning.problem import Problem
 from diffuse.planning.states import State, named, states
 from diffuse.settings import config
@@ -27,10 +29,16 @@ from diffuse.stream.window import Window
 
 MOST_LAYOUTS = 32
 """The most places in which the elements of one array may lie, of those that tasks ask for."""
-ROUNDS = 24
-"""How often a plan that needs too much memory is sought anew, with what moves at its peak weighing more."""
+HEAVY, HEAVIEST = 1.0 / 64, 1 << 12
+"""What a byte of memory costs at first, in bytes that move, where a plan needs too much of it; and from where
+on no dearer one is tried."""
 TRIALS = 4000
 """How many choices are tried to lower the memory of one."""
+LASTING = 0.125
+"""What it weighs that a constant of a region moves, once it is known that the region comes again: its copies
+stay where they are."""
+MARGIN = 0.02
+"""The share of its cost by which what the stream would do has to be bettered: small tasks are not counted."""
 TIE = 1e-3
 """What a state costs by its number, in bytes: of equal ones the first is taken."""
 
@@ -71,15 +79,19 @@ class Chosen(NamedTuple):
     """Stores that come from outside, numbered by first use, with the numbers of their arrays."""
     last: tuple[tuple[int, int], ...]
     """All stores, with the numbers of their last arrays."""
+    written: frozenset[int]
+    """The arrays from outside that tasks write in part."""
 
 
 class Search:
     """The search for the partition of one list of tasks."""
 
     def __init__(self, tasks: Sequence[Recorded], window: Window, fixed: Sequence[Template | None] = (),
-                 links: Collection[tuple[int, int]] = ()) -> None:
+                 links: Collection[tuple[int, int]] = (), gone: Mapping[int, int] | None = None) -> None:
         """`fixed` are templates that the program itself named a grid for; `links` pairs of arrays, of which
-        the first, at the end of the region, is the second at its beginning when it comes again."""
+        the first, at the end of the region, is the second at its beginning when it comes again; `gone` the
+        stores that the program let go of, with the number of the tasks before."""
+        self.gone = gone or {}
         self.tasks, self.window = tasks, window
         self.ranks = window.stores.runtime.ranks
         known: dict[Any, list[State]] = {}
@@ -106,17 +118,22 @@ class Search:
         inside = [(k, first[store]) for store, k in self.left if store in first]
         self.back: set[int] = set()
         """Arrays from outside that the region itself left behind before."""
-        for last, begin in (*inside, *links):
-            if last != begin and self.arrays[last].frame == self.arrays[begin].frame:
+        for last, begin in (*[pair for pair in inside if pair[0] != pair[1]], *links):
+            if self.arrays[last].frame == self.arrays[begin].frame:
                 self._join(last, begin)
                 self.back.add(begin)
+        self.written = frozenset([k for k, a in enumerate(self.arrays) if a.given and any(
+            [tasks[task][0].uses[use].privilege is not Privilege.READ for task, use, _ in a.uses])])
+        self.lasting = [bool(links) and a.given and k not in self.written and k not in self.back
+                        for k, a in enumerate(self.arrays)]
+        """For each array: does it stay as it is, while the region comes again and again?"""
         self._lay_out()
 
     def _add(self, number: int) -> None:
         """Note what a task does with stores."""
         template, stores, *_ = self.tasks[number]
         frames = self.window.stores.storages
-        for k, (use, store) in enumerate(zip(template.uses, stores, strict=True)):
+        for k, (use, store) in enumerate(zip(template.under(ONE).uses, stores, strict=True)):
             frame = frames[store]
             if volume(frame.shape) < 2 * config.min_chunk:
                 continue
@@ -154,8 +171,9 @@ class Search:
                 if (use.frame, use.dtype) != (array.frame.shape, array.frame.dtype):
                     continue
                 for state in self.states[task]:
-                    if volumes(state.boxes[k]).sum() == full:
-                        mine.setdefault(state.boxes[k].tobytes(), state.boxes[k])
+                    boxes = extended(state.boxes[k], array.frame.shape)
+                    if volumes(boxes).sum() == full:
+                        mine.setdefault(boxes.tobytes(), boxes)
             if array.given and array.have is not None:
                 layers = held(array.have, len(array.frame.shape))
                 if len(layers) == 1 and volumes(layers[0]).sum() == full:
@@ -165,9 +183,10 @@ class Search:
 
     # -- the problem ---------------------------------------------------------------------------------------
 
-    def problem(self, weights: Sequence[float] = ()) -> tuple[Problem, dict[int, int], dict[int, int]]:
+    def problem(self, weights: Sequence[float] = (), lasting: float = LASTING
+                ) -> tuple[Problem, dict[int, int], dict[int, int]]:
         """The tables of bytes, and the variables of arrays and tasks that have any.  `weights` multiply what
-        moves of each array."""
+        moves of each array, `lasting` what moves of those that stay as they are."""
         variables: dict[int, int] = {}
         tasks: dict[int, int] = {}
         sizes: list[int] = []
@@ -191,12 +210,26 @@ class Search:
             place = variables.get(self._variable(number))
             if place is None:
                 continue
-            weight = weights[number] if weights else 1.0
+            weight = (weights[number] if weights else 1.0) * (lasting if self.lasting[number] else 1.0)
             if array.have is not None and number not in self.back:
                 count((place,), weight * self._entry(array))
-            for task, k, whole in array.uses:
-                count((tasks[task], place), weight * self._moved(task, k, array, whole).sum(-1))
+            names = self._reads(array)
+            alike = Counter(names)
+            for name, (task, k, whole) in zip(names, array.uses, strict=True):
+                share = weight / alike[name]
+                count((tasks[task], place), share * self._moved(task, k, array, whole).sum(-1))
         return Problem(sizes, list(tables.items())), tasks, variables
+
+    def _reads(self, array: Array) -> list[Any]:
+        """For each use of an array what it reads of it, and after how many writes: what is alike a rank
+        receives once."""
+        found, writes = [], 0
+        for task, k, _ in array.uses:
+            use = self.tasks[task][0].uses[k]
+            if use.privilege is not Privilege.READ:
+                writes += 1
+            found.append((writes, use.map if use.privilege is Privilege.READ else None))
+        return found
 
     def _entry(self, array: Array) -> Any:
         """The bytes that move until an array from outside lies somewhere, by layouts."""
@@ -237,42 +270,60 @@ class Search:
 
         MemoryError, with the least that was found to do, if no plan needs so little.
         """
-        problem, tasks, variables = self.problem()
+        problem, tasks, _ = self.problem()
         default = self._default(problem, tasks)
-        plain = problem.cost(default)
         choice = _solved(problem)
-        if problem.cost(choice) >= plain - 1.0:
+        usual = problem.cost(default)
+        if problem.cost(choice) >= usual - max(1.0, MARGIN * usual):
             choice = default
-        peaks: list[tuple[int, list[int]]] = []
-        weights = [1.0] * len(self.arrays)
-        for turn in range(ROUNDS):
-            peak, at_peak = self._peak(choice, tasks, variables)
-            peaks.append((peak, choice))
-            if memory is None or peak <= memory:
-                return self._chosen(choice, problem, plain, peak, tasks)
-            for number in at_peak:
-                weights[number] *= 4.0
-            choice = default if turn == 0 else _solved(self.problem(weights)[0])
-        peak, choice = self._lowered(*min(peaks), problem, tasks, variables)
-        if memory is not None and peak <= memory:
-            return self._chosen(choice, problem, plain, peak, tasks)
-        raise MemoryError(f"no partition of these {len(self.tasks)} operations over {self.ranks} ranks "
-                          f"is found within memory={memory} bytes a rank: the least that would do is {peak}")
+        footprint = Memory(self, self.gone)
+        least, best = footprint.peak(self._states(choice, tasks)), choice
+        heavy = HEAVY
+        while memory is not None and least > memory and heavy < HEAVIEST:
+            choice, heavy = _solved(self._weighed(problem, tasks, heavy)), 4.0 * heavy
+            peak = footprint.peak(self._states(choice, tasks))
+            if peak < least:
+                least, best = peak, choice
+        if memory is not None and least > memory:
+            least, best = self._lowered(least, best, tasks, footprint)
+            best = self._placed(problem, tasks, best)
+        if memory is not None and least > memory:
+            raise MemoryError(f"no partition of these {len(self.tasks)} operations over {self.ranks} ranks "
+                              f"is found within memory={memory} bytes a rank: the least that would do is "
+                              f"{least}")
+        return self._chosen(best, default, least, tasks)
 
-    def _lowered(self, peak: int, choice: list[int], problem: Problem, tasks: dict[int, int],
-                 variables: dict[int, int]) -> tuple[int, list[int]]:
-        """A choice of lower peak, as far as changes of one state, or of two that share a table, find one."""
-        pairs = [vs for vs, _ in problem.tables if len(vs) == 2]
-        moves = [(v,) for v in range(len(problem.sizes))] + pairs
+    def _states(self, choice: Sequence[int], tasks: dict[int, int]) -> list[int]:
+        """The state of each task; 0 for one that has none."""
+        return [choice[tasks[number]] if number in tasks else 0 for number in range(len(self.tasks))]
+
+    def _weighed(self, problem: Problem, tasks: dict[int, int], heavy: float) -> Problem:
+        """The problem in which each byte that a task touches on a rank costs so much besides."""
+        tables = []
+        for number, v in tasks.items():
+            uses = self.tasks[number][0].uses
+            touched = [sum([volumes(boxes).max() * ITEMSIZE[use.dtype] for use, boxes in
+                            zip(uses, state.boxes, strict=True)]) for state in self.states[number]]
+            tables.append(((v,), heavy * self.ranks * np.array(touched)))
+        return Problem(problem.sizes, [*problem.tables, *tables])
+
+    def _lowered(self, peak: int, choice: list[int], tasks: dict[int, int], footprint: Memory
+                 ) -> tuple[int, list[int]]:
+        """A choice of lower peak, as far as changes of one task's state, or of those of two tasks that use
+        one array, find one."""
+        pairs = {(tasks[one], tasks[other]) for array in self.arrays
+                 for (one, *_), (other, *_) in pairwise(array.uses) if one != other}
+        moves = [*[(v,) for v in tasks.values()], *sorted(pairs)]
+        sizes = {v: len(self.states[number]) for number, v in tasks.items()}
         left, again = TRIALS, True
         while again and left > 0:
             again = False
             for move in moves:
-                for ways in product(*[range(problem.sizes[v]) for v in move]):
+                for ways in product(*[range(sizes[v]) for v in move]):
                     trial = list(choice)
                     for v, state in zip(move, ways, strict=True):
                         trial[v] = state
-                    found, left = self._peak(trial, tasks, variables)[0], left - 1
+                    found, left = footprint.peak(self._states(trial, tasks)), left - 1
                     if found < peak:
                         peak, choice, again = found, trial, True
                     if left <= 0:
@@ -281,15 +332,20 @@ class Search:
 
     def _default(self, problem: Problem, tasks: dict[int, int]) -> list[int]:
         """The best places for arrays where each task is shared out as the stream would."""
-        fixed = {v: 0 for v in tasks.values()}
+        return self._placed(problem, tasks, [0] * len(problem.sizes))
+
+    def _placed(self, problem: Problem, tasks: dict[int, int], choice: Sequence[int]) -> list[int]:
+        """The best places for arrays where each task is in this state."""
+        fixed = {v: choice[v] for v in tasks.values()}
         tables = []
         for variables, table in problem.tables:
-            index = tuple([slice(0, 1) if v in fixed else slice(None) for v in variables])
+            index = tuple([slice(fixed[v], fixed[v] + 1) if v in fixed else slice(None) for v in variables])
             tables.append((variables, table[index]))
         sizes = [1 if v in fixed else n for v, n in enumerate(problem.sizes)]
-        return _solved(Problem(sizes, tables))
+        found = _solved(Problem(sizes, tables))
+        return [fixed.get(v, state) for v, state in enumerate(found)]
 
-    def _chosen(self, choice: Sequence[int], problem: Problem, plain: float, peak: int, tasks: dict[int, int]
+    def _chosen(self, choice: Sequence[int], default: Sequence[int], peak: int, tasks: dict[int, int]
                 ) -> Chosen:
         found: list[Template | None] = []
         words = []
@@ -297,38 +353,17 @@ class Search:
             state = every[choice[tasks[number]]] if every else None
             found.append(None if state is None else state.template)
             words.append("-" if state is None else state.grid)
-        shares = sum(every[choice[tasks[n]]].cost for n, every in enumerate(self.states) if every)
-        usual = sum(every[0].cost for every in self.states if every)
+        turn = self.problem(lasting=0.0)[0]
+        moved = [turn.cost(each) - sum([every[each[tasks[n]]].work + TIE * each[tasks[n]]
+                                        for n, every in enumerate(self.states) if every])
+                 for each in (choice, default)]
         slots: dict[int, int] = {}
         for task in self.tasks:
             for store in task[1]:
                 slots.setdefault(store, len(slots))
-        return Chosen(tuple(found), problem.cost(choice) - shares, plain - usual, peak, tuple(words),
+        return Chosen(tuple(found), moved[0], moved[1], peak, tuple(words),
                       tuple([(slots[store], k) for store, k in self.given]),
-                      tuple([(slots[store], k) for store, k in self.now.items()]))
-
-    def _peak(self, choice: Sequence[int], tasks: dict[int, int], variables: dict[int, int]
-              ) -> tuple[int, list[int]]:
-        """The most bytes that a rank has of the region's arrays at any task, and the arrays that are there
-        then.  Copies stay as long as the array does."""
-        last = {k for _, k in self.left}
-        total = np.zeros((len(self.tasks) + 1, self.ranks))
-        spans = []
-        for number, array in enumerate(self.arrays):
-            at = variables.get(self._variable(number))
-            if at is None or not array.uses:
-                spans.append((0, 0))
-                continue
-            begin = 0 if array.given else array.uses[0][0]
-            end = len(self.tasks) if number in last or array.given else array.uses[-1][0] + 1
-            total[begin:end] += volumes(array.layouts[choice[at]]) * array.itemsize
-            for task, k, whole in array.uses:
-                moved = self._moved(task, k, array, whole)[choice[tasks[task]], choice[at]]
-                if self.tasks[task][0].uses[k].privilege is Privilege.READ:
-                    total[task:end] += moved
-            spans.append((begin, end))
-        most = int(total.max(1).argmax())
-        return int(np.ceil(total.max())), [n for n, (begin, end) in enumerate(spans) if begin <= most < end]
+                      tuple([(slots[store], k) for store, k in self.now.items()]), self.written)
 
 
 def _run(boxes: Boxes, shape: tuple[int, ...], total: int) -> Any:

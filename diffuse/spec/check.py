@@ -58,6 +58,21 @@ def mismatches(spec: OpSpec, function: Callable[..., Any], operands: Sequence[An
     return found
 
 
+def verified(spec: OpSpec, function: Callable[..., Any], *operands: Any, shards: Sequence[int] = (2, 3)
+             ) -> OpSpec:
+    """The description, if running the function on parts of these operands does not refute it.
+
+    Raises ValueError with each loop, part and index at which a part differs from the whole, or with the
+    exception that the function raises on a part; also for a function of which two runs differ.
+    """
+    arrays = [numpy.asarray(each) for each in operands]
+    running.repeatable(function, arrays)
+    found = mismatches(spec, function, arrays, shards)
+    if found:
+        raise ValueError(f"{spec} does not describe {function!r}:\n" + "\n".join(map(str, found)))
+    return spec
+
+
 def _along(spec: OpSpec, task: IndexTask, name: str, count: int, function: Callable[..., Any],
            arrays: list[Any], whole: list[Any]) -> list[Mismatch]:
     """The mismatches of the parts of one loop."""

@@ -13,6 +13,11 @@ import numpy
 
 from diffuse.spec import shards as running
 
+FOLDS = {"b": ("any", "all", "parity"), "f": ("sum", "max", "min", "prod", "mean", "nanmax", "nanmin"),
+         "c": ("sum", "prod", "mean"),
+         **dict.fromkeys("iu", ("sum", "max", "min", "prod", "bitand", "bitor", "bitxor"))}
+"""The folds that are tried, by the kind of element type."""
+
 
 class Combine(NamedTuple):
     """One rule: "same", a reducer, or "gather" along a dimension."""
@@ -58,9 +63,7 @@ def candidates(parts: Sequence[Any], whole: Any, border: tuple[int, int] = (0, 0
     shapes = {part.shape for part in parts}
     if shapes == {whole.shape}:
         yield Combine("same")
-        yield from map(Combine, ("any", "all") if whole.dtype.kind == "b" else ("sum", "max", "min", "prod"))
-        if whole.dtype.kind in "fc":
-            yield Combine("mean")
+        yield from map(Combine, FOLDS.get(whole.dtype.kind, ()))
     for d in range(whole.ndim):
         others = {shape[:d] + shape[d + 1:] for shape in shapes if len(shape) == whole.ndim}
         if others != {whole.shape[:d] + whole.shape[d + 1:]}:

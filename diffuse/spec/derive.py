@@ -6,8 +6,11 @@ from diffuse.ir import AccessMap, IndexTask, Privilege
 from diffuse.kernels.body import operations
 from diffuse.spec.opspec import REDUCERS, Indexing, Loop, OpSpec
 
+FOLDED = {**dict(zip(REDUCERS, REDUCERS, strict=True)), "dot": "sum"}
+"""Operations that fold dimensions, with how they fold values."""
+
 LINEAR = {"copy": {0}, "negative": {0}, "positive": {0}, "multiply": {0, 1}, "divide": {0}, "real": {0},
-          "imag": {0}, "conjugate": {0}, "sum": {0}, "add.reduce": {0}}
+          "imag": {0}, "conjugate": {0}, "sum": {0}, "dot": {0, 1}}
 """Operations that are linear in some inputs while the others stay constant, with the positions of these
 inputs."""
 
@@ -16,8 +19,8 @@ def of_task(task: IndexTask) -> OpSpec:
     """Describe what an index task computes; its loops are called `i0`, `i1`, ... as its dimensions.
 
     Inputs passed by value are not operands.  A dimension along which the operation accumulates, as `cumsum`,
-    is not a loop, as each iteration needs the whole of it; nor is one that the operation folds other than by
-    a reducer, as `argmax` does.
+    or writes where data say, is not a loop, as each iteration needs the whole of it; nor is one that the
+    operation folds other than by a reducer, as `argmax` does.
     """
     whole = _whole(task)
     names = [k for k in range(len(task.shape)) if k not in whole]
@@ -31,20 +34,22 @@ def of_task(task: IndexTask) -> OpSpec:
     reads = [use for privilege, use in uses if privilege.reads]
     return OpSpec(loops, tuple(reads), tuple(use for privilege, use in uses if not privilege.reads
                                              or privilege is Privilege.READ_WRITE),
-                  task.operation if any(loop.reduced for loop in loops) else None,
+                  FOLDED[task.operation] if any(loop.reduced for loop in loops) else None,
                   frozenset(use.operand for use in reads if stores[use.operand] in linear))
 
 
 def _whole(task: IndexTask) -> frozenset[int]:
-    """The dimensions that a task traverses sequentially or cyclically shifted, or folds other than by a
-    reducer."""
+    """The dimensions that a task traverses sequentially or cyclically shifted, in which it writes where data
+    say, or that it folds other than by a reducer."""
     turned = {k for access in task.accesses for k, _ in access.map.turned}
-    _, _, attribute = task.operation.partition(":")
+    name, _, attribute = task.operation.partition(":")
+    if name.startswith("scatter"):  # "scatter:d0", where the dimension is the last number
+        attribute = attribute[1:]
     scans = attribute.isdigit() and not operations.find(task.operation).elementwise
     folded = {k for k in range(len(task.shape)) for access in task.accesses
               if access.privilege is not Privilege.READ and not access.map.follows(k)}
     return frozenset(turned | ({int(attribute)} if scans else set())
-                     | (folded if task.operation not in REDUCERS else set()))
+                     | (folded if task.operation not in FOLDED else set()))
 
 
 def _map(map: AccessMap, numbers: dict[int, int]) -> AccessMap:

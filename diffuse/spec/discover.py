@@ -120,30 +120,20 @@ def discover(function: Callable[..., Any], *operands: Any, seed: int = 0) -> Dis
     operands are passed on.
     """
     given = [numpy.asarray(each) for each in operands]
-    _repeatable(function, given)
+    running.repeatable(function, given)
     found: list[Rule] = []
     runs = 0
     shapes = [each.shape for each in given]
     for probes in _probes(function, given, seed):
         runner = _Runner(function, probes)
         same = all(a.shape == b.shape for a, b in zip(probes[0], given, strict=True))
-        _search(runner, found, borders=same)  # borders may depend on the others' extents
+        # What was refused on other extents is not accepted on these; but borders may depend on extents.
+        _search(runner, found, plain=runs == 0, borders=same)
         runs += runner.runs
         shapes = [each.shape for each in probes[0]] if runs == runner.runs else shapes
     linear = frozenset(k for k in range(len(given)) if _linear(function, given, k))
     whole = running.outputs(function, given)
     return Discovery(_spec(found, given, whole, linear), tuple(found), runs, tuple(shapes))
-
-
-def _repeatable(function: Callable[..., Any], given: Sequence[Any]) -> None:
-    before = [each.copy() for each in given]
-    first, again = running.outputs(function, given), running.outputs(function, given)
-    if any(running.differing(a, b) is not None for a, b in zip(given, before, strict=True)):
-        raise ValueError(f"{function!r} changes its operands: describe it by hand, or return the result")
-    if len(first) != len(again) or any(running.differing(a, b) is not None
-                                       for a, b in zip(first, again, strict=True)):
-        raise ValueError(f"{function!r} makes different results of equal operands: what is random or keeps a "
-                         "state cannot be cut by discovery")
 
 
 def _probes(function: Callable[..., Any], given: Sequence[Any], seed: int) -> Iterator[list[list[Any]]]:
@@ -162,15 +152,28 @@ def _probes(function: Callable[..., Any], given: Sequence[Any], seed: int) -> It
 
 def _drawn(function: Callable[..., Any], given: Sequence[Any], extents: dict[int, int], seed: int
            ) -> list[list[Any]]:
-    """Two sets of random operands and, if the function accepts it, one that begins with zeros, so that the
-    results of parts differ.  Empty if it does not accept these extents."""
+    """Two sets of random operands and, if the function accepts them, one that begins with zeros, so that the
+    results of parts differ, and one of integers of which most are alike, so that folds of bits and of numbers
+    differ.  Empty if it does not accept these extents."""
     probes = [_made(given, extents, seed + k) for k in range(2)]
     if not _accepts(function, probes):
         return []
-    begun = [each.copy() for each in probes[0]]
-    for each in begun:
+    begun, flat = [[each.copy() for each in probes[0]] for _ in range(2)]
+    for each, level in zip(begun, flat, strict=True):
         each.reshape(-1)[: each.size // 2] = 0
-    return [*probes, begun] if _accepts(function, [begun]) else probes
+        if level.size and level.dtype.kind in "iub":
+            _level(level)
+    return [*probes, *[made for made in (begun, flat) if _accepts(function, [made])]]
+
+
+def _level(array: Any) -> None:
+    """Let all integers of an array be one with all bits, but for the first and the last of each dimension,
+    which have one bit each; nothing if the array has no such numbers."""
+    high = (1 << int(array.max() + 1).bit_length() - 1) - 1
+    if high >= 3 and array.min() <= 1:
+        ends = numpy.ix_(*[sorted({0, n - 1}) for n in array.shape])
+        array[...] = high
+        array[ends] = 1 + sum(numpy.indices(array[ends].shape)) % 2
 
 
 def _made(given: Sequence[Any], extents: dict[int, int], seed: int) -> list[Any]:
@@ -202,8 +205,8 @@ def _accepts(function: Callable[..., Any], probes: Sequence[Sequence[Any]]) -> b
     return True
 
 
-def _search(runner: _Runner, found: list[Rule], borders: bool) -> None:
-    """Add the rules of all dimensions that have none yet; with `borders`, also rules with borders."""
+def _search(runner: _Runner, found: list[Rule], plain: bool, borders: bool) -> None:
+    """Add the rules of all dimensions that have none yet: `plain` ones, and those with `borders`."""
     operands = runner.probes[0]
     taken = {dimension for rule in found for dimension in rule.dimensions}
     for operand, array in enumerate(operands):
@@ -211,7 +214,8 @@ def _search(runner: _Runner, found: list[Rule], borders: bool) -> None:
             if (operand, d) in taken or extent < 2:
                 continue
             for dimensions in _together(operands, (operand, d), taken):
-                rule = runner.rule(dimensions) or (_bordered(runner, dimensions) if borders else None)
+                rule = (runner.rule(dimensions) if plain else None) or (
+                    _bordered(runner, dimensions) if borders else None)
                 if rule is not None:
                     found.append(rule)
                     taken |= set(rule.dimensions)

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from diffuse.ir import AccessMap, Point
 
-REDUCERS = ("sum", "prod", "max", "min", "any", "all", "mean")
+REDUCERS = ("sum", "prod", "max", "min", "any", "all", "mean", "nanmax", "nanmin", "bitand", "bitor",
+            "bitxor", "parity")
 """The ways to fold values; "mean" weights parts by their iterations."""
 
 

@@ -10,7 +10,10 @@ import numpy
 
 FOLDS: dict[str, Callable[[Any, Any], Any]] = {"sum": numpy.add, "prod": numpy.multiply,
                                               "max": numpy.maximum, "min": numpy.minimum,
-                                              "any": numpy.logical_or, "all": numpy.logical_and}
+                                              "any": numpy.logical_or, "all": numpy.logical_and,
+                                              "nanmax": numpy.fmax, "nanmin": numpy.fmin,
+                                              "bitand": numpy.bitwise_and, "bitor": numpy.bitwise_or,
+                                              "bitxor": numpy.bitwise_xor, "parity": numpy.logical_xor}
 
 
 def outputs(function: Callable[..., Any], operands: Sequence[Any]) -> list[Any]:
@@ -41,3 +44,15 @@ def differing(found: Any, expected: Any) -> tuple[int, ...] | None:
     if numpy.all(same):
         return None
     return tuple(int(i) for i in numpy.argwhere(~numpy.asarray(same))[0])
+
+
+def repeatable(function: Callable[..., Any], given: Sequence[Any]) -> None:
+    """Raise ValueError for a function that changes its operands, or of which two runs differ."""
+    before = [each.copy() for each in given]
+    first, again = outputs(function, given), outputs(function, given)
+    if any(differing(a, b) is not None for a, b in zip(given, before, strict=True)):
+        raise ValueError(f"{function!r} changes its operands: describe it by hand, or return the result")
+    if len(first) != len(again) or any(differing(a, b) is not None
+                                       for a, b in zip(first, again, strict=True)):
+        raise ValueError(f"{function!r} makes different results of equal operands: what is random or keeps a "
+                         "state cannot be cut by discovery")

@@ -16,7 +16,7 @@ from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import pipeline
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr, report, suspects
-from diffuse.runtime.base import Fate, Instance, Launch, Layout
+from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
@@ -368,10 +368,11 @@ class Forwarder:
             return False
         tasks = one.picked(telling(upper)), two.picked(telling(lower))
         shape = pair(upper, tasks[0], lower, tasks[1])
-        if shape is None:
+        if shape is None or stores.runtime.ranks > 1 and not shape.apart:
             return False
-        try:
-            driver = pipeline.driver(patience(0, 0, True))  # two kernels can do without
+        needed = stores.runtime.code is CodeUse.NEEDED
+        try:  # all ranks run a pair, or none does; alone two kernels can do without the driver
+            driver = pipeline.driver(None if needed else patience(0, 0, True))
         except Unavailable:
             return False
         if driver is None:

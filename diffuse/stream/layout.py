@@ -64,7 +64,8 @@ def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame
 
 def joined(first: Layout, second: Layout, begins: tuple[int, int], ids: Sequence[int], inner: Collection[int],
            memory: dict[tuple[object, ...], Layout]) -> Layout:
-    """The layout of two fused tasks that run as one pass, whose blocks begin at these words of its block.
+    """The layout of two fused tasks that run as one pass, whose blocks begin at these words of its block; its
+    header is before them.
 
     `ids` are the stores of the arguments of both; those in `inner` exist only within the pass.
     """
@@ -78,7 +79,7 @@ def joined(first: Layout, second: Layout, begins: tuple[int, int], ids: Sequence
         arguments = (a._replace(word=a.word + shift, slot=slot) for a, shift, slot, store in zip(
             (*first.arguments, *second.arguments), shifts, slots, ids, strict=True) if store not in inner)
         title = f"{first.title} and {second.title}"
-        found = memory[name] = Layout(tuple(arguments), (), title, second.domain)
+        found = memory[name] = Layout(tuple(arguments), (), title, second.domain, header=begins[0])
     return found
 
 

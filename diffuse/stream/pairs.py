@@ -60,6 +60,9 @@ class Geometry(NamedTuple):
     above: int
     kinds: tuple[tuple[int, ...], tuple[int, ...]]
     """The kinds of the arguments of the first and of the second kernel."""
+    apart: bool
+    """Does a point of the second kernel read no rows of the ring but those of the first kernel's point, and
+    neither kernel other arrays at places that depend on data?"""
     rings: tuple[tuple[int, int, int], ...]
     """(index of the store among the first kernel's arguments, bytes between rows, store row of its row 0)."""
 
@@ -135,7 +138,10 @@ def _geometry(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | N
              tuple(pipeline.RING if s.access.store.id in made
                    else pipeline.DEFERRED if s.stored else pipeline.PLAIN for s in b))
     rings = tuple((k, s.pitch, s.row or 0) for k, s in made.values())
-    return Geometry(upper[0], rows, tile, chunk, reach, low, high, below, above, kinds, rings)
+    apart = upper == lower and low == high == 0 and not any(
+        [op.kind == "spmv" for plan in (first, second) for loop in plan.composition.body.loops
+         for op in loop.ops])
+    return Geometry(upper[0], rows, tile, chunk, reach, low, high, below, above, kinds, apart, rings)
 
 
 def _stages(plan: Plan, tasks: Tasks) -> list[Stage]:
@@ -228,7 +234,7 @@ def header(shape: Geometry, first: Plan, one: Tasks, second: Plan, two: Tasks,
     at_second = at_first + len(blocks[0]) // 8
     table = at_second + len(blocks[1]) // 8
     values = HEADER.pack(
-        points, _address(first), _address(second),
+        0, points, _address(first), _address(second),
         len(blocks[0]) // 8, len(blocks[1]) // 8, at_first, at_second, shape.chunk, shape.reach, shape.low,
         shape.high, shape.rows_first, shape.tile, shape.rows_second, memory(scratch * points), scratch,
         shape.below, shape.above, memory(border * points) if border else 0, border, len(a), len(b),

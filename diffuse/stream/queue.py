@@ -132,6 +132,8 @@ class Queue:
         with self._lock:
             if self._torn:
                 self._mend()
+            if region is not None:
+                self.brevity.forget()  # it sees only what is recorded
             try:
                 return self.window.turn_to(region)
             except BaseException:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from diffuse.ir import ITEMSIZE, Privilege
-from diffuse.ir.loops import NEAR
+from diffuse.ir.loops import NEAR, REPEATS
 from diffuse.kernels.body import abi, operations
 from diffuse.kernels.body.expr import EFFECTS, STRUCTURAL, Argument, Body, Loop, Op
 
@@ -41,9 +41,10 @@ def _spaces(body: Body) -> Iterator[str]:
             yield f"argument {number} is in space {argument.space}: there are {len(body.spaces)}"
             continue
         rank = body.spaces[argument.space].rank
-        if len(argument.classes) != rank or not set(argument.classes) <= {*"01sc", *NEAR}:
+        if len(argument.classes) != rank or not set(argument.classes) <= {*"01sc", *NEAR, *REPEATS}:
             yield (f"argument {number} has the classes {argument.classes!r}: expected 0, 1, s or c for "
-                   f"each of {rank} dimensions, or for the last one of {NEAR}")
+                   f"each of {rank} dimensions, or for the last one of {NEAR}, or p or q for the one "
+                   "before it")
     for number, loop in enumerate(body.loops):
         if not 0 <= loop.space < len(body.spaces):
             yield f"loop {number} is over space {loop.space}: there are {len(body.spaces)}"

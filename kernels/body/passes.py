@@ -245,7 +245,7 @@ def _order(ops: Ops, rank: int, arguments: Sequence[Argument]) -> tuple[int, ...
     else:
         used = [arguments[op.arguments[0]].classes for op in ops if op.kind in MOVING]
         if rank > 1:
-            inner = max(range(rank), key=lambda d: (sum(c[d] == "1" for c in used), d))
+            inner = max(range(rank), key=lambda d: (sum(c[d] in "1pq" for c in used), d))
     return tuple([*(d for d in range(rank) if d != inner), inner]) if rank else ()
 
 

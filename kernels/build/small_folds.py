@@ -24,10 +24,10 @@ from diffuse.kernels.meaning.quiet import quiet
 from diffuse.kernels.meaning.reduce import Array, Fold, combine, rows, stepping
 from diffuse.memory import address
 
-TYPES = {"sum": "fdFD", "prod": "fd", "dot": "fd", "spread": "fd"}
+TYPES = {"sum": "fdFD", "prod": "fd", "dot": "fd", "squares": "fd", "spread": "fd"}
 """Reductions computed by a tree here, with the characters of their element types.  Integers are not included,
-as their result does not depend on the order.  "dot" is the sum of the products of two arrays, "spread" that
-of the squares of their differences."""
+as their result does not depend on the order.  "dot" is the sum of the products of two arrays, "squares" that
+of an array with itself, which is read once, and "spread" that of the squares of the differences of two."""
 
 FEW = 32
 """The most elements for which Python's own arithmetic is as fast (`interpreted`)."""
@@ -53,10 +53,12 @@ def body(operator: str, dtype: str, axes: Sequence[int], classes: tuple[str, ...
     value = builder.input(0)
     if operator == "dot":
         value = builder.emit("multiply", dtype, value, builder.input(1))
+    elif operator == "squares":
+        value = builder.emit("multiply", dtype, value, value)
     elif operator == "spread":
         value = builder.emit("subtract", dtype, value, builder.input(1))
         value = builder.emit("multiply", dtype, value, value)
-    builder.reduce(value, operator if count == 1 else "sum")
+    builder.reduce(value, operator if operator == "prod" else "sum")
     loop = Loop(0, tuple(range(rank)), tuple(builder.ops))
     return Body((Space(rank, (0,)),), tuple(arguments), (), (loop,))
 

@@ -2,6 +2,7 @@
 
 Rows of three elements would leave most lanes of a vector unused.  Where the stores of a loop are contiguous
 over both dimensions, the loop counts elements across rows.  Contiguous arrays are then read by whole vectors.
+An array each of whose elements is used for a whole row of two or four is read by parts of vectors.
 An array that repeats in every row (a row of coefficients) is copied to a small table of one row plus as many
 elements as there are lanes, and a step reads it from its starting column on.  All other arrays (one number
 per row, every second element) are read lane by lane, at distances from the step's row that another table
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from diffuse.ir.loops import SHORT
+from diffuse.ir.loops import REPEATS, SHORT
 from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, counted
@@ -22,6 +23,8 @@ from diffuse.kernels.llvm.memory import Place, Step, element, load_one, store_on
 ALONG, APART, REPEATED, FIXED = "c1", "s1", "0", "00"
 """The stride classes of an access in the last two dimensions: contiguous over both; contiguous rows with
 gaps, which are better read as vectors row by row; the same row repeated (first letter); a single element."""
+BY_VECTORS = (REPEATED, *REPEATS)
+"""First letters of accesses that are not read lane by lane."""
 
 
 def applies(body: Body, loop: Loop, order: tuple[int, ...], lanes: int) -> bool:
@@ -37,7 +40,7 @@ def applies(body: Body, loop: Loop, order: tuple[int, ...], lanes: int) -> bool:
         return False
     # instructions for a row of unknown width: in vectors of its own, and as part of longer vectors
     rows = space.flat * len(loop.ops) + 2 * len(stored + loaded) + 12
-    picked = sum(letters != ALONG and letters[0] != REPEATED for letters in loaded)
+    picked = sum(letters != ALONG and letters[0] not in BY_VECTORS for letters in loaded)
     return bool((space.flat - 0.625) * (len(loop.ops) + 3 * lanes * picked) < rows)
 
 
@@ -60,7 +63,7 @@ class Rows:
         code = self.code
         for argument in arguments:
             letters = self.body.arguments[argument].classes[-2:]
-            if letters == ALONG or letters[0] == REPEATED:
+            if letters == ALONG or letters[0] in BY_VECTORS:
                 continue
             table = self.distances[argument] = self.block.room("int64", self.size)
             down, along = (self.block.stride(argument, self.rank - k) for k in (2, 1))
@@ -76,6 +79,8 @@ class Rows:
         letters = kind.classes[-2:]
         if letters == ALONG:
             return Place(kind.dtype, "1", base)
+        if letters[0] in REPEATS:
+            return Place(kind.dtype, letters[0], base)
         if letters == FIXED:
             return Place(kind.dtype, "0", base)
         if letters[0] != REPEATED:

@@ -1,10 +1,11 @@
 """Moves elements between memory and values: loads and stores of the lanes of one step of an innermost loop.
 
 The letter of an access (see `expr.Argument`) says how the lanes lie: "1" side by side, "0" all at one place,
-"s" a run-time number of bytes apart, "2", "3" or "4" so many elements, "r" and "d" as the tables of flat.py
-say.  In the last, partial step of a loop only the first `active` lanes are in use: the others are neither
-read nor written, and a load fills them with the first lane's value, so that computing on them raises no
-floating-point flag that an element does not raise.
+"s" a run-time number of bytes apart, "2", "3" or "4" so many elements, "p" and "q" side by side, with each
+element in two or four lanes, "r" and "d" as the tables of flat.py say.  In the last, partial step of a loop
+only the first `active` lanes are in use: the others are neither read nor written, and a load fills them with
+the first lane's value, so that computing on them raises no floating-point flag that an element does not
+raise.
 """
 
 from __future__ import annotations
@@ -13,8 +14,25 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE
-from diffuse.ir.loops import NEAR
+from diffuse.ir.loops import NEAR, REPEATS
 from diffuse.kernels.llvm.code import COMPONENT, MEMORY, Code, Value
+from diffuse.kernels.llvm.vectors import (
+    first,
+    from_memory,
+    loaded,
+    read_some,
+    shuffled,
+    stream,
+    strictly,
+    suffix,
+    to_memory,
+    twice,
+)
+
+GATHERED = frozenset(("float32", "float64", "int32", "int64", "uint32", "uint64"))
+"""Element types that some processors gather and scatter by one instruction."""
+MASKED = 4
+"""The least bytes of an element whose vectors are loaded under a mask by one instruction."""
 
 
 class Step(NamedTuple):
@@ -45,15 +63,20 @@ class Place(NamedTuple):
     """Do stores of whole vectors bypass the caches?  The vectors have to be aligned to their size."""
     constant: bool = False
     """Does the kernel never write to it?"""
+    gathers: bool = False
+    """Are strided elements of a vector accessed by one instruction?"""
     align: int = 0
     """The alignment in bytes of each step's address; 0: that of an element."""
 
 
 def load(code: Code, place: Place, step: Step) -> Value:
     if place.letter in (*NEAR,):
-        if code.lanes > 1 and step.mask is None and place.dtype not in COMPONENT:
+        masks = step.mask is None or ITEMSIZE[place.dtype] >= MASKED
+        if code.lanes > 1 and masks and place.dtype not in COMPONENT:
             return _load_near(code, place, step)
         place = place._replace(letter="s")
+    if place.letter in REPEATS:
+        return _load_repeated(code, place, step)
     if place.letter == "0":
         return splat(code, place.dtype, load_one(code, place.dtype, place.base, place.constant))
     at = _address(code, place, step)
@@ -64,7 +87,7 @@ def load(code: Code, place: Place, step: Step) -> Value:
     if place.dtype in COMPONENT:
         return _load_pairs(code, COMPONENT[place.dtype], at, place, step)
     raw = _read(code, MEMORY[place.dtype], place.dtype, code.lanes, at, place, step.mask)
-    return _from_memory(code, place.dtype, raw)
+    return from_memory(code, place.dtype, raw)
 
 
 def store(code: Code, place: Place, step: Step, value: Value) -> None:
@@ -84,9 +107,9 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
     elif isinstance(value, tuple):
         _store_pairs(code, COMPONENT[place.dtype], at, place, step, value)
     else:
-        raw = _to_memory(code, place.dtype, value)
+        raw = to_memory(code, place.dtype, value)
         if place.streams and step.mask is None:
-            _stream(code, place.dtype, at, raw)
+            stream(code, place.dtype, at, raw)
         else:
             _write(code, MEMORY[place.dtype], place.dtype, code.lanes, at, place, step.mask, raw)
 
@@ -97,16 +120,10 @@ def load_one(code: Code, dtype: str, at: str, constant: bool = False) -> Value:
         part = COMPONENT[dtype]
         second = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 1")
         return str(load_one(code, part, at, constant)), str(load_one(code, part, second, constant))
-    raw = _loaded(code, MEMORY[dtype], at, ITEMSIZE[dtype], constant)
+    raw = loaded(code, MEMORY[dtype], at, ITEMSIZE[dtype], constant)
     if dtype == "bool":
         return code.let(f"icmp ne i8 {raw}, 0")
-    return _strictly(code, "fpext", "half", raw, "float") if dtype == "float16" else raw
-
-
-def _loaded(code: Code, kind: str, at: str, align: int, constant: bool) -> str:
-    if constant:
-        code.declare("!10 = !{}")
-    return code.let(f"load {kind}, ptr {at}, align {align}{', !invariant.load !10' * constant}")
+    return strictly(code, "fpext", "half", raw, "float") if dtype == "float16" else raw
 
 
 def store_one(code: Code, dtype: str, at: str, value: Value) -> None:
@@ -119,28 +136,16 @@ def store_one(code: Code, dtype: str, at: str, value: Value) -> None:
     if dtype == "bool":
         value = code.let(f"zext i1 {value} to i8")
     elif dtype == "float16":
-        value = _strictly(code, "fptrunc", "float", value, "half")
+        value = strictly(code, "fptrunc", "float", value, "half")
     code.do(f"store {MEMORY[dtype]} {value}, ptr {at}, align {ITEMSIZE[dtype]}")
-
-
-def _strictly(code: Code, word: str, source: str, value: Value, target: str) -> str:
-    """Convert one number between half and float.  The instruction converts several at a time: where flags
-    matter, the others must not be arbitrary register contents, such as a signalling NaN."""
-    if not code.module.target.quiet:
-        return code.let(f"{word} {source} {value} to {target}")
-    name = f"llvm.experimental.constrained.{word}." + {"half": "f16.f32", "float": "f32.f16"}[target]
-    rounding = ("metadata", 'metadata !"round.tonearest"') if word == "fptrunc" else ()
-    code.declare(f"declare {target} @{name}({', '.join((source, *rounding[:1], 'metadata'))})")
-    given = ", ".join((f"{source} {value}", *rounding[1:], 'metadata !"fpexcept.strict"'))
-    return code.let(f"call {target} @{name}({given})")
 
 
 def merge(code: Code, dtype: str, at: str, mask: str, others: str = "poison") -> str:
     """Load the lanes under a mask in their form in memory, and merge them with the other lanes of a
     vector."""
     part, lanes = COMPONENT.get(dtype, dtype), code.lanes * (2 if dtype in COMPONENT else 1)
-    kind, bits = f"<{lanes} x {MEMORY[part]}>", mask if lanes == code.lanes else _twice(code, mask)
-    name = f"llvm.masked.load.{_suffix(MEMORY[part], lanes)}.p0"
+    kind, bits = f"<{lanes} x {MEMORY[part]}>", mask if lanes == code.lanes else twice(code, mask)
+    name = f"llvm.masked.load.{suffix(MEMORY[part], lanes)}.p0"
     code.declare(f"declare {kind} @{name}(ptr, <{lanes} x i1>, {kind})")
     where = f"ptr align {ITEMSIZE[part]} {at}"
     return code.let(f"call {kind} @{name}({where}, <{lanes} x i1> {bits}, {kind} {others})")
@@ -191,37 +196,17 @@ def _address(code: Code, place: Place, step: Step) -> str:
     return code.let(f"getelementptr inbounds i8, ptr {place.base}, i64 {offset}")
 
 
-def _from_memory(code: Code, dtype: str, raw: str) -> str:
-    if dtype == "bool":
-        return code.let(f"icmp ne {code.memory(dtype)} {raw}, zeroinitializer")
-    if dtype == "float16":
-        return code.let(f"fpext {code.memory(dtype)} {raw} to {code.type(dtype)}")
-    return raw
-
-
-def _to_memory(code: Code, dtype: str, value: str) -> str:
-    if dtype == "bool":
-        return code.let(f"zext {code.type(dtype)} {value} to {code.memory(dtype)}")
-    if dtype == "float16":
-        return code.let(f"fptrunc {code.type(dtype)} {value} to {code.memory(dtype)}")
-    return value
-
-
-def _suffix(element: str, lanes: int) -> str:
-    return f"v{lanes}" + {"half": "f16", "float": "f32", "double": "f64"}.get(element, element)
-
-
 def _read(code: Code, element: str, dtype: str, lanes: int, at: str, place: Place, mask: str | None) -> str:
     kind, align = f"<{lanes} x {element}>", ITEMSIZE[dtype]
     if mask is None:
-        return _loaded(code, kind, at, place.align or align, place.constant)
+        return loaded(code, kind, at, place.align or align, place.constant)
     # one element (or pair) fills the inactive lanes
     pair = lanes != code.lanes
     first = f"<2 x {element}>" if pair else f"<1 x {element}>"
     one = code.let(f"load {first}, ptr {at}, align {align}")
     order = ", ".join(f"i32 {i % 2 if pair else 0}" for i in range(lanes))
     filler = code.let(f"shufflevector {first} {one}, {first} poison, <{lanes} x i32> <{order}>")
-    name = f"llvm.masked.load.{_suffix(element, lanes)}.p0"
+    name = f"llvm.masked.load.{suffix(element, lanes)}.p0"
     code.declare(f"declare {kind} @{name}(ptr, <{lanes} x i1>, {kind})")
     return code.let(f"call {kind} @{name}(ptr align {align} {at}, <{lanes} x i1> {mask}, {kind} {filler})")
 
@@ -232,64 +217,70 @@ def _write(code: Code, element: str, dtype: str, lanes: int, at: str, place: Pla
     if mask is None:
         code.do(f"store {kind} {raw}, ptr {at}, align {place.align or align}")
         return
-    name = f"llvm.masked.store.{_suffix(element, lanes)}.p0"
+    name = f"llvm.masked.store.{suffix(element, lanes)}.p0"
     code.declare(f"declare void @{name}({kind}, ptr, <{lanes} x i1>)")
     code.do(f"call void @{name}({kind} {raw}, ptr align {align} {at}, <{lanes} x i1> {mask})")
 
 
-def _stream(code: Code, dtype: str, at: str, raw: str) -> None:
-    code.declare("!8 = !{i32 1}")
-    align = code.lanes * ITEMSIZE[dtype]
-    code.do(f"store {code.memory(dtype)} {raw}, ptr {at}, align {align}, !nontemporal !8")
-
-
-def _shuffled(code: Code, kind: str, a: str, b: str, order: list[int]) -> str:
-    picked = ", ".join(f"i32 {i}" for i in order)
-    return code.let(f"shufflevector {kind} {a}, {kind} {b}, <{len(order)} x i32> <{picked}>")
-
-
-def _twice(code: Code, mask: str | None) -> str | None:
-    """The mask of (real, imaginary) pairs."""
-    if mask is None:
-        return None
-    return _shuffled(code, code.type("bool"), mask, "poison", [i // 2 for i in range(2 * code.lanes)])
-
-
 def _load_pairs(code: Code, part: str, at: str, place: Place, step: Step) -> Value:
     n = code.lanes
-    raw = _read(code, MEMORY[part], part, 2 * n, at, place, _twice(code, step.mask))
+    raw = _read(code, MEMORY[part], part, 2 * n, at, place, twice(code, step.mask))
     kind = f"<{2 * n} x {MEMORY[part]}>"
-    return (_shuffled(code, kind, raw, "poison", list(range(0, 2 * n, 2))),
-            _shuffled(code, kind, raw, "poison", list(range(1, 2 * n, 2))))
+    return (shuffled(code, kind, raw, "poison", list(range(0, 2 * n, 2))),
+            shuffled(code, kind, raw, "poison", list(range(1, 2 * n, 2))))
 
 
 def _store_pairs(code: Code, part: str, at: str, place: Place, step: Step, value: tuple[str, str]) -> None:
     n = code.lanes
-    raw = _shuffled(code, code.type(part), value[0], value[1], [i // 2 + i % 2 * n for i in range(2 * n)])
-    _write(code, MEMORY[part], part, 2 * n, at, place, _twice(code, step.mask), raw)
+    raw = shuffled(code, code.type(part), value[0], value[1], [i // 2 + i % 2 * n for i in range(2 * n)])
+    _write(code, MEMORY[part], part, 2 * n, at, place, twice(code, step.mask), raw)
 
 
 def _load_near(code: Code, place: Place, step: Step) -> str:
     """Load a few whole vectors and select the elements from them; none reaches beyond the first and the last
-    element."""
+    element.  In a partial step their lanes beyond the last active element are masked off."""
     stride, lanes, kind = int(place.letter), code.lanes, code.memory(place.dtype)
     index = code.let(f"mul nsw i64 {step.at}, {stride}")
     at = element(code, place.dtype, place.base, index)
+    filler = None if step.active is None else first(code, place.dtype, at)
     found, done = "poison", 0
     while done < lanes:
         start = min(done * stride, (lanes - 1) * (stride - 1))
         there = element(code, place.dtype, at, str(start))
-        raw = code.let(f"load {kind}, ptr {there}, align {ITEMSIZE[place.dtype]}")
         reached = min(lanes, (start + lanes - 1) // stride + 1)
+        if filler is None:
+            raw = code.let(f"load {kind}, ptr {there}, align {ITEMSIZE[place.dtype]}")
+        else:
+            wanted = {k * stride - start: k for k in range(done, reached)}
+            raw = read_some(code, place.dtype, there, [wanted.get(j, lanes) for j in range(lanes)],
+                             str(step.active), filler)
         picked = [k if k < done else lanes + k * stride - start if k < reached else 0 for k in range(lanes)]
-        found = _shuffled(code, kind, found, raw, picked)
+        found = shuffled(code, kind, found, raw, picked)
         done = reached
-    return _from_memory(code, place.dtype, found)
+    return from_memory(code, place.dtype, found)
+
+
+def _load_repeated(code: Code, place: Place, step: Step) -> Value:
+    """Load a few elements side by side, and repeat each in neighbouring lanes."""
+    times, lanes = REPEATS[place.letter], code.lanes
+    at = element(code, place.dtype, place.base, code.let(f"sdiv exact i64 {step.at}, {times}"))
+    few = lanes // times
+    kind = f"<{few} x {MEMORY[place.dtype]}>"
+    if step.active is None:
+        raw = loaded(code, kind, at, ITEMSIZE[place.dtype], place.constant)
+    else:
+        active = code.let(f"sdiv exact i64 {step.active}, {times}")
+        filler = first(code, place.dtype, at, few)
+        raw = read_some(code, place.dtype, at, list(range(few)), active, filler)
+    repeated = shuffled(code, kind, raw, "poison", [k // times for k in range(lanes)])
+    return from_memory(code, place.dtype, repeated)
 
 
 def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
     """Load lane by lane, which was measured to be faster than gather instructions; inactive lanes read the
     first again."""
+    if place.gathers and place.letter == "s" and place.dtype in GATHERED:
+        return _gather(code, place, at, step)
     table = element(code, "int64", place.distances, step.column) if place.letter == "d" else ""
     first = str(load_one(code, "int64", table)) if table else "0"
 
@@ -304,6 +295,26 @@ def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
         return code.let(f"getelementptr inbounds i8, ptr {at}, i64 {offset}")
 
     return _load_lanes(code, place.dtype, there)
+
+
+def _gather(code: Code, place: Place, at: str, step: Step) -> str:
+    """Load strided elements by one instruction; inactive lanes hold the first one."""
+    kind, n = code.memory(place.dtype), code.lanes
+    name = f"llvm.masked.gather.{suffix(MEMORY[place.dtype], n)}.v{n}p0"
+    code.declare(f"declare {kind} @{name}(<{n} x ptr>, <{n} x i1>, {kind})")
+    mask, filler = "splat (i1 true)", "poison"
+    if step.mask is not None:
+        mask, filler = step.mask, first(code, place.dtype, at)
+    where = f"<{n} x ptr> align {ITEMSIZE[place.dtype]} {_strided(code, place.stride, at)}"
+    return code.let(f"call {kind} @{name}({where}, <{n} x i1> {mask}, {kind} {filler})")
+
+
+def _strided(code: Code, stride: str, at: str) -> str:
+    """The addresses of elements so many bytes apart, as a vector."""
+    n = code.lanes
+    lanes = ", ".join(f"i64 {k}" for k in range(n))
+    offsets = code.let(f"mul nsw <{n} x i64> {code.splat('int64', stride)}, <{lanes}>")
+    return code.let(f"getelementptr inbounds i8, ptr {at}, <{n} x i64> {offsets}")
 
 
 def load_behind(code: Code, place: Place, step: Step, distance: str) -> Value:
@@ -347,16 +358,17 @@ def _load_lanes(code: Code, dtype: str, there: Callable[[int], str]) -> Value:
                 to = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {to}, i64 1")
             one = code.let(f"load {MEMORY[part]}, ptr {to}, align {ITEMSIZE[part]}")
             raws[i] = code.let(f"insertelement {kind} {raws[i]}, {MEMORY[part]} {one}, i64 {k}")
-    values = [_from_memory(code, part, raw) for raw in raws]
+    values = [from_memory(code, part, raw) for raw in raws]
     return (values[0], values[1]) if width == 2 else values[0]
 
 
 def _store_strided(code: Code, place: Place, at: str, step: Step, value: Value) -> None:
-    """Store lane by lane; the partial step uses a scatter instruction with a mask."""
+    """Store lane by lane; the partial step uses a scatter instruction with a mask, and so do all steps where
+    the place `gathers`."""
     part = COMPONENT.get(place.dtype, place.dtype)
-    parts = [_to_memory(code, part, v) for v in (value if isinstance(value, tuple) else (value,))]
+    parts = [to_memory(code, part, v) for v in (value if isinstance(value, tuple) else (value,))]
     kind, n = code.memory(part), code.lanes
-    if step.mask is None:
+    if step.mask is None and not (place.gathers and place.dtype in GATHERED):
         for k in range(n):
             offset = code.let(f"mul nsw i64 {place.stride}, {k}")
             to = code.let(f"getelementptr inbounds i8, ptr {at}, i64 {offset}")
@@ -365,13 +377,10 @@ def _store_strided(code: Code, place: Place, at: str, step: Step, value: Value) 
                 there = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {to}, i64 {i}")
                 code.do(f"store {MEMORY[part]} {one}, ptr {there}, align {ITEMSIZE[part]}")
         return
-    name = f"llvm.masked.scatter.{_suffix(MEMORY[part], n)}.v{n}p0"
+    name = f"llvm.masked.scatter.{suffix(MEMORY[part], n)}.v{n}p0"
     code.declare(f"declare void @{name}({kind}, <{n} x ptr>, <{n} x i1>)")
-    lanes = ", ".join(f"i64 {k}" for k in range(n))
-    offsets = code.let(f"mul nsw <{n} x i64> {code.splat('int64', place.stride)}, <{lanes}>")
     for i, raw in enumerate(parts):
-        start = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 {i}")
-        to = code.let(f"getelementptr inbounds i8, ptr {start}, <{n} x i64> {offsets}")
-        aligned = f"<{n} x ptr> align {ITEMSIZE[part]} {to}"
-        code.do(f"call void @{name}({kind} {raw}, {aligned}, <{n} x i1> {step.mask})")
+        start = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 {i}") if i else at
+        aligned = f"<{n} x ptr> align {ITEMSIZE[part]} {_strided(code, place.stride, start)}"
+        code.do(f"call void @{name}({kind} {raw}, {aligned}, <{n} x i1> {step.mask or 'splat (i1 true)'})")
 

@@ -10,12 +10,13 @@ The ops themselves are written by iteration.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from diffuse.ir import ITEMSIZE
 from diffuse.ir.loops import SEGMENT
 from diffuse.kernels.body import abi
-from diffuse.kernels.body.expr import Body
+from diffuse.kernels.body.expr import Body, Op
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.body.user import FUNCTIONS
 from diffuse.kernels.llvm import flat, memory, reduce, scatter
@@ -32,6 +33,8 @@ OF_BYTES = frozenset("""load turn store scalar const cast copy add subtract mult
     logical_xor logical_not equal not_equal less less_equal greater greater_equal maximum minimum where
     clip""".split())
 """Kinds of ops that have instructions for vectors of bytes."""
+NARROW = 4
+"""The least bytes of an element for which all other kinds of ops have vector instructions."""
 
 SHORT, REGISTERS = 12, 16
 """The largest cost of an innermost loop, in additions, and the most registers of its reductions, for which
@@ -42,6 +45,8 @@ PLAIN = {"load", "store", "scalar", "const", "cast", "index"}
 accesses."""
 APART = 4
 """The largest cost of such a loop's ops, in additions per access."""
+DEEP = 64
+"""The most ops of such a loop of which each needs the result of the one before it."""
 
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 
@@ -91,6 +96,14 @@ def _finish(module: Module, body: Body, combines: list[str]) -> Code:
     return code
 
 
+def _depth(ops: Sequence[Op]) -> int:
+    """The number of ops on the longest path from a load to a store."""
+    found: list[int] = []
+    for op in ops:
+        found.append(1 + max([found[a] for a in op.args], default=-1))
+    return max(found)
+
+
 def _function(module: Module, head: str, code: Code) -> None:
     module.functions.append("\n".join([f"define void @{head} {ATTRIBUTES} {{", *code.lines, "}"]))
 
@@ -104,6 +117,8 @@ class _Nest(Iteration):
         """Does the innermost loop run over two dimensions?"""
         super().__init__(code, block, body, number, order[-2:] if self.flat else ())
         self.rows: flat.Rows | None = None
+        self.gathers = _depth(self.loop.ops) > DEEP
+        """Is the loop so long that assembling vectors from strided elements would take long to compile?"""
         self.streamed = self._streamed() if body.streams and number == 0 else -1
         """The argument whose stores bypass the caches; -1 for none."""
         self.folds = dict(reduce.of_loop(body, number))
@@ -120,33 +135,40 @@ class _Nest(Iteration):
                 self._bounded(point)
 
     def _lanes(self) -> int:
-        """The number of elements per step.  With vectors of bytes it is eight times larger than for other
-        elements, if the processor loads vectors of bytes under a mask."""
+        """The number of elements per step.
+
+        Where no element is wider than four bytes, and the processor masks vectors of bytes (AVX-512), more
+        elements than the target's lanes fill a vector.
+        """
         target, kinds = self.code.module.target, {op.kind for op in self.loop.ops}
         if not {"scan", "scatter"}.isdisjoint(kinds) or not self.order:
             return 1
         if not self.flat and self._apart(kinds):
             return 1
-        if self.flat or not target.masks_bytes or not kinds <= OF_BYTES:
+        if self.flat or not target.masks_bytes or not kinds <= TABLE.keys() | PLAIN | {"turn"}:
             return target.lanes
-        beside = all(self.body.arguments[a].classes[self.inner] in "01"
-                     for op in self.loop.ops for a in op.arguments)
-        wide = beside and all(ITEMSIZE[op.dtype] == 1 for i, op in enumerate(self.loop.ops)
-                              if i not in self.turns.shifts)
-        return 8 * target.lanes if wide else target.lanes
+        if not set(self._letters()) <= {"0", "1"}:
+            return target.lanes
+        widest = max([ITEMSIZE[op.dtype] for i, op in enumerate(self.loop.ops) if i not in self.turns.shifts])
+        return target.lanes * 8 // min(max(widest, 1 if kinds <= OF_BYTES else NARROW), 8)
+
+    def _letters(self) -> list[str]:
+        """How the elements of each access lie along the innermost dimension (`Argument.classes`)."""
+        return [self.body.arguments[a].classes[self.inner] for op in self.loop.ops for a in op.arguments]
 
     def _apart(self, kinds: set[str]) -> bool:
         """Are most accesses strided, with little computation?
 
         Vectors would then be assembled element by element, which gains nothing and takes ten times as long to
-        compile.
+        compile, unless the ops of one element form so long a chain that the processor does not reach the next
+        element meanwhile.
         """
         if not kinds <= TABLE.keys() | PLAIN:
             return False
-        letters = [self.body.arguments[a].classes[self.inner] for op in self.loop.ops for a in op.arguments]
+        letters = self._letters()
         apart = len(letters) - letters.count("0")
         cost = sum([TABLE[op.kind].cost for op in self.loop.ops if op.kind in TABLE])
-        return 4 * letters.count("s") > 3 * apart and cost <= APART * apart
+        return 4 * letters.count("s") > 3 * apart and cost <= APART * apart and not self.gathers
 
     def _streamed(self) -> int:
         """The first contiguous argument that is only stored, in a loop without folds; -1 if there is none."""
@@ -303,4 +325,5 @@ class _Nest(Iteration):
     def place(self, argument: int, base: str) -> Place:
         if self.rows is not None:
             return self.rows.place(argument, base)
-        return super().place(argument, base)._replace(streams=argument == self.streamed)
+        return super().place(argument, base)._replace(streams=argument == self.streamed,
+                                                      gathers=self.gathers)

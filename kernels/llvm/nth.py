@@ -12,12 +12,15 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from diffuse.kernels.body.operations import COUNTED
+from diffuse.kernels.llvm import reduce
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, carrying, counted, guarded, with_lanes
 from diffuse.kernels.llvm.memory import Step, element, load_one, merge, store_one
 
 CHUNK, WORD = 512, 8
 """Bytes of the mask that are queued together, and bytes that are skipped together if none is true."""
+ALL_TRUE = 0x0101010101010101
+"""A word of true elements only."""
 WIDEST = 64
 """The most lanes of a step."""
 
@@ -110,14 +113,25 @@ class Nth:
             self._set(words["tail"], needed)
 
     def _word(self, at: str, filled: str) -> str:
-        """Append the positions of the true elements among eight bytes to the queue."""
+        """Append the positions of the true elements among eight bytes to the queue: none, all, or one by
+        one."""
         code = self.code
         word = code.let(f"load i64, ptr {element(code, 'bool', self.mask.base, at)}, align 1")
-        before, some, after = (code.name(stem) for stem in ("before", "some", "after"))
-        code.do(f"br label %{before}")
-        code.label(before)
+        stems = "none", "some", "every", "mixed", "after"
+        none, some, every, mixed, after = (code.name(stem) for stem in stems)
+        code.do(f"br label %{none}")
+        code.label(none)
         code.do(f"br i1 {code.let(f'icmp ne i64 {word}, 0')}, label %{some}, label %{after}")
         code.label(some)
+        code.do(f"br i1 {code.let(f'icmp eq i64 {word}, {ALL_TRUE}')}, label %{every}, label %{mixed}")
+        code.label(every)
+        with with_lanes(code, WORD):
+            positions = reduce.consecutive(code, at)
+            there = element(code, "int64", self.queue, filled)
+            code.do(f"store {code.type('int64')} {positions}, ptr {there}, align 8")
+        full = code.let(f"add i64 {filled}, {WORD}")
+        code.do(f"br label %{after}")
+        code.label(mixed)
         more = filled
         for k in range(WORD):
             more = self._one(code.let(f"add i64 {at}, {k}"), more)
@@ -126,7 +140,7 @@ class Nth:
         code.label(last)
         code.do(f"br label %{after}")
         code.label(after)
-        return code.let(f"phi i64 [ {filled}, %{before} ], [ {more}, %{last} ]")
+        return code.let(f"phi i64 [ {filled}, %{none} ], [ {full}, %{every} ], [ {more}, %{last} ]")
 
     def _one(self, at: str, filled: str) -> str:
         store_one(self.code, "int64", element(self.code, "int64", self.queue, filled), at)

@@ -5,7 +5,8 @@ two passes they move everything through memory twice.  Here each point works dow
 rows of the first kernel into a small ring, then the rows of the second whose neighbourhood is complete.  The
 store between them exists only as the ring, which stays in cache.  Neighbouring points recompute the few ring
 rows that both need; rows of a result that a neighbour still has to read in its old state go to a border
-buffer, and into place when all points are done.
+buffer, and into place when all points are done.  A process that runs some of the points, on memory of its
+own, says which in the header: the first and the last of them have no neighbours there.
 
 The driver is one native function for all pairs, `drive(header, point)`; what it needs to know is in the
 header, a block of words that ends with the two kernels' own blocks.
@@ -18,14 +19,15 @@ from typing import Any, NamedTuple
 
 from diffuse.service import code
 
-FIELDS = ("points", "first", "second", "words_first", "words_second", "at_first", "at_second", "chunk",
-          "reach", "low", "high", "rows_first", "tile", "rows_second", "scratch", "scratch_bytes", "below",
-          "above", "border", "border_bytes", "arguments_first", "arguments_second", "spaces_first",
+FIELDS = ("begin", "points", "first", "second", "words_first", "words_second", "at_first", "at_second",
+          "chunk", "reach", "low", "high", "rows_first", "tile", "rows_second", "scratch", "scratch_bytes",
+          "below", "above", "border", "border_bytes", "arguments_first", "arguments_second", "spaces_first",
           "spaces_second", "extents_first", "extents_second", "table_first", "table_second", "rings",
           "table_rings")
-"""The header's words.  Rows are indices of the kernels' iteration dimension 0; `at_`, `table_` and `extents_`
-are word indices of the kernels' blocks, of their arguments' entries, and of lists that say where in its block
-each of a kernel's spaces has its number of rows."""
+"""The header's words; `begin` is the first point that runs here, and `points` how many do.  Rows are indices
+of the kernels' iteration dimension 0; `at_`, `table_` and `extents_` are word indices of the kernels' blocks,
+of their arguments' entries, and of lists that say where in its block each of a kernel's spaces has its number
+of rows."""
 
 PLAIN, RING, DEFERRED = 0, 1, 2
 ENTRY = 6
@@ -183,7 +185,7 @@ done:
 
 define void @drive(ptr %h, i64 %p) {
 entry:
-FIELD first second words_first words_second at_first at_second chunk reach low high
+FIELD begin points first second words_first words_second at_first at_second chunk reach low high
 FIELD rows_first tile rows_second
 FIELD scratch scratch_bytes below above border border_bytes arguments_first arguments_second spaces_first
 FIELD spaces_second extents_first extents_second table_first table_second rings table_rings
@@ -209,20 +211,22 @@ FIELD spaces_second extents_first extents_second table_first table_second rings 
   %lo = mul i64 %p, %tile
   %end = add i64 %lo, %tile
   %hi = call i64 @llvm.smin.i64(i64 %end, i64 %rows_second)
-  %isfirst = icmp eq i64 %p, 0
+  %isfirst = icmp eq i64 %p, %begin
   %below.here = select i1 %isfirst, i64 0, i64 %below
   %lowend = add i64 %lo, %below.here
-  %islast = icmp sge i64 %end, %rows_second
+  %stop = add i64 %begin, %points
+  %p1 = add i64 %p, 1
+  %islast = icmp sge i64 %p1, %stop
   %above.here = select i1 %islast, i64 0, i64 %above
   %highstart = sub i64 %hi, %above.here
-  %begin0 = add i64 %lo, %low
-  %begin = call i64 @llvm.smax.i64(i64 %begin0, i64 0)
+  %start0 = add i64 %lo, %low
+  %start = call i64 @llvm.smax.i64(i64 %start0, i64 0)
   %last0 = add i64 %hi, %high
   %last = call i64 @llvm.smin.i64(i64 %last0, i64 %rows_first)
   br label %loop
 loop:
   %c = phi i64 [ %lo, %entry ], [ %ce, %shifted ]
-  %done = phi i64 [ %begin, %entry ], [ %now, %shifted ]
+  %done = phi i64 [ %start, %entry ], [ %now, %shifted ]
   %more = icmp slt i64 %c, %hi
   br i1 %more, label %body, label %out
 body:
@@ -280,15 +284,17 @@ out:
 ; When all points are done: the border rows of every point, into place.
 define void @finish(ptr %h) {
 entry:
-FIELD points tile rows_second below above border border_bytes arguments_second at_second table_second
+FIELD begin points tile rows_second below above border border_bytes arguments_second at_second table_second
   %original = getelementptr i64, ptr %h, i64 %at_second
   %table = getelementptr i64, ptr %h, i64 %table_second
+  %stop = add i64 %begin, %points
   br label %points.loop
 points.loop:
-  %p = phi i64 [ 0, %entry ], [ %p1, %points.next ]
-  %p.more = icmp slt i64 %p, %points
+  %p = phi i64 [ %begin, %entry ], [ %p1, %points.next ]
+  %p.more = icmp slt i64 %p, %stop
   br i1 %p.more, label %points.body, label %out
 points.body:
+  %p1 = add i64 %p, 1
   %lo = mul i64 %p, %tile
   %end = add i64 %lo, %tile
   %hi = call i64 @llvm.smin.i64(i64 %end, i64 %rows_second)
@@ -318,12 +324,12 @@ both:
   %bordering = mul i64 %p, %border_bytes
   %edge0 = add i64 %border, %bordering
   %edge = add i64 %edge0, %x
-  %isfirst = icmp eq i64 %p, 0
+  %isfirst = icmp eq i64 %p, %begin
   %n1 = select i1 %isfirst, i64 0, i64 %below
   %ahead1 = mul i64 %lo, %pitch
   %place1 = add i64 %address, %ahead1
   %done1 = call i64 @rows(i64 %edge, i64 %place1, i64 %n1, i64 %pitch, i64 %y)
-  %islast = icmp sge i64 %end, %rows_second
+  %islast = icmp sge i64 %p1, %stop
   %n2 = select i1 %islast, i64 0, i64 %above
   %start2 = sub i64 %hi, %above
   %ahead2 = mul i64 %start2, %pitch
@@ -336,7 +342,6 @@ arguments.next:
   %k1 = add i64 %k, 1
   br label %arguments
 points.next:
-  %p1 = add i64 %p, 1
   br label %points.loop
 out:
   ret void

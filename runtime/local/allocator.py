@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 
 from diffuse import settings
 from diffuse.runtime import heap, machine
-from diffuse.runtime.local.keeping import Keeping
+from diffuse.runtime.local.keeping import SHARE, Keeping
 
 ALIGNMENT = 64
 HUGE = 2 << 20
@@ -89,10 +89,7 @@ class Host:
         self.available = available
 
     def take(self, size: int) -> int:
-        if size < MAPPED:
-            return _allocate(size)
-        heap.trim()
-        return _map(size, self.flags)
+        return _allocate(size) if size < MAPPED else _map(size, self.flags)
 
     def giving(self, address: int, size: int) -> tuple[Callable[..., Any], tuple[int, ...]]:
         return (_libc().munmap, (address, size)) if size >= MAPPED else (_libc().free, (address,))
@@ -136,8 +133,10 @@ class Allocator:
         """`limited`: the setting `memory` bounds the blocks that are in use."""
         self._limited = limited
         self._progress = progress or Still()
-        self._keeping = Keeping(KEPT) if kept is None else Keeping(kept, kept)
+        self._keeping = (Keeping(KEPT, again=machine.memory_total() // SHARE) if kept is None
+                         else Keeping(kept, kept))
         self._system = system or Host()
+        self._trims = heap.Trims()
         self._free: dict[int, deque[MemoryBlock]] = {}    # by size, oldest first
         self._order: dict[int, MemoryBlock] = {}          # free blocks by address, oldest first
         self._returned: deque[MemoryBlock] = deque()      # freed, not yet sorted into the two above
@@ -221,8 +220,8 @@ class Allocator:
             returned.popleft()
         self._torn = False
         limit = self._keeping.limit(self._in_use, self._peak)
-        if self._cached > limit and (freed := self._trim(limit)) and self._system.lazy:
-            heap.freed(freed)
+        if self._cached > limit and self._trim(limit) and self._system.lazy:
+            self._trims.shrink(self._total)
 
     def _mend(self) -> None:
         """Rebuild the free lists, after an exception at any step, from `_order` and the moving block."""
@@ -276,6 +275,8 @@ class Allocator:
                 self._untouched.clear()
                 self._trim(0)
             if not checked or self._room() >= self._unchecked:
+                if size >= MAPPED and self._system.lazy:
+                    self._trims.grow(self._total + size)
                 if address := self._system.take(size):
                     if checked:
                         self._unchecked = 0

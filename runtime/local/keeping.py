@@ -10,6 +10,8 @@ from __future__ import annotations
 
 FIRST = 16 << 20
 """Bytes kept at first."""
+SHARE = 32
+"""Of the machine's memory, at most this part is kept for sizes that are allocated again and again."""
 SIZES = 1 << 12
 """The most sizes that are remembered as returned."""
 
@@ -17,11 +19,13 @@ SIZES = 1 << 12
 class Keeping:
     """The bound of an allocator's cache."""
 
-    __slots__ = ("most", "_kept", "_gone", "_anew")
+    __slots__ = ("most", "again", "_kept", "_gone", "_anew")
 
-    def __init__(self, most: int, first: int = FIRST) -> None:
+    def __init__(self, most: int, first: int = FIRST, again: int = 0) -> None:
         self.most = most
-        """The most bytes that are kept, besides a quarter of what is in use."""
+        """The most bytes that are kept, besides a quarter of what is in use, whatever their sizes."""
+        self.again = max(most, again)
+        """The most bytes that are kept where the same sizes are allocated again and again."""
         self._kept = min(first, most)
         self._gone: dict[int, int] = {}
         """The number of blocks of each size that were returned to the system and not allocated again."""
@@ -30,7 +34,7 @@ class Keeping:
 
     def limit(self, in_use: int, peak: int) -> int:
         """The most bytes to keep, given the bytes in use now and their peak."""
-        return min(self.most, max(self._kept, peak // 2)) + in_use // 4
+        return max(self._kept, min(self.most, peak // 2)) + in_use // 4
 
     def gave(self, size: int) -> None:
         """Note that a block of this size was returned to the system."""
@@ -39,8 +43,12 @@ class Keeping:
         self._gone[size] = self._gone.get(size, 0) + 1
 
     def made(self, size: int, peak: int) -> None:
-        """Note that the system provided a block of this size.  The bound never exceeds the peak in use, so a
-        program takes at most about twice the memory of its arrays."""
+        """Note that the system provided a block of this size.
+
+        The bound never exceeds the peak in use by more than an eighth, so a program takes little more than
+        twice the memory of its arrays.  The eighth is for small blocks beside the large ones, where all are
+        free at the end of a turn.
+        """
         count = self._gone.pop(size, 0)
         if not count:
             return
@@ -49,4 +57,4 @@ class Keeping:
         self._anew += size
         if self._anew >= self._kept:
             self._anew = 0
-            self._kept = max(self._kept, min(2 * self._kept, peak, self.most))
+            self._kept = max(self._kept, min(2 * self._kept, peak + peak // 8, self.again))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ from diffuse.settings import config
 
 KEPT = 64 << 20
 """Bytes of freed stores that are kept for reuse, besides a quarter of what is in use."""
+BOUNDS = Struct("<2q")
+"""A rank's first point and its number of points, at the beginning of a block with a header."""
 MUCH = 16 << 20
 """Bytes of invalid copies from which on their memory is returned to the system."""
 
@@ -57,7 +60,7 @@ class Mpi(Reads, Calls, WithGhosts):
 
     name = "mpi"
     addressed = host_sees = False
-    completes = True
+    completes = pipelines = True
     code = CodeUse.NEEDED
     target = "host"
     exchange = None
@@ -107,11 +110,6 @@ class Mpi(Reads, Calls, WithGhosts):
         """The key under which a layout keeps what this rank derives from it."""
         self._inspector = Inspector(self)
         self._process = os.getpid()
-
-    @property
-    def pipelines(self) -> bool:
-        """True with one rank, which has whole stores in their order."""
-        return self.ranks == 1
 
     @property
     def room(self) -> int:
@@ -210,7 +208,7 @@ class Mpi(Reads, Calls, WithGhosts):
         words, scratch = addressed(packed, shared, layout, instances)
         if mine.before:
             self._bring(mine.before, instances)
-        number = self._run(mine, native, words, (native, launch.keep, scratch))
+        number = self._run(mine, native, words, (native, launch.keep, scratch), layout.header)
         if mine.meets:
             number = self._finish(mine, native, words, scratch, instances, number)
         self._passed(shared, mine.after, instances, number)
@@ -229,7 +227,7 @@ class Mpi(Reads, Calls, WithGhosts):
         if mine is None:
             mine = known.steps[states] = self._mine(layout, known.share, states)
         if self.agreement is not None:
-            self.agreement.launch(known.form, layout.title, instances, packed)
+            self.agreement.launch(known.form, layout.title, instances, packed[8 * layout.header:])
         if mine.growth is not None:
             self._afford(mine.growth, layout.title)
         if self._traffic is not None:
@@ -285,13 +283,17 @@ class Mpi(Reads, Calls, WithGhosts):
         return step(shared, states, self.ranks), (
             traffic.least(layout, shared, states, self.ranks) if self._traffic is not None else 0)
 
-    def _run(self, mine: Mine, native: Any, block: bytes, keep: object) -> int:
+    def _run(self, mine: Mine, native: Any, block: bytes, keep: object, header: int) -> int:
         """Queue this rank's points; returns the number of the last launch."""
         if mine.points and mine.undivided:
             finish = native.finish if mine.points > 1 else 0
             return self._pool.submit(native.address, finish, mine.points, block, keep)
+        if mine.points and header:
+            block = BOUNDS.pack(mine.first, mine.points) + block[BOUNDS.size:]
         if mine.points:
-            return self._pool.submit_part(native.address, mine.first, mine.points, block, keep)
+            self._pool.submit_part(native.address, mine.first, mine.points, block, keep)
+        if mine.points > 1 and header:
+            self._pool.submit(native.finish, 0, 1, block, keep)
         return self._pool.submitted
 
     def _finish(self, mine: Mine, native: Any, block: bytes, scratch: Sequence[NDArray[np.uint8]],

@@ -132,6 +132,11 @@ class Parts:
     def nbytes(self) -> int:
         return self.ranks[0].nbytes
 
+    @property
+    def state(self) -> State:
+        """Where valid elements are, which all ranks know."""
+        return self.ranks[0].state
+
 
 class Simulated:
     """So many virtual ranks, each of one thread, or as many as the setting names: they say how many points a
@@ -139,7 +144,7 @@ class Simulated:
 
     name = "mpi"
     addressed = host_sees = False
-    completes = True
+    completes = pipelines = True
     code = CodeUse.NEEDED
     target = "host"
     exchange = None
@@ -157,10 +162,6 @@ class Simulated:
         self._process = os.getpid()
         if traffic.kept is not None:
             traffic.kept.parts = [each._traffic for each in self._each if each._traffic is not None]
-
-    @property
-    def pipelines(self) -> bool:
-        return self.ranks == 1
 
     @property
     def room(self) -> int:

@@ -19,7 +19,7 @@ from diffuse.numpy.arrays.base import exported
 from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.flags import Flags
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
-from diffuse.numpy.arrays.interface import Interface
+from diffuse.numpy.arrays.interface import Held, Interface, Pointers
 from diffuse.numpy.arrays.lending import origin
 from diffuse.numpy.arrays.methods import Methods
 from diffuse.numpy.arrays.operators import defers
@@ -273,7 +273,7 @@ class ndarray(Methods, metaclass=Kind):
         """NumPy's `ctypes` object over the memory; its pointers keep this array alive."""
         memory = exported(self).view(Held)
         memory.array = self
-        return memory.ctypes
+        return Pointers(memory, memory.ctypes.data)
 
     @property
     def data(self) -> Any:
@@ -319,12 +319,6 @@ def set_shape(x: Any, shape: Any) -> None:
         return found
 
     x._become(reshaped)
-
-
-class Held(numpy.ndarray[Any, Any]):
-    """The memory of an array, which keeps the array itself alive."""
-
-    array: ndarray
 
 
 def documented(kind: type) -> None:

@@ -14,9 +14,10 @@ from diffuse.numpy.arrays.base import view_in
 from diffuse.numpy.arrays.core import ARRAYS, Array, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
 from diffuse.numpy.ops import elementwise, known, rules
-from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused
+from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused, wrap
 
 NUMBERS = {*rules.WEAK, *rules.STRONG}
+SEQUENCES = (list, tuple, range)
 
 
 def setitem(x: Array, index: Any, value: Any) -> None:
@@ -73,7 +74,7 @@ def keep(x: Array, index: Any, value: Any, template: Any) -> None:
 def write(x: Array, meta: Mirror, value: Any) -> Any:
     """Write `value` to the part of `x` that a view of its meta describes; returns the template of the task if
     the same call can be recorded again."""
-    source = adopt(value)
+    source = assigned(value, meta.dtype)
     if type(source) is core.scalar_class and source.form.dtype.kind in "fc" and meta.dtype.kind in "iub":
         source = host(source)[()]  # NaN and infinity raise errors, which need the value
     if (
@@ -116,6 +117,13 @@ def fitted(meta: Mirror, shape: tuple[int, ...]) -> Mirror:
     return source
 
 
+def assigned(value: Any, dtype: numpy.dtype[Any]) -> Any:
+    """Convert the value of an assignment.  Numbers of a sequence are converted one by one to the type of the
+    elements, with NumPy's errors for those that it does not have."""
+    sequence = type(value) in SEQUENCES
+    return wrap(numpy.asarray(lowered(value), dtype)) if sequence else adopt(value)
+
+
 def cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
     """Convert a number as assignment does: with NumPy's truncation, wrap-around and errors."""
     kind = type(value)
@@ -145,7 +153,7 @@ def asked(value: Any, dtype: numpy.dtype[Any]) -> Any:
 
 def choose(x: Array, index: Any, value: Any) -> None:
     """Assign through arrays of indices and masks: by a task, or by NumPy at once."""
-    source = adopt(value)
+    source = assigned(value, x.form.dtype)
     if type(source) is core.scalar_class and source.form.dtype.kind in "fc" and x.form.dtype.kind in "iub":
         source = host(source)[()]  # NaN and infinity raise errors, which need the value
     if filled(x, index, source) or stored(x, index, source):
@@ -204,5 +212,7 @@ def stored(x: Array, index: Any, source: Any) -> bool:
 
 def fill(x: Array, value: Any) -> None:
     if numpy.ndim(value) if type(value) not in NUMBERS else 0:
-        numpy.zeros(1, x.form.dtype).fill(lowered(value))  # raises
+        cell = numpy.zeros((), x.form.dtype)
+        cell.fill(lowered(value))  # raises, but where a list is a truth value
+        value = cell[()]
     setitem(x, Ellipsis, host(value)[()] if isinstance(value, Array) else asked(value, x.form.dtype))

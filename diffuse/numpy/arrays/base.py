@@ -27,6 +27,8 @@ from diffuse.numpy.arrays.forms import (
 from diffuse.numpy.arrays.lending import lender
 
 Operand = tuple[Any, view.View]
+WRITABLE, FORMAT = 1, 4
+"""What a request for a buffer asks for: memory to write to, and the type of its elements (`PyBUF_*`)."""
 
 UFUNCS: dict[str, Any] = {}
 """The ufunc objects by NumPy's names; ops/ufuncs.py fills them in."""
@@ -180,13 +182,23 @@ _postponed: tuple[Any, BaseException] | None = None
 """A weak reference to the array that last failed to provide a buffer, and the exception."""
 
 
-def buffer(x: Array) -> Mirror:
+def shown(x: Array) -> None:
+    """Mark the memory of an array as exported for good: code that nobody can ask may hold it."""
+    if x.form.size:
+        storage_of(x).show(None)
+
+
+def buffer(x: Array, flags: int) -> Mirror:
     """Return the memory of an array for the buffer protocol.
 
-    NumPy ignores any error there, even an interrupt, and calls `__array__` next, which raises it again.
+    NumPy's `frombuffer` and `ndarray(buffer=...)` release the buffer and go on to use the memory.  Their
+    requests are for plain bytes to write to.  NumPy ignores any error there, even an interrupt, and calls
+    `__array__` next, which raises it again.
     """
     global _postponed
     try:
+        if flags & (WRITABLE | FORMAT) == WRITABLE:
+            shown(x)
         return exported(x)
     except BaseException as error:
         _postponed = ref(x), error

@@ -22,7 +22,7 @@ import numpy
 
 from diffuse import library
 from diffuse.library import view
-from diffuse.numpy.arrays.forms import NATIVE, Form, Mirror, form_of
+from diffuse.numpy.arrays.forms import NATIVE, Form, Mirror, computable, form_of
 from diffuse.numpy.small import native
 from diffuse.settings import config, watch
 
@@ -145,7 +145,7 @@ def hosted(array: Mirror, known: Form | None = None) -> Any:
 def given(found: Mirror) -> Any:
     """The program's result for a new packed NumPy array: a Diffuse array, or that array itself if it is
     tiny."""
-    return found if found.size < TINY or found.dtype not in NATIVE else hosted(found)
+    return found if found.size < TINY or not computable(found.dtype) else hosted(found)
 
 
 def viewing(parent: Array, meta: Mirror) -> Any:
@@ -197,7 +197,7 @@ class Slow:
     set_component: Callable[[Any, str, Any], None]
     host: Callable[[Any], Mirror]
     gathered: Callable[[Any], Any]
-    buffer: Callable[[Any], Mirror]
+    buffer: Callable[[Any, int], Mirror]
 
 
 slow = Slow()

@@ -221,7 +221,7 @@ class Described(Operators):
 
     def __buffer__(self, flags: int) -> Any:
         """Python's buffer protocol, from 3.12 on; the extension provides it for all versions."""
-        return slow.buffer(self).data
+        return slow.buffer(self, flags).data
 
     def __len__(self) -> int:
         return len(self.meta)

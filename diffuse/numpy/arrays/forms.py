@@ -29,6 +29,11 @@ NATIVE: dict[numpy.dtype[Any], str] = {
 """Element types that kernels compute in; arrays of any other type stay NumPy's."""
 
 
+def computable(dtype: numpy.dtype[Any]) -> bool:
+    """Do kernels compute in an element type, and nothing else?  Types with metadata equal those without."""
+    return dtype in NATIVE and dtype.metadata is None
+
+
 EXTENT = 1 << 42
 """Bytes of address space that are reserved for mirrors."""
 NOWHERE = 1 << 55
@@ -62,8 +67,9 @@ class Form:
                  "folded", "frame", "_mirror", "_root")
 
     def __init__(self, shape: Point, strides: Point, dtype: numpy.dtype[Any]) -> None:
-        self.shape, self.strides, self.dtype = shape, strides, dtype
+        self.shape, self.strides = shape, strides
         self.name = NATIVE[dtype]
+        self.dtype = numpy.dtype(self.name)  # without metadata, which equal types may differ in
         self.itemsize = dtype.itemsize
         self.size, self.ndim = prod(shape), len(shape)
         order = sorted(range(self.ndim), key=lambda d: -strides[d]) if self.size else list(range(self.ndim))

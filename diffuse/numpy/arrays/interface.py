@@ -1,13 +1,41 @@
-"""`__array_interface__` of an array: one description for Python code that needs an address, and for NumPy."""
+"""Addresses of arrays: `__array_interface__`, for Python code that needs one and for NumPy, and `ctypes`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from diffuse.numpy.arrays.access import storage_of
-from diffuse.numpy.arrays.base import exported
+import numpy
+from numpy._core._internal import _ctypes
+
+from diffuse.numpy.arrays.base import exported, shown
 from diffuse.numpy.arrays.core import Array
+
+
+class Held(numpy.ndarray[Any, Any]):
+    """The memory of an array, which keeps the array itself alive."""
+
+    array: Array
+
+
+if TYPE_CHECKING:
+    NumpyPointers = _ctypes[int]
+else:  # generic in NumPy's description alone
+    NumpyPointers = _ctypes
+
+
+class Pointers(NumpyPointers):
+    """NumPy's `ctypes` object of an array.  Its pointers hold the memory; for how long an address that is
+    only a number is used is unknown, so that operations on the array run at once from then on."""
+
+    def __init__(self, memory: Held, address: int) -> None:
+        super().__init__(memory, address)
+        self._array = memory.array
+
+    @property
+    def data(self) -> int:
+        shown(self._array)
+        return super().data
 
 
 class Interface(dict[str, Any]):
@@ -27,14 +55,13 @@ class Interface(dict[str, Any]):
         self._array, self._address = array, super().__getitem__("data")
         if memory.flags.c_contiguous:
             super().__setitem__("data", memory)
-        elif array.form.size:
-            storage_of(array).show(None)
+        else:
+            shown(array)
 
     def __getitem__(self, name: str) -> Any:
         if name != "data":
             return super().__getitem__(name)
-        if self._array.form.size:
-            storage_of(self._array).show(None)
+        shown(self._array)
         return self._address
 
     def __iter__(self) -> Iterator[str]:

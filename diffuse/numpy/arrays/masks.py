@@ -53,11 +53,11 @@ def positions(mask: Array) -> Any:
     memory = access.at_hand(mask)
     if memory is not None and memory.size < BYTES * core.SMALL:
         return hosted(numpy.flatnonzero(memory))
-    before = _before(mask, memory)
-    count, blocks = int(before[-1]), len(before) - 1
+    counts = _before(mask, memory)
+    count, blocks = int(counts.memory[-1]), counts.meta.size - 1
     if not count:
         return hosted(numpy.empty(0, INDEX))
-    out, counts, shape = core.recorded(row_major((count,), INDEX)), hosted(before), (count,)
+    out, shape = core.recorded(row_major((count,), INDEX)), (count,)
     inputs: Any = (*[(access.storage_of(x), base.view_of(x).picked(shape, (-1,))) for x in (mask, counts)],
               Scalar(2, "int64", mask.form.size), Scalar(3, "int64", blocks))
     library.record("nth", ("bool", "int64", "int64", "int64", "int64"), shape, inputs,
@@ -78,11 +78,12 @@ def _apart(mask: Any) -> Any:
 
 
 def _before(mask: Array, memory: Any) -> Any:
-    """The number of true elements before each block of a flat mask, and the total."""
+    """The number of true elements before each block of a flat mask, and the total.  It is the same array for
+    several reads through one mask, so that a task that contains them finds the elements once."""
     name = None if access.storage_of(mask).exported else indices.name(mask)
     found = _counts.get(name)
     if found is None:
-        found = numpy.cumsum(_counted(mask, memory))
+        found = hosted(numpy.cumsum(_counted(mask, memory)))
         if name is not None:
             _counts[name] = found
     return found

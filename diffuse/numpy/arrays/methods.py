@@ -13,7 +13,7 @@ import numpy
 from diffuse.numpy.arrays import access, assign, base, core, elements, inplace, views
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.core import viewing
-from diffuse.numpy.arrays.forms import NATIVE, memory_order
+from diffuse.numpy.arrays.forms import NATIVE, computable, memory_order
 from diffuse.numpy.arrays.operators import Protocols
 from diffuse.numpy.bridge import fallback, namespace
 from diffuse.numpy.ops import elementwise, folds, gates, moments, reductions
@@ -133,7 +133,7 @@ class Methods(Protocols, elements.Described):
         target = base.element_type(dtype)
         if casting != "unsafe":
             numpy.empty(0, self.form.dtype).astype(target, casting=casting)  # raises
-        if target not in NATIVE:
+        if not computable(target):
             return host(self).astype(dtype, order=order)
         flags, order = self.meta.flags, memory_order(order)
         fits = {"K": True, "A": flags.forc, "C": flags.c_contiguous, "F": flags.f_contiguous}

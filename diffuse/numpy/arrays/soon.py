@@ -1,10 +1,16 @@
-"""Lets NumPy compute at once on large arrays at hand, in programs that read a value after every few
-operations.
+"""Lets NumPy compute at once on large arrays at hand: at the beginning of a program, and in programs that
+read a value after every few operations.
 
-The engine detects such programs (stream/brevity.py) and grants a number of bytes that operations may read and
-write at once between two values that the program reads.  Only operations with NumPy's bits are done at once,
-so that results do not depend on this rule.  The extension does it (small/soon.c); without the extension such
-operations are recorded, or done one by one (ops/single.py).
+Recording an operation for the first time takes a millisecond, and many operations are called only once, or
+in loops that gain little.  So a program begins with a number of bytes that operations may read and write at
+once (`TRIAL`).  Of those between two values that it reads, only what exceeds a bound is used up, since
+recording saves nothing on fewer.  Once the bytes are used up, operations are recorded.
+
+Later the engine detects programs that read a value after every few operations (stream/brevity.py), and grants
+a number of bytes between two such values.
+
+Only operations with NumPy's bits are done at once, so that results do not depend on this.  The extension does
+it (small/soon.c); without the extension such operations are recorded, or done one by one (ops/single.py).
 """
 
 from __future__ import annotations
@@ -14,6 +20,9 @@ from collections.abc import Callable
 from diffuse import library
 from diffuse.numpy.small import native
 from diffuse.settings import config, watch
+
+TRIAL = 64 << 20
+"""The bytes that operations of a program may read and write at once at its beginning."""
 
 
 def _nothing() -> None:
@@ -42,5 +51,7 @@ def allow(allowance: int) -> bool:
 if native is not None:
     looked, spend = native.looked, native.spend
     library.current().brevity.listener = allow
+    if config.small and config.runtime == "local":
+        native.set_allowance(TRIAL, True)
     watch("small", lambda _: native.set_allowance(0))
     watch("runtime", lambda _: native.set_allowance(0))

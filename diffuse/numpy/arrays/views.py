@@ -15,7 +15,7 @@ from diffuse.numpy.arrays import access, base, core, gather
 from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import distant
 from diffuse.numpy.arrays.core import Array, hosted, viewing
-from diffuse.numpy.arrays.forms import NATIVE, Mirror, memory_order
+from diffuse.numpy.arrays.forms import NATIVE, Mirror, computable, memory_order
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.operands import answering, lowered, refused, wrap
 
@@ -165,7 +165,7 @@ def flatten(x: Array, order: Any = "C") -> Any:
 def retyped(x: Array, dtype: Any) -> Any:
     """`x.view(dtype)`: the same memory read as another element type."""
     meta = x.meta.view(dtype)
-    if type(meta) is not numpy.ndarray or meta.dtype not in NATIVE:
+    if type(meta) is not numpy.ndarray or not computable(meta.dtype):
         return base.exported(x).view(dtype)
     return viewing(x, meta)
 

@@ -1,5 +1,7 @@
 """Random numbers for arrays that are distributed over ranks: NumPy's own, of which each rank keeps its part.
 
+Elements and rows that a generator chooses are read by their numbers, which every rank draws.
+
 A generator draws the numbers of an array one after another, so that several calls draw what one call does. If
 each number takes one step of the generator, and the generator can jump ahead, a rank draws only its part.
 Otherwise each rank draws all numbers when the call is recorded, because the program's generator has to
@@ -27,6 +29,9 @@ SIZES = {"random": 0, "random_sample": 0, "standard_normal": 0, "standard_expone
          "uniform": 2, "normal": 2, "integers": 2, "randint": 2, "rand": -1, "randn": -1}
 """Functions that draw their numbers one after another, with the position of the size argument; -1: all
 arguments."""
+CHOOSING = "choice", "permutation", "shuffle"
+"""Functions that choose elements or rows of an array, or change their order."""
+NAMES = frozenset((*SIZES, *CHOOSING))
 STEPS = "random", "uniform"
 """Functions for which each 64-bit number takes one step of the generator."""
 JUMPS = numpy.random.PCG64, numpy.random.PCG64DXSM
@@ -43,11 +48,13 @@ Draw = Callable[[Any, int], Array]
 
 
 def in_parts(function: Callable[..., Any], name: str, generator: Any, args: tuple[Any, ...],
-             kwargs: dict[str, Any]) -> Any:
-    """The distributed array that a generator's function returns; None if NumPy has to draw it."""
+             kwargs: dict[str, Any]) -> tuple[Any] | None:
+    """What a generator's function returns, in a tuple, if it is drawn in parts; None if NumPy has to draw."""
     runtime = library.current().runtime
     if runtime.ranks == 1 or not hasattr(runtime, "call_parts") or elementwise.eager_errors:
         return None
+    if name in CHOOSING:
+        return _chosen(function, name, generator, args, kwargs, runtime.ranks)
     found = _sized(name, args, kwargs)
     if found is None:
         return None
@@ -73,7 +80,36 @@ def in_parts(function: Callable[..., Any], name: str, generator: Any, args: tupl
     array = core.recorded(row_major(shape, dtype))
     library.call(f"random.{name}", library.Independent(part, ((0,),), indexed=True), (),
                  ((storage_of(array), base.view_of(array)),))
-    return array
+    return (array,)
+
+
+def _chosen(function: Callable[..., Any], name: str, generator: Any, args: tuple[Any, ...],
+            kwargs: dict[str, Any], ranks: int) -> tuple[Any] | None:
+    """As `in_parts`, of a function that chooses along the first axis of a large array.  It draws the same
+    numbers from the length of the array, if these take no more memory than a rank's part of it."""
+    x: Any = args[0] if args else None
+    if type(x) is not core.array_class or x.form.size < (core.SMALL or 1) or x.form.dtype not in NATIVE:
+        return None
+    length, nbytes = x.form.shape[0], x.form.size * x.form.itemsize
+    if name == "choice":
+        size = args[1] if len(args) > 1 else kwargs.get("size")
+        whole = bool(args[2] if len(args) > 2 else kwargs.get("replace", True))
+        if (len(args) > 3 or not set(kwargs) <= {"size", "replace"} or type(size) is not int or size < 1
+                or type(generator) is not numpy.random.Generator and x.form.ndim > 1):
+            return None
+        count = size if whole else length
+    elif len(args) > 1 or kwargs or x.form.ndim < 2:
+        return None
+    else:
+        count = length
+    if count * 8 * ranks > nbytes:
+        return None
+    if name != "shuffle":
+        return (x.take(function(generator, length, *args[1:], **kwargs), 0),)
+    if not x.flags.writeable:
+        return None
+    x[...] = x.take(type(generator).permutation(generator, length), 0)
+    return (None,)
 
 
 def _sized(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -15,7 +15,7 @@ import numpy
 
 from diffuse import library, settings
 from diffuse.library import floaterrors, provenance, trace
-from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays import base, core, soon
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import BASE, NATIVE, RESERVE, Mirror, address
 from diffuse.numpy.arrays.lending import owned
@@ -125,10 +125,11 @@ class Conversion:
             return {k: self.raised(v, held or getrefcount(v) > _IN_TURN) for k, v in value.items()}
         if isinstance(value, tuple):
             return rebuilt(value, [self.raised(v, held or getrefcount(v) > _IN_TURN) for v in value])
-        if isinstance(value, KEEPERS):
-            for _, known in self.pairs:
-                if isinstance(known, Array):
-                    base.exported(known)
+        if isinstance(value, (numpy.ndarray, *KEEPERS)):
+            for plain, known in self.pairs:
+                if isinstance(known, Array) and (isinstance(value, KEEPERS)
+                                                 or numpy.may_share_memory(plain, value)):
+                    base.shown(known)
         return value
 
     def _array(self, value: numpy.ndarray[Any, Any], held: bool) -> Any:
@@ -176,6 +177,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     conversion = Conversion(silent == "description", distant and reads(function, args, kwargs))
     plain_args = tuple([conversion.lowered(value) for value in args])
     plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}
+    soon.looked()
     if listener is not None:
         listener(name or _name(function), silent, conversion.elements)
     if silent is None and conversion.elements > config.small:

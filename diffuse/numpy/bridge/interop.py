@@ -62,7 +62,7 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
     out = kwargs.get("out", ())
     out = out if isinstance(out, tuple) else (out,)
     for value in (*inputs, *out):
-        if getattr(type(value), "__array_ufunc__", value) is None:
+        if getattr(type(value), "__array_ufunc__", True) is None:
             return NotImplemented
     if overrides.answer((*inputs, *out, kwargs.get("where"))):
         return NotImplemented

@@ -255,6 +255,10 @@ class FallbackUfunc:
 def member(real: ModuleType, name: str) -> Any:
     """The mirror's object for a name of a submodule of NumPy."""
     overrides.acquaint_all(real)
+    if real.__name__ == "numpy.ma":
+        from diffuse.numpy.bridge.rebound import acquaint_masked
+
+        acquaint_masked(real.MaskedArray)
     theirs = getattr(real, name)
     same = callable(theirs) and vars(numpy).get(name) is theirs  # the main namespace has it, too
     ours = sys.modules["diffuse.numpy"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache, wraps
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -109,6 +110,19 @@ def over(function: Any) -> Any:
             if name in known:
                 scope[name] = standing(name, known[name])
     return found
+
+
+@cache
+def acquaint_masked(kind: Any) -> None:
+    """Wrap the `__getitem__` of a class of masked arrays.  On an array of objects it asks an element whether
+    it is an array, which Diffuse's arrays are to the same code over Diffuse's functions."""
+    method = kind.__getitem__
+
+    @wraps(method)
+    def run(self: Any, index: Any) -> Any:
+        return (over(method) if self.dtype.char == "O" else method)(self, index)
+
+    kind.__getitem__ = run
 
 
 def names(code: CodeType) -> Iterator[str]:

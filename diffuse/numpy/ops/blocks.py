@@ -4,7 +4,9 @@ Integer products have the same bits in any blocks.  Of floating-point numbers BL
 order that depends on the shapes, on its threads and on the processor, so a block of rows may have other bits
 than these rows have in the whole product.  Therefore a product is computed whole the first time; when one of
 the same shapes recurs, blocks are tried: random numbers of these shapes are multiplied whole and in blocks,
-on all ranks.  The order does not depend on the numbers, so if all bits agree here they agree for any numbers.
+on all ranks.  The order does not depend on the numbers, so if all bits agree here they agree for any
+numbers.  Each matrix of a stack is multiplied apart from the others, so that parts of the stack have the bits
+of the whole.
 
 A product that no rank has room for cannot be computed whole, and is tried at once.  The first matrix of the
 trial has its true shape, but repeats a few megabytes of numbers, which alone are in memory.
@@ -57,15 +59,18 @@ _known: dict[Shapes, int | None] = library.Bounded()
 def in_blocks(x: Any, y: Any, product: Callable[..., None]) -> Callable[..., None]:
     """The product of two arrays as a call on blocks, if these have the bits of the whole; else `product`."""
     runtime: Any = library.current().runtime
-    if library.current().window.region is not None and (cut := _cut(x, y)) is not None:
-        return _on_grids(x, y, product, cut)
-    if runtime.ranks == 1 or not hasattr(runtime, "call_parts") or storage_of(x) is storage_of(y):
-        return product  # of a matrix and its transpose BLAS computes one half
-    cut = _cut(x, y)
-    if cut is None:
+    cuts = _cuts(x, y)
+    if not cuts:
         return product
-    if x.ndim > 2 or x.dtype.kind in "biu" and y.dtype.kind in "biu":
-        return library.Independent(product, (cut,))
+    if library.current().window.region is not None:
+        return _on_grids(x, y, product, cuts)
+    stack = max(x.ndim, y.ndim) > 2
+    if (runtime.ranks == 1 or not hasattr(runtime, "call_parts")
+            or storage_of(x) is storage_of(y) and not stack):
+        return product  # of a matrix and its transpose BLAS computes one half
+    cut = cuts[0]
+    if stack or x.dtype.kind in "biu" and y.dtype.kind in "biu":
+        return library.Independent(product, cuts if stack else (cut,))
     shapes = Shapes(x.shape, y.shape, _turned(x), _turned(y), (x.dtype.name, y.dtype.name), runtime.points,
                     runtime.ranks, cut)
     if shapes not in _known and not _crowded(shapes, runtime.room):
@@ -77,11 +82,13 @@ def in_blocks(x: Any, y: Any, product: Callable[..., None]) -> Callable[..., Non
     return library.Independent(product, (cut,), unit) if unit else product
 
 
-def _on_grids(x: Any, y: Any, product: Callable[..., None], cut: Cut) -> Callable[..., None]:
+def _on_grids(x: Any, y: Any, product: Callable[..., None], cuts: tuple[Cut, ...]) -> Callable[..., None]:
     """The product as a call that a region of the program may cut into a grid of blocks."""
     alike = storage_of(x) is storage_of(y)  # of a matrix and itself, turned, BLAS computes one half
-    exact = x.ndim > 2 or x.dtype.kind in "biu" and y.dtype.kind in "biu"
-    cuts = (cut, (None, 1, 1)) if x.ndim == y.ndim == 2 else (cut,)
+    exact = max(x.ndim, y.ndim) > 2 or x.dtype.kind in "biu" and y.dtype.kind in "biu"
+    cut = cuts[0]
+    if x.ndim == y.ndim == 2:
+        cuts = cut, (None, 1, 1)
     runtime: Any = library.current().runtime
     one = Shapes(x.shape, y.shape, _turned(x), _turned(y), (x.dtype.name, y.dtype.name), runtime.points,
                  runtime.ranks, cut)
@@ -178,14 +185,23 @@ def _numbers(random: Any, shape: tuple[int, ...], dtype: str, turned: bool) -> A
     return found.T if turned else found
 
 
-def _cut(x: Any, y: Any) -> Cut | None:
-    """The axes of both operands and of the product along which it is independent: matrices of stacks, rows of
-    the first matrix, or, for a vector and a matrix, columns of the second one."""
-    if x.ndim > 2 and y.ndim == x.ndim and x.shape[:-2] == y.shape[:-2]:
-        return 0, 0, 0
-    if x.ndim == 2 and y.ndim <= 2:
-        return 0, None, 0
-    return (None, 1, 0) if x.ndim == 1 and y.ndim == 2 else None
+def _cuts(x: Any, y: Any) -> tuple[Cut, ...]:
+    """For each way to cut a product the axes of both operands and of the product: the dimensions of stacks,
+    of which an operand may lack some; rows of the first matrix; or, for a vector and a matrix, columns."""
+    if max(x.ndim, y.ndim) <= 2:
+        if x.ndim == 2:
+            return ((0, None, 0),)
+        return ((None, 1, 0),) if x.ndim == 1 and y.ndim == 2 else ()
+    one, other = x.shape[:-2], y.shape[:-2]
+    stack = numpy.broadcast_shapes(one, other)
+    found = []
+    for d, n in enumerate(stack):
+        axes = [d - len(stack) + len(shape) for shape in (one, other)]
+        cut = [axis if axis >= 0 and shape[axis] == n else None
+               for axis, shape in zip(axes, (one, other), strict=True)]
+        if n > 1:
+            found.append((*cut, d))
+    return tuple(found)
 
 
 def _turned(x: Any) -> bool:

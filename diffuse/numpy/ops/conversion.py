@@ -11,7 +11,7 @@ from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import element_type, exported
 from diffuse.numpy.arrays.core import Array, viewing
-from diffuse.numpy.arrays.forms import NATIVE, Mirror, memory_order
+from diffuse.numpy.arrays.forms import Mirror, computable, memory_order
 from diffuse.numpy.bridge import fallback, sharing
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.operands import PLAIN, Answer, answering, foreign, lowered, refused, shared, wrap
@@ -97,7 +97,7 @@ def elsewhere(device: Any, like: Any) -> bool:
 def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
     target = a.form.dtype if dtype is None else element_type(dtype)
     order = memory_order(order)
-    if target not in NATIVE:
+    if not computable(target):
         return numpy.array(exported(a), dtype, copy=copy, order=order)
     flags = a.meta.flags
     fits = order in ("K", "A") or (flags.c_contiguous if order == "C" else flags.f_contiguous)

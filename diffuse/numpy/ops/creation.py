@@ -20,6 +20,7 @@ from diffuse.numpy.arrays.forms import (
     Form,
     Mirror,
     column_major,
+    computable,
     memory_order,
     replica,
     resized,
@@ -58,7 +59,7 @@ def _form(shape: tuple[int, ...], dtype: numpy.dtype[Any], order: Any) -> Any:
 
 def _filled(shape: Any, value: Any, dtype: Any, order: Any, instead: Callable[..., Any]) -> Any:
     kind = element_type(float if dtype is None else dtype)
-    if kind not in NATIVE:
+    if not computable(kind):
         return instead(lowered(shape), dtype=dtype, order=order)
     return constant(_form(_shape(shape), kind, order), value)
 
@@ -94,7 +95,7 @@ def empty(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = Non
     if dtype is float and order == "C" and type(shape) is int and shape >= max(core.SMALL, 1):
         return recorded(row_major((shape,), FLOAT))
     kind = element_type(dtype)
-    if kind not in NATIVE:
+    if not computable(kind):
         return numpy.empty(lowered(shape), dtype, order)
     return fresh(_form(_shape(shape), kind, order))
 
@@ -146,6 +147,8 @@ def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
     """Cast a number as NumPy does to fill an array: NaN becomes an integer, unlike in an assignment."""
     if dtype is FLOAT and type(value) is float:
         return value
+    if type(value) in (list, tuple, range):  # an array of a type of its own first, whose cast raises nothing
+        return asanyarray(value)
     if not isinstance(value, (int, float, complex, numpy.number)) or dtype not in NATIVE:
         return value
     cell = numpy.empty((), dtype)
@@ -161,7 +164,7 @@ def _like(prototype: Any, dtype: Any, order: Any, shape: Any, device: Any) -> An
     kind = source.dtype if dtype is None else element_type(dtype)
     order = memory_order(order)
     elsewhere(device, None)
-    if not isinstance(source, Array) or kind not in NATIVE:
+    if not isinstance(source, Array) or not computable(kind):
         return None
     if shape is None:
         return replica(source.meta, kind, order)
@@ -238,7 +241,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
         if isinstance(begin, int) and isinstance(end, int) and isinstance(step, int)
         else float(numpy.ceil((end - begin) / step))
     )
-    if not max(core.SMALL, 2) <= length < RESERVE.size or kind not in NATIVE or kind.kind == "b":
+    if not max(core.SMALL, 2) <= length < RESERVE.size or not computable(kind) or kind.kind == "b":
         return wrap(numpy.arange(*bounds, dtype=dtype, **named))
     first, second = (numpy.asarray(v).astype(kind)[()] for v in (begin, begin + step))
     with quiet():

@@ -37,6 +37,9 @@ fuse."""
 AT_ONCE = 13
 """A multiple of DIFFUSE_SMALL.  The calling thread reduces arrays of fewer elements that no pending task
 writes: as measured, it takes no longer than recording, launching and awaiting a task."""
+FLOATS = 5
+"""How many times as many elements these may be if they are real floats: as measured, the compiled sums, and
+NumPy's extremes, of a million of them in one thread take half as long as a task.  Products are NumPy's."""
 GLANCE = 4096
 """`any` and `all` search this many elements first, and then all of them: most searches that end early end
 there.  NumPy searches all bools, a vector at a time."""
@@ -48,11 +51,13 @@ def numpys(operator: str, x: Array) -> bool:
     return x.form.size < core.SMALL and (ready(x) or operator in FUNCTIONS and x.form.name[0] in "fc")
 
 
-def immediate(x: Array) -> Any:
+def immediate(x: Array, fast: bool = True) -> Any:
     """The memory of an array that the calling thread should reduce at once; None if a task has to be
-    recorded."""
-    size = x.meta.size
-    if size >= AT_ONCE * core.SMALL or not library.current().host_sees:
+    recorded.  The result of more real floats takes no longer if it is `fast`."""
+    size, most = x.meta.size, AT_ONCE * core.SMALL
+    if size >= most and (size >= FLOATS * most or x.meta.dtype.char not in "fd" or not fast):
+        return None
+    if not library.current().host_sees:
         return None
     if not core.SEES:
         core.see(True)
@@ -66,7 +71,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     if ((axis is None or type(axis) is int) and dtype is None and out is None and where is True
             and initial is _NoValue and (keepdims is False or keepdims is _NoValue)
             and type(a) is core.array_class and a.meta.size >= core.SMALL):
-        memory = immediate(a)
+        memory = immediate(a, operator != "prod")
         if memory is not None:
             found = total(operator, memory) if axis is None else along(operator, memory, axis)
         elif axis is not None:
@@ -177,7 +182,10 @@ def dot(x: Any, y: Any) -> Any:
     other = one if x is y else immediate(y)
     if one is None or other is None or one.dtype is not other.dtype or one.shape != other.shape:
         return None
-    found = None if elementwise.eager_errors else small_folds.fold("dot", (0,), one, other)
+    if elementwise.eager_errors:
+        return None
+    found = (small_folds.fold("squares", (0,), one) if one is other else
+             small_folds.fold("dot", (0,), one, other))
     return found[()] if found is not None and isfinite(found) else None
 
 
@@ -235,7 +243,7 @@ def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any
     name, source = NATIVE[wanted], None if x.form.ordered else x.form
     computing = "float32" if name == "float16" and operator not in EXTREMES else name
     taken = x.form.name if operator in TRUTH else computing
-    memory = immediate(x)
+    memory = immediate(x, operator != "prod")
     if memory is not None:
         found = _at_once(operator, memory, axes, wanted, computing, keepdims)
         if source is None or not isinstance(found, Array):

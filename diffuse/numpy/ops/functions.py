@@ -60,7 +60,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
             return UFUNCS["rint"](x, **options)
         factor = 10.0 ** abs(decimals)
         first, last = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-        scaled = UFUNCS["rint"](UFUNCS[first](x, factor))
+        scaled = UFUNCS["rint"](UFUNCS[first](x, factor, **options), **options)  # as NumPy: within `out`
         if out is None and x.form.ndim > 1 and not x.meta.flags.forc:  # where NumPy's result is in C order
             options["order"] = "C"
         return UFUNCS[last](scaled, factor, **options)
@@ -209,7 +209,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     a = asanyarray(x)
     if (type(a) is not core.array_class or a.dtype.kind != "f" or small(a) or not _is_number(nan)
-            or not all([limit is None or _is_number(limit) for limit in (posinf, neginf)])):
+            or not all([limit is None or _is_number(limit) for limit in (posinf, neginf)])
+            or not (copy or copy is None or a is x or isinstance(x, numpy.ndarray))):  # it raises
         return fallback.call(numpy.nan_to_num, (x, copy, nan, posinf, neginf), {}, "numpy.nan_to_num")
     limits = numpy.finfo(a.dtype)
     high = limits.max if posinf is None else posinf
@@ -248,7 +249,7 @@ def _without_nans(a: Any, value: Any) -> Any:
     x = asanyarray(a)
     if x.dtype.kind == "O":
         return where(UFUNCS["not_equal"](x, x), value, x)
-    memory = folds.immediate(x) if type(x) is core.array_class and x.meta.size >= core.SMALL else None
+    memory = folds.immediate(x, False) if type(x) is core.array_class and x.meta.size >= core.SMALL else None
     if type(x) is numpy.ndarray:  # of elements that kernels do not compute in
         memory = x
     if memory is not None and x.dtype.kind in ("fc" if memory is x else "f"):  # what is reduced at once, too

@@ -51,7 +51,7 @@ after every few operations (arrays/soon.py).
 
 SOON = {**dict.fromkeys("""concatenate stack vstack hstack dstack column_stack append roll pad tril triu copy
     astype flatten where array_equal count_nonzero conj conjugate diff zeros ones empty full
-    zeros_like ones_like empty_like full_like""".split(), ANY),
+    arange linspace eye zeros_like ones_like empty_like full_like""".split(), ANY),
     **dict.fromkeys("clip max min amax amin argmax argmin any all".split(), REAL),
     **dict.fromkeys("sum prod cumsum cumprod".split(), WHOLE)}
 """The element types with NumPy's bits for functions and methods; `soon_way` finds them for ufuncs."""

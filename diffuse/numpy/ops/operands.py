@@ -12,7 +12,7 @@ from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.access import host, storage_of
 from diffuse.numpy.arrays.base import exported, spanned
 from diffuse.numpy.arrays.core import ARRAYS, Array, hosted
-from diffuse.numpy.arrays.forms import NATIVE, form_of
+from diffuse.numpy.arrays.forms import NATIVE, computable, form_of
 from diffuse.numpy.arrays.lending import borrow, held
 from diffuse.numpy.bridge import sharing
 from diffuse.numpy.ops import rules
@@ -28,7 +28,7 @@ def wrap(array: Any) -> Any:
     Arrays of types without kernels (object, str, datetime64, structured, other byte orders) and subclasses
     stay what they are.
     """
-    if type(array) is not numpy.ndarray or array.dtype not in NATIVE or not array.flags.aligned:
+    if type(array) is not numpy.ndarray or not computable(array.dtype) or not array.flags.aligned:
         return array
     if array.size >= core.SMALL:
         library.foresee(config.runtime)
@@ -39,7 +39,7 @@ def wrap(array: Any) -> Any:
 def shared(array: Any) -> Any:
     """A Diffuse array over memory that the program may also see as a NumPy array, or as something else; for
     that time, operations run at once."""
-    if type(array) is not numpy.ndarray or array.dtype not in NATIVE or not array.size:
+    if type(array) is not numpy.ndarray or not computable(array.dtype) or not array.size:
         return wrap(array)
     span, ours = borrow(array)
     x = wrap(ours)

@@ -37,7 +37,7 @@ def _target(x: Any) -> Any:
 def _values(x: Any, dtype: numpy.dtype[Any], casting: Any = "unsafe") -> Any:
     """The contiguous values to write into an array of this element type: numbers and lists are converted to
     that type, arrays must be castable to it by this rule.  None if NumPy has to handle them."""
-    if type(x) in (list, tuple, *rules.WEAK, *rules.STRONG):
+    if type(x) in (*assign.SEQUENCES, *rules.WEAK, *rules.STRONG):
         try:
             x = numpy.array(lowered(x), dtype)
         except (TypeError, ValueError, OverflowError):
@@ -109,7 +109,9 @@ def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
     axis %= arr.ndim
     shape = tuple([array.form.shape[k] if k == axis else n for k, n in enumerate(arr.shape)])
     number = type(values) in assign.NUMBERS  # as assignment casts it, or refuses it
-    given = core.hosted(assign.chosen(values, target.form.dtype)) if number else adopt(asanyarray(values))
+    given = (core.hosted(assign.chosen(values, target.form.dtype)) if number
+             else assign.assigned(values if type(values) in assign.SEQUENCES else asanyarray(values),
+                                  target.form.dtype))
     if (array.form.shape != shape or type(given) is not core.array_class
             or given.form.dtype.kind == "c" != target.form.dtype.kind or given.form.ndim > len(shape)
             or any([n not in (1, m) for n, m in zip(given.form.shape[::-1], shape[::-1], strict=False)])
@@ -191,12 +193,13 @@ def _fill_diagonal(a: Any, val: Any, wrap: Any) -> bool:
     target = _target(a)
     if target is None or a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1 or not a.size:
         return False
-    step, end = 1 + int(numpy.cumprod(a.shape[:0:-1]).sum()), None
     if a.ndim == 2:
         step, end = a.shape[1] + 1, None if wrap else a.shape[1] * a.shape[1]
-    part = viewing(target, target.meta[:end:step])
-    if indices.sooner(part.form.size, a):
+    else:
+        step, end = 1 + sum([a.shape[0] ** d for d in range(1, a.ndim)]), None
+    if indices.sooner(-(-min(a.size, end or a.size) // step), a):
         return False
+    part = viewing(target, target.meta[:end:step])
     values = _values(val, a.form.dtype)
     values = None if values is None else _repeated(values, part.form.size)
     if values is None:

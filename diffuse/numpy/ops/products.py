@@ -77,7 +77,7 @@ def product(x: Any, y: Any) -> Any:
 
 def _laid_out(x: Mirror, y: Mirror, shape: tuple[int, ...], dtype: numpy.dtype[Any]) -> Form:
     """The form of a product: matrices in C order, in stacks laid out as those of the operands."""
-    if len(shape) < 4 or x.flags.c_contiguous and y.flags.c_contiguous:
+    if len(shape) - (x.ndim > 1) - (y.ndim > 1) < 2 or x.flags.c_contiguous and y.flags.c_contiguous:
         return row_major(shape, dtype)
     first: Any = ..., slice(1), slice(1)
     small = [model(a[first] if a.ndim > 1 else a[:1]) for a in (x, y)]

@@ -11,7 +11,7 @@ from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.access import ready
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import folds, moments, scans
+from diffuse.numpy.ops import elementwise, folds, moments, scans
 from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.manipulation import asking
 from diffuse.numpy.ops.operands import answers
@@ -104,7 +104,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     if (type(keepdims) is not bool or not builtins.isinstance(x, Array) or x.form.size == 0
             or axis is None and ready(x)):
         return fallback.call(numpy.count_nonzero, (a, axis), {"keepdims": keepdims}, silent="inspection")
-    truth = x if x.form.name == "bool" else UFUNCS["not_equal"](x, 0)
+    truth = x if x.form.name == "bool" else elementwise.duplicate(x, numpy.dtype(bool))
     return folds.reduce("sum", truth, axis, numpy.intp, None, keepdims)
 
 

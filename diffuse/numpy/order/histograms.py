@@ -2,11 +2,12 @@
 
 NumPy's own function, called with only the smallest and the largest element, checks the arguments and makes
 the edges.  Counts do not depend on the order of the elements.  Sums of weights do: NumPy adds up blocks of
-BLOCK elements and then their sums, one after another; here the blocks are divided among threads.
+BLOCK elements and then their sums, one after another; here blocks are divided among threads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -55,12 +56,10 @@ def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
     plain = table(edges)
     if plain is None or plain.size < 2:
         return None
-    if weights is not None:
-        counts = _weighted(flat, bins, ends, weights, array.shape)
-    elif numpy.ndim(bins):
-        counts = _between(flat, plain)
-    else:
-        counts = _even(flat, plain, ends, lowest)
+    addends = None if weights is None else _addends(weights, array.shape)
+    if weights is not None and (addends is None or numpy.ndim(bins)):
+        return None
+    counts = _between(flat, plain) if numpy.ndim(bins) else _even(flat, plain, ends, lowest, addends)
     if counts is None:
         return None
     if density:
@@ -68,57 +67,75 @@ def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
     return given(counts), edges
 
 
-def _even(flat: Array, edges: Array, ends: Any, lowest: Any) -> Array | None:
-    """Counts in bins of equal width; `lowest` has the smallest and the largest element, if it was needed."""
-    if flat.dtype.name not in COUNTED or edges.dtype != numpy.float64:
-        return _by_blocks(flat, edges.size - 1, ends, None) if flat.dtype == edges.dtype else None
-    first, last, width = edges[0], edges[-1], edges[-1] - edges[0]
-    if flat.dtype.itemsize == 8 and flat.dtype.kind in "iu" and max(map(abs, map(int, lowest))) > EXACT:
-        return _by_blocks(flat, edges.size - 1, ends, None)
-    routine = radix.routines(flat.size, ("histogram", flat.dtype.name))
+def _even(flat: Array, edges: Array, ends: Any, lowest: Any, weights: Array | None) -> Array | None:
+    """Counts, or sums of weights, in bins of equal width; `lowest` has the smallest and the largest element,
+    if it was needed."""
+    bins, width = edges.size - 1, _width(flat, edges, ends, lowest)
+    if width is None or weights is not None and weights.dtype != numpy.float64:
+        whole = flat.dtype.name in COUNTED or flat.dtype == edges.dtype
+        return _by_numpy(flat, bins, ends, weights) if whole or weights is not None else None
+    name = "histogram" if weights is None else "histogram_weighted"
+    routine = radix.routines(flat.size, (name, flat.dtype.name))
     if routine is None or not numpy.isfinite(width):
         return None
-    count, bins = routine[0], edges.size - 1
-    words = [int(numpy.float64(value).view(numpy.int64)) for value in (first, last, width, bins)]
+    words = [int(numpy.float64(value).view(numpy.int64)) for value in (edges[0], edges[-1], width, bins)]
 
-    def one(low: int, high: int) -> Array:
-        counts = numpy.zeros(bins + 1, numpy.int64)
-        count(numpy.ascontiguousarray(flat[low:high]), high - low, edges, bins, counts, *words)
-        return counts
+    def one(part: slice) -> Array:
+        some = numpy.ascontiguousarray(flat[part])
+        found = numpy.zeros(bins + 1, numpy.intp if weights is None else numpy.float64)
+        more = () if weights is None else (numpy.ascontiguousarray(weights[part]),)
+        routine[0](some, some.size, edges, bins, found, *words, *more)
+        return found[:bins]
 
-    found: Array = numpy.add.reduce(on_parts(flat.size, one))
-    return found[:bins].astype(numpy.intp, copy=False)
+    return _added(flat.size, one, weights is not None)
 
 
-def _by_blocks(flat: Array, bins: Any, ends: tuple[Any, Any], weights: Array | None) -> Array | None:
-    """Counts or sums of weights in bins of equal width, added up in NumPy's blocks."""
+def _width(flat: Array, edges: Array, ends: Any, lowest: Any) -> Any:
+    """The difference of the last and the first edge as NumPy computes it; None for elements whose bins no
+    routine computes."""
+    if flat.dtype.name not in COUNTED or edges.dtype != numpy.float64:
+        return None
+    if flat.dtype.itemsize == 8 and flat.dtype.kind in "iu":
+        low, high = map(int, lowest)
+        if max(-low, high) > EXACT:  # NumPy subtracts integers, and converts the elements to floats
+            return float(high - low) if ends is lowest and low < high else None
+    return edges[-1] - edges[0]
+
+
+def _by_numpy(flat: Array, bins: Any, ends: tuple[Any, Any], weights: Array | None) -> Array | None:
+    """Counts or sums of weights in bins of equal width, by NumPy in several threads."""
     if flat.dtype == numpy.float16 or not numpy.isfinite(numpy.subtract(ends[1], ends[0], dtype=float)):
         return None
 
-    def one(low: int, high: int) -> Array:
-        part = slice(low * BLOCK, high * BLOCK)
+    def one(part: slice) -> Array:
         return numpy.histogram(flat[part], bins, ends, weights=None if weights is None else weights[part])[0]
 
-    def several(low: int, high: int) -> list[Array]:
-        return [one(k, k + 1) for k in range(low, high)] if weights is not None else [one(low, high)]
+    return _added(flat.size, one, weights is not None)
 
-    found = [sums for part in on_parts(-(-flat.size // BLOCK), several, 1) for sums in part]
+
+def _added(size: int, one: Callable[[slice], Array], by_blocks: bool) -> Array:
+    """Add up what `one` finds in parts of the elements; by NumPy's blocks, and in their order, if the order
+    matters."""
+    def several(low: int, high: int) -> list[Array]:
+        step = 1 if by_blocks else high - low
+        return [one(slice(k * BLOCK, (k + step) * BLOCK)) for k in range(low, high, step)]
+
+    found = [sums for part in on_parts(-(-size // BLOCK), several, 1) for sums in part]
     total: Array = numpy.zeros_like(found[0])
     for sums in found:
         total += sums
     return total
 
 
-def _weighted(flat: Array, bins: Any, ends: Any, weights: Any, shape: tuple[int, ...]) -> Array | None:
-    """Add up, for each of `bins` bins of equal width between `ends`, the weights of the elements that lie in
-    it, with NumPy's bits.  None if NumPy has to do it: for weights of another shape or of a non-numeric type,
-    for bins given by their edges, and for infinite or NaN weights, whose sums may warn."""
+def _addends(weights: Any, shape: tuple[int, ...]) -> Array | None:
+    """The weights in one dimension; None if NumPy has to add them up: of another shape or of a non-numeric
+    type, and infinite or NaN ones, whose sums may warn."""
     values = at_hand(weights)
-    if values is None or values.shape != shape or numpy.ndim(bins) or values.dtype.kind not in "iufc":
+    if values is None or values.shape != shape or values.dtype.kind not in "iufc":
         return None
-    if not numpy.isfinite(values).all():  # sums may warn
-        return None
-    return _by_blocks(flat, bins, ends, values.reshape(-1))
+    flat = values.reshape(-1)
+    finite = on_parts(flat.size, lambda low, high: bool(numpy.isfinite(flat[low:high]).all()))
+    return flat if all(finite) else None
 
 
 def _between(flat: Array, edges: Array) -> Array | None:
@@ -132,22 +149,27 @@ def _between(flat: Array, edges: Array) -> Array | None:
         found.keys = numpy.append(keys, keys[-1] + keys.dtype.type(1))
     counts = _positions(flat.size, found.keys.size + 1,
                         lambda low, high, out: found.find(flat[low:high], out))
+    if counts is None:
+        return None
     inside = counts[1:edges.size].copy()
     inside[-1] += counts[edges.size]
     return inside
 
 
-def _positions(size: int, most: int, find: Any) -> Array:
-    """Count the positions, below `most`, that `find(low, high, out)` writes for ranges of elements."""
-    step = max(BLOCK, 4 * most)
+def _positions(size: int, most: int, find: Any) -> Array | None:
+    """Count the positions, below `most`, that `find(low, high, out)` writes for ranges of elements; None if
+    the routine has not arrived."""
+    routine = radix.routines(size, ("tally", "int64"))
+    if routine is None:
+        return None
 
     def one(low: int, high: int) -> Array:
         counts = numpy.zeros(most, numpy.intp)
-        out = numpy.empty(step, numpy.intp)
-        for start in range(low, high, step):
-            end = min(high, start + step)
+        out = numpy.empty(searching.BLOCK, numpy.intp)
+        for start in range(low, high, out.size):
+            end = min(high, start + out.size)
             find(start, end, out[:end - start])
-            counts += numpy.bincount(out[:end - start], minlength=most)
+            routine[0](out, end - start, counts)
         return counts
 
     found: Array = numpy.add.reduce(on_parts(size, one))
@@ -210,8 +232,10 @@ def _in_cells(columns: list[Array], bins: Any, limits: Any, density: Any) -> Any
             out += each
             out -= column[low:high] == searched.array[-1]
 
-    counts = _positions(columns[0].size, total, find).reshape(shape).astype(float)
-    found = counts[(slice(1, -1),) * len(columns)]
+    counts = _positions(columns[0].size, total, find)
+    if counts is None:
+        return None
+    found = counts.reshape(shape).astype(float)[(slice(1, -1),) * len(columns)]
     if density:
         whole = found.sum()
         for d, x in enumerate(plain):

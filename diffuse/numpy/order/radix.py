@@ -63,7 +63,7 @@ class Keys:
         """The bits of the zeros and the NaNs among the elements, if `plain`."""
 
 
-def _room(nbytes: int) -> bool:
+def room(nbytes: int) -> bool:
     """Is there memory for keys, and for everything else that is made besides an array?  NumPy sorts in
     place."""
     return nbytes < ROOM or nbytes < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -71,7 +71,7 @@ def _room(nbytes: int) -> bool:
 
 def keys_of(array: Array) -> Keys | None:
     """Encode the elements of a one-dimensional array; None if the routine has not arrived."""
-    found = routines(array.size, ("encode", array.dtype.name)) if _room(3 * array.nbytes) else None
+    found = routines(array.size, ("encode", array.dtype.name)) if room(3 * array.nbytes) else None
     if found is None:
         return None
     encode, = found
@@ -230,7 +230,8 @@ VECTORIZED = 15e-9
 @cache
 def vectorized(dtype: Any) -> bool:
     """Does NumPy sort this element type by vector instructions on this processor?"""
-    sample = (numpy.arange(1 << 14, dtype=numpy.uint64) * 0x9E3779B97F4A7C15 >> 40).astype(dtype)
+    with numpy.errstate(over="ignore"):
+        sample = (numpy.arange(1 << 14, dtype=numpy.uint64) * 0x9E3779B97F4A7C15 >> 40).astype(dtype)
     times = []
     for _ in range(3):
         copy = sample.copy()

@@ -39,9 +39,9 @@ def searchable(array: Array, elements: Array, side: str) -> Table | None:
     """A table in which such elements can be searched for; None if it is not sorted."""
     if array.ndim != 1 or not array.size or elements.size * LONG < array.size:
         return None
-    dtype = numpy.promote_types(array.dtype, elements.dtype)
-    if not (radix.sortable(array) and radix.sortable(elements) and dtype.kind in radix.KINDS):
+    if not (radix.sortable(array) and radix.sortable(elements)):
         return None
+    dtype = numpy.promote_types(array.dtype, elements.dtype)
     array = array.astype(dtype, copy=False)
     known = radix.keys_of(array)
     found = radix.routines(elements.size, (f"search_{side}", dtype.name))

@@ -1,4 +1,4 @@
-"""`unique` and the functions based on it: sorts keys, and keeps the first of each run of equal ones.
+"""`unique` and the functions based on it: they sort elements or keys, and keep the first of equal ones.
 
 Results do not depend on the sorting algorithm, except for zeros of both signs and different NaNs, of which
 NumPy keeps the one that its own algorithm puts first: NumPy's function runs then.
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.order import radix, sorting
+from diffuse.numpy.order import merging, radix, sorting
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own, table
 from diffuse.numpy.order.searching import BLOCK, searchable
 from diffuse.numpy.order.team import on_parts
@@ -27,18 +27,15 @@ def _sortable(a: Any) -> Array | None:
     return array.reshape(-1)
 
 
-def _firsts(keys: Array, dtype: Any, each_nan: bool) -> Array:
-    """A mask of the sorted keys that differ from the one before; NaNs differ, too, if `each_nan`."""
-    nan = (1 << 8 * dtype.itemsize) - 1
-    mask = numpy.empty(keys.size, numpy.bool)
+def _firsts(line: Array) -> Array:
+    """A mask of the sorted elements, or keys, that differ from the one before."""
+    mask = numpy.empty(line.size, numpy.bool)
     mask[0] = True
 
     def one(low: int, high: int) -> None:
-        numpy.not_equal(keys[low + 1:high + 1], keys[low:high], out=mask[low + 1:high + 1])
-        if each_nan and dtype.kind == "f":
-            mask[low + 1:high + 1] |= keys[low + 1:high + 1] == nan
+        numpy.not_equal(line[low + 1:high + 1], line[low:high], out=mask[low + 1:high + 1])
 
-    on_parts(keys.size - 1, one)
+    on_parts(line.size - 1, one)
     return mask
 
 
@@ -54,15 +51,13 @@ def values(array: Array) -> Array | None:
 
 def _counted(array: Array, counts: bool, each_nan: bool) -> tuple[Array, ...] | None:
     """The different elements, sorted, and how many there are of each, if wanted."""
-    known = radix.keys_of(array)
-    found = radix.ordered(known.keys, known.varying) if known is not None and known.plain else None
-    if known is None or found is None:
+    line = sorting.settled(array)
+    if line is None:
         return None
-    mask = _firsts(found[0], array.dtype, each_nan)
-    keys = _kept(found[0], mask)
-    different = radix.decoded(known, keys, numpy.empty(0, keys.dtype))
-    if different is None:
-        return None
+    mask = _firsts(line)
+    if array.dtype.kind == "f" and not each_nan:
+        mask[int(line.searchsorted(line.dtype.type(numpy.nan))) + 1:] = False
+    different = _kept(line, mask)
     return (different, _lengths(mask)) if counts else (different,)
 
 
@@ -82,7 +77,9 @@ def _with_positions(array: Array, index: bool, inverse: bool, counts: bool, each
     if found is None:
         return None
     keys, numbers = found
-    mask = _firsts(keys, array.dtype, each_nan)
+    mask = _firsts(keys)
+    if array.dtype.kind == "f" and each_nan:
+        mask[int(keys.searchsorted(keys.dtype.type((1 << 8 * array.itemsize) - 1))):] = True
     first = _kept(numbers, mask)
     result: tuple[Array, ...] = (radix.taken(array, first),)
     if index:
@@ -161,12 +158,13 @@ def _odd(different: Array) -> bool:
     return bool(different.size and (numpy.isnan(different[-1]) or (different == 0).any()))
 
 
-def _sorted(one: Array, other: Array) -> Array:
-    both = numpy.concatenate((one, other))
-    found = sorting.ordered(both)
-    if found is None:
+def _merged(one: Array, other: Array) -> Array:
+    """The elements of two sorted arrays, without NaN and zeros, in order."""
+    both = merging.merged(one, other)
+    if both is None:
+        both = numpy.concatenate((one, other))
         both.sort()
-    return both if found is None else found
+    return both
 
 
 @own(numpy.intersect1d, 0, 1)
@@ -174,8 +172,8 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: Any, return_indices: Any) -> 
     found = None if return_indices else _sets(ar1, ar2, assume_unique)
     if found is None:
         return None
-    both = _sorted(*found)
-    return given(both[:-1][both[1:] == both[:-1]])
+    both = _merged(*found)
+    return given(_kept(both[:-1], ~_firsts(both)[1:]))
 
 
 @own(numpy.setxor1d, 0, 1)
@@ -183,9 +181,9 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: Any) -> Any:
     found = _sets(ar1, ar2, assume_unique)
     if found is None:
         return None
-    both = _sorted(*found)
-    differs = numpy.concatenate(([True], both[1:] != both[:-1], [True]))
-    return given(both[differs[1:] & differs[:-1]])
+    both = _merged(*found)
+    differs = numpy.append(_firsts(both), True)
+    return given(_kept(both, differs[1:] & differs[:-1]))
 
 
 @own(numpy.union1d, 0, 1, by_lines=in_parts("union1d"))

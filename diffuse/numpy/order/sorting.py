@@ -1,9 +1,10 @@
 """`sort`, `argsort` and `lexsort` on all threads, and lines of arrays sorted or partitioned side by side.
 
-One-dimensional arrays of real numbers are sorted by digits (radix.py), with NumPy's bits.  A stable `argsort`
-has one result.  Any other kind may order equal elements in any way, and NumPy's order depends on the
-processor: the result is determined only if all elements differ, so if two are equal NumPy sorts.  The same
-holds for `partition` and `argpartition` of one dimension.
+One-dimensional arrays of real numbers are sorted by digits (radix.py), or, where NumPy has a vectorized sort,
+in runs that are merged (merging.py); both have NumPy's bits.  A stable `argsort` has one result.  Any other
+kind may order equal elements in any way, and NumPy's order depends on the processor: the result is determined
+only if all elements differ, so if two are equal NumPy sorts.  The same holds for `partition` and
+`argpartition` of one dimension.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy
 
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.bridge import fallback, parts
-from diffuse.numpy.order import radix
+from diffuse.numpy.order import merging, radix
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own
 from diffuse.numpy.order.team import slabs, threads
 
@@ -77,6 +78,8 @@ def ordered(array: Array, kind: str = "quicksort") -> Array | None:
     stable = kind in STABLE
     if not _line(array) or stable and array.dtype.itemsize > 2 and _runs(array):
         return None
+    if kind == KINDS[0] and radix.vectorized(array.dtype):
+        return merging.ordered(array) if merging.many(array) > 1 else None
     known = radix.keys_of(array)
     if known is None:
         return None
@@ -84,6 +87,15 @@ def ordered(array: Array, kind: str = "quicksort") -> Array | None:
         return radix.sorted_values(known, kind)
     found = radix.numbered(known.keys, known.varying) if stable else None
     return None if found is None else radix.taken(array, found[1])
+
+
+def settled(array: Array) -> Array | None:
+    """A sorted copy of a one-dimensional array whose equal elements have equal bits; None for others, or if a
+    routine has not arrived."""
+    if radix.vectorized(array.dtype):
+        return merging.ordered(array)
+    known = radix.keys_of(array)
+    return None if known is None or not known.plain else radix.sorted_values(known)
 
 
 def _sorted(array: Array, axis: int, kind: str) -> Array | None:

@@ -86,21 +86,32 @@ int small_plain(PyObject *x)
 
 #define COPY(type)                                                                                             \
     {                                                                                                          \
-        type value = *(const type *)from; /* of a number */                                                    \
-        if (step == 0 && stride == width)                                                                      \
-            for (npy_intp k = 0; k < n; k++)                                                                   \
-                ((type *)to)[k] = value;                                                                       \
-        else                                                                                                   \
-            for (npy_intp k = 0; k < n; k++)                                                                   \
-                *(type *)(to + k * stride) = *(const type *)(from + k * step);                                 \
+        for (npy_intp k = 0; k < n; k++)                                                                       \
+            *(type *)(to + k * stride) = *(const type *)(from + k * step);                                     \
         break;                                                                                                 \
     }
+
+enum { PIECE = 4096 }; /* bytes that stay in the nearest cache */
+
+/* Fill memory with one element: twice as much is copied each time, and then pieces of one size. */
+static void repeated(char *to, npy_intp bytes, const char *from, npy_intp width)
+{
+    memcpy(to, from, width);
+    for (npy_intp done = width, more; done < bytes; done += more) {
+        more = Py_MIN(Py_MIN(done, PIECE), bytes - done);
+        memcpy(to + done, to, more);
+    }
+}
 
 /* Copy `n` elements of `width` bytes, or one to `n` places where `step` is 0. */
 static void copied(npy_intp n, npy_intp width, char *to, npy_intp stride, const char *from, npy_intp step)
 {
     if (stride == width && step == width) {
         memcpy(to, from, n * width);
+        return;
+    }
+    if (stride == width && step == 0 && n > 0) {
+        repeated(to, n * width, from, width);
         return;
     }
     switch (width) {

@@ -72,7 +72,8 @@ static PyObject *subscript(Array *x, PyObject *index)
             return NULL;
         if (!PyArray_CheckExact(found)) { /* an element */
             if (now > 0) {
-                small_looked();
+                if (!state.trial) /* a number that was computed long ago tells nothing about what was computed since */
+                    small_looked();
                 return found;
             }
             Py_DECREF(found);
@@ -373,7 +374,7 @@ PyObject *small_as_index(Array *x)
 /* Python's buffer protocol: memory that stays valid, and is the array's, as long as the buffer is held. */
 static int get_buffer(Array *x, Py_buffer *view, int flags)
 {
-    PyObject *memory = PyObject_CallMethod(state.slow, "buffer", "O", x);
+    PyObject *memory = PyObject_CallMethod(state.slow, "buffer", "Oi", x, flags);
     int done = memory == NULL ? -1 : PyObject_GetBuffer(memory, view, flags);
     Py_XDECREF(memory);
     return done;

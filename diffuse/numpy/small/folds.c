@@ -6,7 +6,9 @@
 
 typedef void (*Code)(char *block, int64_t point);
 
-enum { KEPT = 64, WORDS = 24 };
+enum { KEPT = 128, WORDS = 24 };
+enum { SUM, DOT, SQUARES };
+static const char *const names[] = {"sum", "dot", "squares"};
 
 /* The calls that were laid out, by their kind and extent. */
 static struct Call {
@@ -26,8 +28,7 @@ static int laid_out(struct Call *call, PyArrayObject *one, PyArrayObject *other)
     Py_ssize_t address;
     Py_buffer block;
     PyObject *code, *said = lay_out == NULL ? NULL
-                            : PyObject_CallFunction(lay_out, other == NULL ? "sO" : "sOO", other == NULL ? "sum" : "dot",
-                                                    one, other);
+                            : PyObject_CallFunction(lay_out, call->fold == DOT ? "sOO" : "sO", names[call->fold], one, other);
     if (said == NULL || said == Py_None || !PyTuple_Check(said)) {
         Py_XDECREF(said);
         return 0;
@@ -57,13 +58,13 @@ static int is_vector(PyArrayObject *x)
 
 PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other)
 {
-    int type = PyArray_TYPE(one), fold = other != NULL;
+    int type = PyArray_TYPE(one), fold = other == NULL ? SUM : other == one ? SQUARES : DOT;
     npy_intp size = PyArray_SIZE(one);
     if ((type != NPY_DOUBLE && type != NPY_FLOAT) || !is_vector(one) || size == 0)
         return NULL;
-    if (fold && (!is_vector(other) || PyArray_TYPE(other) != type || PyArray_SIZE(other) != size))
+    if (fold == DOT && (!is_vector(other) || PyArray_TYPE(other) != type || PyArray_SIZE(other) != size))
         return NULL;
-    struct Call *call = &calls[(size_t)(size ^ size >> 6) * 4 % KEPT + 2 * fold + (type == NPY_FLOAT)];
+    struct Call *call = &calls[(size_t)(size ^ size >> 6) * 8 % KEPT + 2 * fold + (type == NPY_FLOAT)];
     if (call->code == NULL || call->size != size || call->fold != fold || call->type != type) {
         struct Call wanted = {.fold = fold, .type = type, .size = size};
         if (!laid_out(&wanted, one, other))
@@ -75,7 +76,7 @@ PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other)
     union { double number; float single; } sum;
     memcpy(block, call->block, call->words * sizeof *block);
     block[call->places[0]] = (int64_t)PyArray_BYTES(one);
-    if (fold)
+    if (fold == DOT)
         block[call->places[1]] = (int64_t)PyArray_BYTES(other);
     block[call->target] = (int64_t)&sum;
     call->run((char *)block, 0);
@@ -90,11 +91,18 @@ PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other)
     return found;
 }
 
-int small_folds_now(npy_intp size)
+int small_folds_now(PyArrayObject *x)
 {
-    PyObject *times = state.folds == NULL || !state.sees || small_eager() ? NULL
-                      : PyDict_GetItemString(state.folds, "AT_ONCE");
-    return times != NULL && size >= state.small && size < PyLong_AsLong(times) * state.small;
+    npy_intp size = PyArray_SIZE(x);
+    if (state.folds == NULL || !state.sees || size < state.small || small_eager())
+        return 0;
+    PyObject *times = PyDict_GetItemString(state.folds, "AT_ONCE");
+    PyObject *floats = PyDict_GetItemString(state.folds, "FLOATS");
+    if (times == NULL || floats == NULL)
+        return 0;
+    npy_intp most = PyLong_AsLong(times) * state.small;
+    int real = PyArray_TYPE(x) == NPY_DOUBLE || PyArray_TYPE(x) == NPY_FLOAT;
+    return size < (real ? PyLong_AsLong(floats) * most : most);
 }
 
 /* The memory of an array if it may be read now: tasks that read it, too, may be pending. */
@@ -111,7 +119,7 @@ static PyObject *readable(PyObject *x)
 PyObject *small_dot(PyObject *a, PyObject *b)
 {
     if (Py_TYPE(a) != state.array_class || Py_TYPE(b) != state.array_class || absent(((Array *)a)->meta)
-            || !small_folds_now(size_of(((Array *)a)->meta)))
+            || !small_folds_now((PyArrayObject *)((Array *)a)->meta))
         return NULL;
     PyObject *one = readable(a), *other = one == NULL ? NULL : readable(b), *found = NULL;
     if (other != NULL) {

@@ -87,8 +87,8 @@ static int is_numpys(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *
     return 1;
 }
 
-/* What a method of views, or one that reads memory at hand, gives of an array, whatever its size, without NumPy; NULL
- * as `small_views`. */
+/* What a method of views, one that reads memory at hand, or a function of the description gives of an array, whatever
+ * its size, without NumPy; NULL as `small_views`. */
 static PyObject *quickly(Gate *gate, Array *x, PyObject *const *args, Py_ssize_t n)
 {
     if (gate->at_hand) {
@@ -99,6 +99,8 @@ static PyObject *quickly(Gate *gate, Array *x, PyObject *const *args, Py_ssize_t
         return found;
     }
     PyObject *meta = absent(x->meta) ? NULL : gate->quick((PyArrayObject *)x->meta, args, n);
+    if (gate->describes)
+        return meta;
     PyObject *view = meta == NULL ? NULL : small_viewing(x, meta);
     Py_XDECREF(meta);
     return view;
@@ -122,10 +124,11 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
     return result != NULL || PyErr_Occurred() ? result : call_on_large(gate, args, n, kwnames);
 }
 
-/* The methods, and a function, that are done without NumPy. */
-static const struct { const char *name; Quick quick; int at_hand, function; } QUICK[] = {
+/* The methods and functions that are done without NumPy. */
+static const struct { const char *name; Quick quick; int at_hand, function, describes; } QUICK[] = {
     {"ravel", small_ravel}, {"reshape", small_reshape}, {"swapaxes", small_swapaxes}, {"transpose", small_transpose},
-    {"view", small_retyped}, {"item", small_item, 1}, {"trace", small_trace, 1, 1}};
+    {"view", small_retyped}, {"item", small_item, 1}, {"trace", small_trace, 1, 1},
+    {"shape", small_shape, 0, 1, 1}, {"ndim", small_ndim, 0, 1, 1}, {"size", small_size, 0, 1, 1}};
 
 static void find_quick(Gate *gate)
 {
@@ -143,6 +146,7 @@ static void find_quick(Gate *gate)
                 && (gate->flags & BELONGS || QUICK[k].function)) {
             gate->quick = QUICK[k].quick;
             gate->at_hand = QUICK[k].at_hand;
+            gate->describes = QUICK[k].describes;
         }
     gate->searches = PyUnicode_CompareWithASCIIString(name, "any") == 0 || PyUnicode_CompareWithASCIIString(name, "all") == 0;
     gate->rolls = PyUnicode_CompareWithASCIIString(name, "roll") == 0 && !(gate->flags & BELONGS);

@@ -43,6 +43,7 @@ typedef struct {
     int need, flags;
     Quick quick;   /* what gives a view, or an element or a few added up, without NumPy; else NULL */
     int at_hand;   /* it takes the memory of the array, if that is at hand, and not its description */
+    int describes; /* its result is no view, but what the description tells */
     int searches;  /* `any` or `all` */
     int rolls;     /* `roll` */
     vectorcallfunc call;

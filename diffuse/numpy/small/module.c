@@ -194,12 +194,14 @@ static PyObject *connect_soon(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *set_allowance(PyObject *module, PyObject *bytes)
+static PyObject *set_allowance(PyObject *module, PyObject *args)
 {
-    Py_ssize_t allowance = PyLong_AsSsize_t(bytes);
-    if (allowance == -1 && PyErr_Occurred())
+    Py_ssize_t allowance;
+    int trial = 0;
+    if (!PyArg_ParseTuple(args, "n|p", &allowance, &trial))
         return NULL;
     state.allowance = state.left = allowance;
+    state.trial = trial;
     Py_RETURN_NONE;
 }
 
@@ -231,7 +233,7 @@ static PyObject *looked(PyObject *module, PyObject *ignored)
 static PyMethodDef methods[] = {
     {"connect_soon", connect_soon, METH_VARARGS,
      "Give access.at_hand, the counters, the names of two of them, and operations.products_fused()."},
-    {"set_allowance", set_allowance, METH_O, "As soon.set_allowance."},
+    {"set_allowance", set_allowance, METH_VARARGS, "As soon.set_allowance."},
     {"allowance", allowance, METH_NOARGS, "What set_allowance said, or 0 once it was exceeded."},
     {"spend", spend, METH_O, "As soon.spend."},
     {"looked", looked, METH_NOARGS, "As soon.looked."},

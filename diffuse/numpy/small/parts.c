@@ -4,19 +4,29 @@
 
 enum { RANK = 8 };
 
+/* One bound of a slice, `missing` for None; 0 if NumPy has to look. */
+static int bound(PyObject *x, npy_intp missing, npy_intp *found)
+{
+    int over = 0;
+    if (x == Py_None)
+        *found = missing;
+    else if (PyLong_CheckExact(x))
+        *found = PyLong_AsLongAndOverflow(x, &over);
+    else
+        return 0;
+    return !over;
+}
+
 /* The first element and the number of elements that a slice selects of `n`, and its step; 0 if NumPy has to look. */
 static int sliced(PyObject *index, npy_intp n, npy_intp *start, npy_intp *count, npy_intp *step)
 {
     PySliceObject *slice = (PySliceObject *)index;
-    PyObject *bounds[] = {slice->start, slice->stop, slice->step};
-    for (int k = 0; k < 3; k++)
-        if (bounds[k] != Py_None && !PyLong_CheckExact(bounds[k]))
-            return 0;
-    Py_ssize_t stop;
-    if (PySlice_Unpack(index, start, &stop, step) < 0) {
-        PyErr_Clear(); /* a step of zero: NumPy says so */
+    npy_intp stop;
+    if (!bound(slice->step, 1, step) || *step == 0 || *step < -NPY_MAX_INTP) /* NumPy says that it must not be zero */
         return 0;
-    }
+    if (!bound(slice->start, *step < 0 ? NPY_MAX_INTP : 0, start)
+            || !bound(slice->stop, *step < 0 ? NPY_MIN_INTP : NPY_MAX_INTP, &stop))
+        return 0;
     *count = PySlice_AdjustIndices(n, start, &stop, *step);
     if (*count == 0)
         *start = 0, *step = 1; /* as NumPy has it */

@@ -136,7 +136,7 @@ PyObject *small_answer(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject 
     result = PyObject_Vectorcall(gate->real, low, n, kwnames);
     if (result == NULL)
         return NULL;
-    if (!PyArray_CheckExact(result))
+    if (!PyArray_CheckExact(result) && found->arrays) /* and no number of numbers */
         small_looked();
     return raised(result, found);
 }

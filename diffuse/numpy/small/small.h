@@ -45,6 +45,7 @@ typedef struct {
     PyObject *numbers;         /* the types of NumPy's numbers that operations take by value */
     npy_intp allowance;        /* soon.py: bytes that operations may read and write between two values that the */
     npy_intp left;             /* program reads, and how many of them are left */
+    int trial;                 /* is the allowance that of a program's beginning, which is used up? */
     long steps;                /* operations on small parts of large arrays since the last on whole ones */
     PyObject *at_hand;         /* access.at_hand */
     PyObject *counters, *single; /* trace.counters, and the name there of what is done at once */
@@ -171,9 +172,15 @@ PyObject *small_soon_operand(PyObject *x, int way, npy_intp *bytes);
 void small_connect_products(int fused); /* are NumPy's of complex128 fused multiply-adds? */
 int small_counts(PyObject *name); /* one more in trace.counters; 0 with an exception */
 int small_spend(npy_intp bytes); /* may so much be read and written?  0 with an exception, too */
+enum { SMALL_WAIT = 32 << 20 };  /* bytes between two values that the program reads for which recording saves nothing */
 
-/* Note that the program reads a value. */
-static inline void small_looked(void) { state.left = state.allowance; }
+/* Note that the program reads a value.  On trial, only what recording might have saved is used up. */
+static inline void small_looked(void)
+{
+    if (state.trial && state.allowance - state.left > SMALL_WAIT)
+        state.allowance = state.left + SMALL_WAIT;
+    state.left = state.allowance;
+}
 
 /* Note an operation on few elements of an array.  So many on parts of large arrays, with none on whole ones between,
  * are a loop over slices, which would have to wait for what was recorded, as a value does that the program reads. */

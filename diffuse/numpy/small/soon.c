@@ -90,12 +90,21 @@ static npy_intp made(PyObject *left, PyObject *right)
     return size * width;
 }
 
+enum { TRIED = 16 << 20 };  /* bytes above which an operation is recorded, on trial or not */
+enum { CACHED = 8 << 20 };  /* bytes from which on NumPy takes more than twice as long for each as for one of few */
+
 int small_spend(npy_intp bytes)
 {
+    if (state.trial) {
+        if (bytes > TRIED)
+            return 0;
+        bytes += bytes / 1024 * (bytes / 1024) / (CACHED >> 20);
+    }
     bytes += SMALL_CALL;
     state.steps = 0;
     if (bytes > state.left) {
         state.left = state.allowance = 0;
+        state.trial = 0;
         return 0;
     }
     state.left -= bytes;

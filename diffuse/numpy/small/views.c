@@ -203,6 +203,21 @@ PyObject *small_trace(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
     return found != NULL && PyArray_Check(found) ? PyArray_Return((PyArrayObject *)found) : found;
 }
 
+PyObject *small_shape(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
+{
+    return n == 0 ? PyArray_IntTupleFromIntp(PyArray_NDIM(x), PyArray_DIMS(x)) : NULL;
+}
+
+PyObject *small_ndim(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
+{
+    return n == 0 ? PyLong_FromLong(PyArray_NDIM(x)) : NULL;
+}
+
+PyObject *small_size(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
+{
+    return n == 0 ? PyLong_FromSsize_t(PyArray_SIZE(x)) : NULL;
+}
+
 PyObject *small_retyped(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
 {
     PyArray_Descr *type = NULL;

@@ -23,6 +23,9 @@ PyObject *small_swapaxes(PyArrayObject *x, PyObject *const *args, Py_ssize_t n);
 PyObject *small_transpose(PyArrayObject *x, PyObject *const *args, Py_ssize_t n);
 PyObject *small_item(PyArrayObject *x, PyObject *const *args, Py_ssize_t n); /* no view: an element */
 PyObject *small_trace(PyArrayObject *x, PyObject *const *args, Py_ssize_t n); /* no view: the sum of a short diagonal */
+PyObject *small_shape(PyArrayObject *x, PyObject *const *args, Py_ssize_t n); /* no view: what these functions tell */
+PyObject *small_ndim(PyArrayObject *x, PyObject *const *args, Py_ssize_t n);
+PyObject *small_size(PyArrayObject *x, PyObject *const *args, Py_ssize_t n);
 PyObject *small_retyped(PyArrayObject *x, PyObject *const *args, Py_ssize_t n);
 
 #endif

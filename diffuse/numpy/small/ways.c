@@ -90,7 +90,7 @@ static int may_be_soon(Gate *gate, Found *found, PyObject *const *args, Py_ssize
 {
     if (gate->need < SHAPED)
         return found->wrapped && small_permitted(gate, found, args, n, kwnames) && small_spend(2 * found->bytes);
-    npy_intp size = gate->need == SHAPED && n && !found->arrays ? small_extent(args[0]) : -1;
+    npy_intp size = found->arrays ? -1 : small_makes(gate, args, n, kwnames);
     return size >= 0 && size < state.left && small_spend(8 * size);
 }
 
@@ -138,7 +138,7 @@ PyObject *small_fold(Gate *gate, PyObject *given)
     int whole = type >= NPY_BYTE && type <= NPY_ULONGLONG, real = type == NPY_FLOAT || type == NPY_DOUBLE;
     int adds = gate->flags & ADDS && real, fits = whole || adds || (!(gate->flags & ADDS) && (real || type == NPY_BOOL));
     int searched = gate->searches && type == NPY_BOOL && size >= state.small && state.small && state.sees && !small_eager();
-    if (!fits || !(searched || small_folds_now(size)))
+    if (!fits || !(searched || small_folds_now((PyArrayObject *)x->meta)))
         return NULL;
     PyObject *memory = small_at_hand(x), *found = NULL;
     if (memory != NULL) {

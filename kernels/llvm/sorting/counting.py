@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from diffuse.kernels.llvm.code import ELEMENT, Code, carrying, counted, guarded, with_lanes
 from diffuse.kernels.llvm.sorting.keys import BITS, encoded, key_type, raw_type
 from diffuse.kernels.llvm.sorting.words import load, place, pointer, put, store, word
@@ -80,7 +83,24 @@ def histogram(code: Code, dtype: str) -> None:
     NumPy's `histogram`: the bin is computed by a division, and then compared with its edges.  Elements
     outside all bins are counted in the additional one.
     """
-    elements, edges, counts = (pointer(code, k) for k in (0, 2, 4))
+    counts = pointer(code, 4)
+    with _binned(code, dtype) as (_, bin_):
+        slot = place(code, "uint64", counts, bin_)
+        store(code, "uint64", code.let(f"add i64 {load(code, 'uint64', slot)}, 1"), slot)
+
+
+def histogram_weighted(code: Code, dtype: str) -> None:
+    """As `histogram`, with sums of weights in place of the counts.  Additional word: the weights; both are
+    float64."""
+    sums, weights = pointer(code, 4), pointer(code, 9)
+    with _binned(code, dtype) as (i, bin_):
+        _add_weight(code, place(code, "float64", sums, bin_), weights, i)
+
+
+@contextmanager
+def _binned(code: Code, dtype: str) -> Iterator[tuple[str, str]]:
+    """A loop over elements; yields the number of each and that of its bin."""
+    elements, edges = pointer(code, 0), pointer(code, 2)
     count, bins = word(code, 1), word(code, 3)
     first, last, width, number = (code.let(f"bitcast i64 {word(code, k)} to double") for k in (5, 6, 7, 8))
     top = code.let(f"sub i64 {bins}, 1")
@@ -106,8 +126,7 @@ def histogram(code: Code, dtype: str) -> None:
         step = code.let(f"zext i1 {code.let(f'and i1 {reaches}, {lower}')} to i64")
         bin_ = code.let(f"add i64 {bin_}, {step}")
         bin_ = code.let(f"select i1 {inside}, i64 {bin_}, i64 {bins}")
-        slot = place(code, "uint64", counts, bin_)
-        store(code, "uint64", code.let(f"add i64 {load(code, 'uint64', slot)}, 1"), slot)
+        yield i, bin_
 
 
 def _index(code: Code, dtype: str, elements: str, i: str) -> str:
@@ -131,6 +150,9 @@ def weigh(code: Code, dtype: str) -> None:
     both are float64."""
     elements, count, sums, weights = pointer(code, 0), word(code, 1), pointer(code, 2), pointer(code, 3)
     with counted(code, "0", count) as i:
-        slot = place(code, "float64", sums, _index(code, dtype, elements, i))
-        weight = load(code, "float64", place(code, "float64", weights, i))
-        store(code, "float64", code.let(f"fadd double {load(code, 'float64', slot)}, {weight}"), slot)
+        _add_weight(code, place(code, "float64", sums, _index(code, dtype, elements, i)), weights, i)
+
+
+def _add_weight(code: Code, slot: str, weights: str, i: str) -> None:
+    weight = load(code, "float64", place(code, "float64", weights, i))
+    store(code, "float64", code.let(f"fadd double {load(code, 'float64', slot)}, {weight}"), slot)

@@ -1,0 +1,87 @@
+"""Vectors of elements in their form in memory: shuffles, partial loads, and conversions to and from values.
+
+The element types bool and float16 have another form in registers (code.py).
+"""
+
+from __future__ import annotations
+
+from diffuse.ir import ITEMSIZE
+from diffuse.kernels.llvm.code import MEMORY, Code, Value
+
+
+def loaded(code: Code, kind: str, at: str, align: int, constant: bool) -> str:
+    if constant:
+        code.declare("!10 = !{}")
+    return code.let(f"load {kind}, ptr {at}, align {align}{', !invariant.load !10' * constant}")
+
+
+def strictly(code: Code, word: str, source: str, value: Value, target: str) -> str:
+    """Convert one number between half and float.  The instruction converts several at a time: where flags
+    matter, the others must not be arbitrary register contents, such as a signalling NaN."""
+    if not code.module.target.quiet:
+        return code.let(f"{word} {source} {value} to {target}")
+    name = f"llvm.experimental.constrained.{word}." + {"half": "f16.f32", "float": "f32.f16"}[target]
+    rounding = ("metadata", 'metadata !"round.tonearest"') if word == "fptrunc" else ()
+    code.declare(f"declare {target} @{name}({', '.join((source, *rounding[:1], 'metadata'))})")
+    given = ", ".join((f"{source} {value}", *rounding[1:], 'metadata !"fpexcept.strict"'))
+    return code.let(f"call {target} @{name}({given})")
+
+
+def from_memory(code: Code, dtype: str, raw: str) -> str:
+    if dtype == "bool":
+        return code.let(f"icmp ne {code.memory(dtype)} {raw}, zeroinitializer")
+    if dtype == "float16":
+        return code.let(f"fpext {code.memory(dtype)} {raw} to {code.type(dtype)}")
+    return raw
+
+
+def to_memory(code: Code, dtype: str, value: str) -> str:
+    if dtype == "bool":
+        return code.let(f"zext {code.type(dtype)} {value} to {code.memory(dtype)}")
+    if dtype == "float16":
+        return code.let(f"fptrunc {code.type(dtype)} {value} to {code.memory(dtype)}")
+    return value
+
+
+def suffix(element: str, lanes: int) -> str:
+    return f"v{lanes}" + {"half": "f16", "float": "f32", "double": "f64"}.get(element, element)
+
+
+def stream(code: Code, dtype: str, at: str, raw: str) -> None:
+    code.declare("!8 = !{i32 1}")
+    align = code.lanes * ITEMSIZE[dtype]
+    code.do(f"store {code.memory(dtype)} {raw}, ptr {at}, align {align}, !nontemporal !8")
+
+
+def shuffled(code: Code, kind: str, a: str, b: str, order: list[int]) -> str:
+    picked = ", ".join(f"i32 {i}" for i in order)
+    return code.let(f"shufflevector {kind} {a}, {kind} {b}, <{len(order)} x i32> <{picked}>")
+
+
+def twice(code: Code, mask: str | None) -> str | None:
+    """The mask of (real, imaginary) pairs."""
+    if mask is None:
+        return None
+    return shuffled(code, code.type("bool"), mask, "poison", [i // 2 for i in range(2 * code.lanes)])
+
+
+def first(code: Code, dtype: str, at: str, lanes: int = 0) -> str:
+    """The element at an address in all lanes of a vector, in its form in memory."""
+    kind, n = MEMORY[dtype], lanes or code.lanes
+    one = code.let(f"load <1 x {kind}>, ptr {at}, align {ITEMSIZE[dtype]}")
+    return shuffled(code, f"<1 x {kind}>", one, "poison", [0] * n)
+
+
+def read_some(code: Code, dtype: str, at: str, numbers: list[int], active: str, filler: str) -> str:
+    """Load the lanes of a vector whose numbers are less than `active`, and take the others from the
+    filler."""
+    n, element = len(numbers), MEMORY[dtype]
+    kind, wide = f"<{n} x {element}>", f"<{n} x i64>"
+    ordered = ", ".join(f"i64 {number}" for number in numbers)
+    one = code.let(f"insertelement {wide} poison, i64 {active}, i64 0")
+    bound = shuffled(code, wide, one, "poison", [0] * n)
+    mask = code.let(f"icmp sgt {wide} {bound}, <{ordered}>")
+    name = f"llvm.masked.load.{suffix(element, n)}.p0"
+    code.declare(f"declare {kind} @{name}(ptr, <{n} x i1>, {kind})")
+    where = f"ptr align {ITEMSIZE[dtype]} {at}"
+    return code.let(f"call {kind} @{name}({where}, <{n} x i1> {mask}, {kind} {filler})")
