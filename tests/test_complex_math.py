@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import Body
-from diffuse.kernels.build import codegen, jit
+from diffuse.kernels.build import codegen, jit, routines
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.code import COMPONENT
+from diffuse.kernels.meaning import complexes
 from tests import test_lowering
 from tests.test_lowering import MACHINES, precisely, runs
 from tests.test_ptx_machine import launch
@@ -124,6 +126,48 @@ def test_square_roots_and_signs_have_numpys_bits(dtype: str) -> None:
         got, want = computed(name, x), getattr(np, name)(x)
         same = test_lowering.same(got, want)
         assert same.all(), (name, x[~same][:3], got[~same][:3], want[~same][:3])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", (*complexes.BY_PARTS, *complexes.BY_PRODUCTS))
+def test_formulas_of_the_interpreter_have_the_bits_of_kernels(name: str, dtype: str) -> None:
+    """Elements may lie apart, and one operand may be a single number."""
+    formula, count = complexes.function(name, (dtype,)), operations.TABLE[name].arity
+    if formula is None:
+        pytest.skip("NumPy does not fuse products on this processor")
+    result = operations.result(name, (dtype,) * count)
+    numbers, others = (np.concatenate([operands(dtype, 2000), special(dtype)]) for _ in "ab")
+    np.random.default_rng(3).shuffle(others)
+    pairs = np.stack([np.concatenate([numbers, np.repeat(special(dtype), 40)]),
+                      np.concatenate([others, np.resize(special(dtype)[::-7], 40 * special(dtype).size)])])
+    kernel = routines.routine(name, (dtype,) * count, result)
+    for given in (pairs, pairs[:, ::-3], (pairs[0], np.array(3 - 4j, dtype)), pairs[:, :5], pairs[:, :0]):
+        want, got = np.empty(len(given[0]), result), np.empty(2 * len(given[0]), result)[::2]
+        kernel(*given[:count], out=want)
+        formula(*given[:count], out=got)
+        same = test_lowering.same(got, want)
+        assert same.all(), (given[0][~same][:3], got[~same][:3], want[~same][:3])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["divide", "reciprocal", "absolute", "rint"])
+def test_formulas_of_the_interpreter_raise_the_flags_of_kernels(name: str, dtype: str) -> None:
+    formula, count = complexes.function(name, (dtype,)), operations.TABLE[name].arity
+    if formula is None:
+        pytest.skip("NumPy does not fuse products on this processor")
+    result = operations.result(name, (dtype,) * count)
+    kernel = routines.routine(name, (dtype,) * count, result)
+    numbers, others = special(dtype), special(dtype)
+    np.random.default_rng(5).shuffle(others)
+    for k in range(numbers.size):
+        given, out = [numbers[k:k + 1], others[k:k + 1]][:count], np.empty(1, result)
+        raised: set[str] = set()
+        routines.flags().clear()
+        kernel(*given, out=out)
+        expected = set(routines.flags().raised())
+        with np.errstate(all="call", call=lambda kind, _, raised=raised: raised.add(kind)):
+            formula(*given, out=out)
+        assert raised == expected, given
 
 
 class Pair128(ctypes.Structure):
