@@ -67,7 +67,7 @@ def point(body: Body, values: Values, p: int, errors: Collector | None = None) -
 def ready(body: Body) -> bool:
     """Can the body be interpreted at once, with no routine to compile first?"""
     return all(
-        exact(op.kind, dtypes) or complexes.function(op.kind, dtypes) is not None
+        exact(op.kind, dtypes) or complexes.function(op.kind, dtypes[0]) is not None
         or routines.ready(op.kind, dtypes, op.dtype)
         for loop in body.loops for op in loop.ops
         for dtypes in [tuple(loop.ops[a].dtype for a in op.args)])

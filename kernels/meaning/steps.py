@@ -173,7 +173,7 @@ def compute(loop: Loop, op: Op) -> Any:
     dtypes = tuple(loop.ops[a].dtype for a in op.args)
     if exact(op.kind, dtypes):
         return functions.function(op.kind)
-    formula = complexes.function(op.kind, dtypes)
+    formula = complexes.function(op.kind, dtypes[0])
     if formula is not None and not routines.ready(op.kind, dtypes, op.dtype):
         return formula
     return routines.routine(op.kind, dtypes, op.dtype)
