@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import Body
-from diffuse.kernels.build import codegen, jit
+from diffuse.kernels.build import codegen, jit, routines
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.code import COMPONENT
+from diffuse.kernels.meaning import complexes
 from tests import test_lowering
 from tests.test_lowering import MACHINES, precisely, runs
 from tests.test_ptx_machine import launch
@@ -124,6 +126,58 @@ def test_square_roots_and_signs_have_numpys_bits(dtype: str) -> None:
         got, want = computed(name, x), getattr(np, name)(x)
         same = test_lowering.same(got, want)
         assert same.all(), (name, x[~same][:3], got[~same][:3], want[~same][:3])
+
+
+def interpreted(name: str, dtype: str) -> tuple[Any, list[Any]]:
+    """The routine of an operation, and what the interpreter may evaluate in its place."""
+    found = complexes.function(name, dtype)
+    if found is None:
+        pytest.skip("NumPy does not fuse products on this processor")
+    types = (dtype,) * operations.TABLE[name].arity
+    formula = complexes.FORMULAS.get(name)
+    return (routines.routine(name, types, operations.result(name, types)),
+            [found] if formula in (None, found) else [found, formula])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", complexes.OPERATIONS)
+def test_formulas_of_the_interpreter_have_the_bits_of_kernels(name: str, dtype: str) -> None:
+    """Elements may lie apart, and one operand may be a single number."""
+    kernel, functions = interpreted(name, dtype)
+    count = operations.TABLE[name].arity
+    result = operations.result(name, (dtype,) * count)
+    numbers, others = (np.concatenate([operands(dtype, 2000), special(dtype)]) for _ in "ab")
+    np.random.default_rng(3).shuffle(others)
+    pairs = np.stack([np.concatenate([numbers, np.repeat(special(dtype), 40)]),
+                      np.concatenate([others, np.resize(special(dtype)[::-7], 40 * special(dtype).size)])])
+    for given in (pairs, pairs[:, ::-3], (pairs[0], np.array(3 - 4j, dtype)), pairs[:, :5], pairs[:, :0]):
+        want, got = np.empty(len(given[0]), result), np.empty(2 * len(given[0]), result)[::2]
+        kernel(*given[:count], out=want)
+        for function in functions:
+            function(*given[:count], out=got)
+            same = test_lowering.same(got, want)
+            assert same.all(), (given[0][~same][:3], got[~same][:3], want[~same][:3])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", complexes.FORMULAS)
+def test_formulas_of_the_interpreter_raise_the_flags_of_kernels(name: str, dtype: str) -> None:
+    """The flag of underflow may differ."""
+    kernel, functions = interpreted(name, dtype)
+    count = operations.TABLE[name].arity
+    numbers, others = special(dtype), special(dtype)
+    np.random.default_rng(5).shuffle(others)
+    for k in range(numbers.size):
+        given = [numbers[k:k + 1], others[k:k + 1]][:count]
+        out = np.empty(1, operations.result(name, (dtype,) * count))
+        routines.flags().clear()
+        kernel(*given, out=out)
+        expected = {*routines.flags().raised(), "underflow"}
+        for function in functions:
+            raised = {"underflow"}
+            with np.errstate(all="call", call=lambda kind, _, raised=raised: raised.add(kind)):
+                function(*given, out=out)
+            assert raised == expected, (function, given)
 
 
 class Pair128(ctypes.Structure):

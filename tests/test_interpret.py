@@ -192,9 +192,10 @@ def test_ready_tells_whether_a_routine_has_to_be_compiled_first(tmp_path: Path,
                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "cache_dir", str(tmp_path))
     monkeypatch.setattr(routines, "_built", {})
-    for name, at_first in (("sqrt", True), ("log2", False)):
-        ops = (Op("load", "float64", (), 0), Op(name, "float64", (0,)), Op("store", "float64", (1,), 1))
-        source = body(ops, ("float64", Privilege.READ, 0), ("float64", Privilege.WRITE, 1))
+    for name, dtype, at_first in (("sqrt", "float64", True), ("log2", "float64", False),
+                                  ("reciprocal", "complex128", True), ("exp", "complex128", False)):
+        ops = (Op("load", dtype, (), 0), Op(name, dtype, (0,)), Op("store", dtype, (1,), 1))
+        source = body(ops, (dtype, Privilege.READ, 0), (dtype, Privilege.WRITE, 1))
         assert interpret.ready(source) is at_first
-        interpret.point(source, launch(np.ones(3), np.ones(3)), 0)
+        interpret.point(source, launch(np.ones(3, dtype), np.ones(3, dtype)), 0)
         assert interpret.ready(source)

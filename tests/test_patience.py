@@ -67,6 +67,8 @@ def test_nothing_is_asked_of_a_server_with_the_compiler_off(tmp_path: Path) -> N
         x = np.arange(40000.0)
         y = numpy.array((x + 1) * x), numpy.array(np.roll(x, 3) - x)
         numpy.testing.assert_array_equal(y[0], (numpy.arange(40000.0) + 1) * numpy.arange(40000.0))
+        z = x - 1j
+        numpy.testing.assert_allclose(numpy.array(1 / (z / (z + 1))), 1 + 1 / (numpy.arange(40000.0) - 1j))
         print(client._asked, client._end, os.listdir(os.environ["DIFFUSE_CACHE_DIR"]))
     """
     assert run(program, tmp_path, DIFFUSE_COMPILE="off").strip() == "{} None []"

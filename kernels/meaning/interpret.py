@@ -21,6 +21,7 @@ from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.body.operations import FOLDS, exact
 from diffuse.kernels.build import routines
 from diffuse.kernels.build.routines import Routine, flags
+from diffuse.kernels.meaning import complexes
 from diffuse.kernels.meaning.indexed import Counted, Picked, scattered
 from diffuse.kernels.meaning.launched import LaunchValues, cut, memory
 from diffuse.kernels.meaning.reduce import STEP, Array, Fold, Ranges, subtrees
@@ -66,7 +67,8 @@ def point(body: Body, values: Values, p: int, errors: Collector | None = None) -
 def ready(body: Body) -> bool:
     """Can the body be interpreted at once, with no routine to compile first?"""
     return all(
-        exact(op.kind, dtypes) or routines.ready(op.kind, dtypes, op.dtype)
+        exact(op.kind, dtypes) or complexes.function(op.kind, dtypes[0]) is not None
+        or routines.ready(op.kind, dtypes, op.dtype)
         for loop in body.loops for op in loop.ops
         for dtypes in [tuple(loop.ops[a].dtype for a in op.args)])
 

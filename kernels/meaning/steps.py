@@ -17,7 +17,7 @@ import numpy as np
 from diffuse.kernels.body.expr import STRUCTURAL, Body, Loop, Op
 from diffuse.kernels.body.operations import exact
 from diffuse.kernels.build import routines
-from diffuse.kernels.meaning import functions
+from diffuse.kernels.meaning import complexes, functions
 
 Step = tuple[Any, tuple[int, ...], int, str]
 
@@ -169,8 +169,11 @@ def _direct(body: Body, loop: Loop, last: dict[int, int]) -> dict[int, int]:
 
 def compute(loop: Loop, op: Op) -> Any:
     """The function that evaluates an op: NumPy's if its bits are the specification, else the compiled
-    routine."""
+    routine, or, where that has to be compiled first, the formula of it (see `complexes`), if there is one."""
     dtypes = tuple(loop.ops[a].dtype for a in op.args)
     if exact(op.kind, dtypes):
         return functions.function(op.kind)
+    formula = complexes.function(op.kind, dtypes[0])
+    if formula is not None and not routines.ready(op.kind, dtypes, op.dtype):
+        return formula
     return routines.routine(op.kind, dtypes, op.dtype)
