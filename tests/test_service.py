@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -221,8 +222,13 @@ def test_the_server_is_told_which_kernels_a_program_comes_back_to() -> None:
 
 
 def test_an_answer_that_was_taken_twice_or_by_another_is_asked_for_again(folder: Path) -> None:
+    jit.compile(plus(next(CONSTANTS)))                            # the server runs
     one, other = jit.Compilation(plus(3.25)), jit.Compilation(plus(3.25))
-    assert one.compile() is None and other.compile() is None
+    os.kill(client_module.client.process, signal.SIGSTOP)         # so that both ask before it answers
+    try:
+        assert one.compile() is None and other.compile() is None
+    finally:
+        os.kill(client_module.client.process, signal.SIGCONT)
     for way in (one, other):
         native = way.look(None)
         assert native is not None and works(native, 3.25)
