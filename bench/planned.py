@@ -63,10 +63,21 @@ def sweeps(np: Any, ranks: int, way: str) -> tuple[Any, Step]:
     return u, step
 
 
-def transformer(np: Any, ranks: int, way: str) -> tuple[Any, Step]:
-    """A training step of one block of a transformer: attention by heads, and two products."""
+def descent(loss: Any, x: Any) -> Step:
+    """A training step: gradients of a loss by its weights on some data, and weights moved against them."""
     import diffuse
 
+    gradients = diffuse.grad(loss)
+
+    def step(weights: Any) -> Any:
+        found = gradients(weights, x)
+        return {name: weight - 0.1 * found[name] for name, weight in weights.items()}
+
+    return step
+
+
+def transformer(np: Any, ranks: int, way: str) -> tuple[Any, Step]:
+    """A training step of one block of a transformer: attention by heads, and two products."""
     batch, places, features, heads = 8, 64, 128, 8
     random = np.random.default_rng(3)
     x = random.standard_normal((batch, places, features))
@@ -87,19 +98,11 @@ def transformer(np: Any, ranks: int, way: str) -> tuple[Any, Step]:
         z = y + np.maximum(y @ weights["up"], 0.0) @ weights["down"]
         return np.mean((z - 1.0) ** 2)
 
-    gradients = diffuse.grad(loss)
-
-    def step(weights: Any) -> Any:
-        found = gradients(weights, x)
-        return {name: weight - 0.1 * found[name] for name, weight in weights.items()}
-
-    return weights, step
+    return weights, descent(loss, x)
 
 
 def residual_network(np: Any, ranks: int, way: str) -> tuple[Any, Step]:
     """A training step of three residual blocks of convolutions of 3 x 3 on images of 16 x 16."""
-    import diffuse
-
     batch, side, channels = 32, 16, 16
     random = np.random.default_rng(3)
     x = random.standard_normal((batch, side, side, channels))
@@ -114,13 +117,7 @@ def residual_network(np: Any, ranks: int, way: str) -> tuple[Any, Step]:
             x = x + convolved(np.maximum(convolved(x, weights[f"w{n}"]), 0.0), weights[f"w{n + 1}"])
         return np.mean((x - 1.0) ** 2)
 
-    gradients = diffuse.grad(loss)
-
-    def step(weights: Any) -> Any:
-        found = gradients(weights, x)
-        return {name: weight - 0.1 * found[name] for name, weight in weights.items()}
-
-    return weights, step
+    return weights, descent(loss, x)
 
 
 def made(name: str, ranks: int, way: str) -> tuple[Any, Step]:

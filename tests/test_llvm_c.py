@@ -81,10 +81,10 @@ def test_options_for_kernels_leave_code_for_gpus_as_it_is(monkeypatch: pytest.Mo
     assert library is not None
     found = compiled()
     with monkeypatch.context() as unchanged:
-        library.hurry(False)
-        unchanged.setattr(llvm_c.Library, "hurry", lambda self, on: None)
+        library.set_kernel_options(False)
+        unchanged.setattr(llvm_c.Library, "set_kernel_options", lambda self, on: None)
         assert compiled() == found
-    library.hurry(True)
+    library.set_kernel_options(True)
     with monkeypatch.context() as unchanged:
-        unchanged.setattr(llvm_c.Library, "hurry", lambda self, on: None)
+        unchanged.setattr(llvm_c.Library, "set_kernel_options", lambda self, on: None)
         assert compiled() != found      # with them it would be other code

@@ -16,7 +16,7 @@ from diffuse.service import fingerprint
 VERSIONS = ("0.48.", "0.49.", "0.50.")
 """Versions of llvmlite whose library is known to have the functions below."""
 
-SWIFT = ("disable-lsr",)
+KERNEL_OPTIONS = ("disable-lsr",)
 """Options of LLVM's code generator that are set for kernels and not for GPUs.  Without the pass that rewrites
 the addresses in loops, which the emitter has hoisted already, compiling takes a third less time, and kernels
 are as fast."""
@@ -68,13 +68,13 @@ class Library:
             function = library[f"LLVMPY_{name}"]
             function.restype, function.argtypes = result, parameters
             self._functions[name] = function
-        self.hurry(True)
+        self.set_kernel_options(True)
         self.call("InitializeNativeTarget")
         self.call("InitializeNativeAsmPrinter")
 
-    def hurry(self, on: bool) -> None:
-        """Set the options `SWIFT` of the process, or take them back."""
-        for option in SWIFT:
+    def set_kernel_options(self, on: bool) -> None:
+        """Set the options `KERNEL_OPTIONS` of the process, or take them back."""
+        for option in KERNEL_OPTIONS:
             self.call("SetCommandLine", b"diffuse", f"-{option}={int(on)}".encode())
 
     def call(self, name: str, *arguments: Any) -> Any:

@@ -29,12 +29,12 @@ def compile(source: str, architecture: str) -> str:
     machine = _machine(architecture)
     library = llvm_c.library()
     if library is not None:
-        library.hurry(False)
+        library.set_kernel_options(False)
     try:
         return _compiled(source, machine)
     finally:
         if library is not None:
-            library.hurry(True)
+            library.set_kernel_options(True)
 
 
 def _compiled(source: str, machine: Any) -> str:
