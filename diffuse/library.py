@@ -51,6 +51,7 @@ from diffuse.memory import Span, address
 from diffuse.observe import floaterrors, provenance, trace
 from diffuse.runtime import foresee, prepare, start
 from diffuse.runtime.independent import Independent
+from diffuse.stream import pace
 from diffuse.stream.engine import (
     again,
     again_into,
@@ -89,7 +90,7 @@ __all__ = [
     "fence", "flush", "join", "part", "record", "submit", "value", "whole",
 ]
 # Operations at once, with the bits of recorded ones: for arrays too small to be worth recording
-__all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "quiet", "routines", "small_folds"]
+__all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "pace", "quiet", "routines", "small_folds"]
 # Host functions that ranks call on parts of arrays, along the axes that they declare
 __all__ += ["Independent", "part_length"]
 # Routines that sort, search and count, which functions of a library call on parts of arrays

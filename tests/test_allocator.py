@@ -13,18 +13,10 @@ import pytest
 from diffuse import settings
 from diffuse.runtime import heap, machine
 from diffuse.runtime.local import allocator as allocator_module
-from diffuse.runtime.local.allocator import (
-    ALIGNMENT,
-    HUGE,
-    KEPT,
-    MAPPED,
-    RESERVE,
-    Allocator,
-    Host,
-    MemoryBlock,
-    size_class,
-)
+from diffuse.runtime.local import pages
+from diffuse.runtime.local.allocator import KEPT, RESERVE, Allocator, MemoryBlock, size_class
 from diffuse.runtime.local.keeping import SHARE
+from diffuse.runtime.local.pages import ALIGNMENT, HUGE, MAPPED, Host
 from tests.moments import interrupted
 
 MIB = 1 << 20
@@ -450,7 +442,7 @@ def test_an_interrupt_at_any_line_hands_no_block_out_twice(nbytes: int) -> None:
             allocator.trim(nbytes)
             held.append(Owner(allocator, nbytes))
 
-        if not interrupted(work, moment, {allocator_module.__file__}, {"_libc"}):
+        if not interrupted(work, moment, {allocator_module.__file__, pages.__file__}, {"_libc"}):
             break
         held = [owner for owner in held if owner._block]
         taken = [Owner(allocator, nbytes) for _ in range(6)]

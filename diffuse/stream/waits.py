@@ -16,6 +16,7 @@ from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import STRUCTURAL
 from diffuse.observe import trace
+from diffuse.stream.pace import lengthy
 from diffuse.stream.window import CHAIN, Window
 
 LIGHT = 600_000
@@ -93,7 +94,7 @@ def size(made: Template) -> int:
                  and operations.exact(row.name, types))
         reduces = any([use.operator is not None for use in made.uses])
         found = made.elements * sum([ITEMSIZE[use.dtype] for use in made.uses])
-        if not (exact or reduces or name in STRUCTURAL) or operations.lengthy(name, types, made.elements):
+        if not (exact or reduces or name in STRUCTURAL) or lengthy(name, types, made.elements):
             found = MANY
         _sizes[made] = found
     return found

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.library import operations
+from diffuse.library import operations, pace
 from diffuse.numpy.arrays import access
 from diffuse.numpy.ops import single
 from diffuse.numpy.ops.lowering import OPTIONS, before_out, raised
@@ -98,7 +98,7 @@ def soon_way(ufunc: Any) -> int:
         return NEVER
     ways = [(ANY, "complex64"), (DOUBLE, "complex128"), (REAL, "float64"), (WHOLE, "int64")]
     return next((way for way, dtype in ways if operations.exact(name, (dtype,) * inputs)
-                 and not (way != WHOLE and name in operations.SLOW)), NEVER)
+                 and not (way != WHOLE and name in pace.SLOW)), NEVER)
 
 
 def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, function: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import Bounded, operations, trace
+from diffuse.library import Bounded, operations, pace, trace
 from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.core import ARRAYS
 
@@ -125,7 +125,7 @@ def suited(template: Any) -> Any:
         used = sum([prod(use.map.shape) * numpy.dtype(use.dtype).itemsize for use in template.uses])
         name, types = template.operation, template.signature[:-1]
         if used <= MOST and operations.exact(name, types):
-            found = not operations.lengthy(name, types, template.elements) or None
+            found = not pace.lengthy(name, types, template.elements) or None
         elif used > MOST or len(template.uses) + len(template.numbers) != len(template.signature):
             found = False
         if found is not None:

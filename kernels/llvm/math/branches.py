@@ -1,4 +1,4 @@
-"""Jumps in functions of one lane, and functions of two results that few lanes need."""
+"""Jumps in functions of one lane, and code that only few lanes need, of one result or two."""
 
 from __future__ import annotations
 
@@ -11,6 +11,62 @@ from diffuse.kernels.llvm.ops.instructions import anywhere
 Pair = tuple[Real, Real]
 """Two results, such as the real and the imaginary part."""
 Slow = Callable[..., Pair]
+
+
+def rarely(name: str, special: Truth, quick: Real, slow: Callable[..., Real], *operands: Real,
+           harmless: float = 1.0) -> Real:
+    """Return `slow(*operands)` in the lanes that are special, `quick` in the others.
+
+    The branch is taken only where some lane is special.  On the host it calls a function, which saves the
+    registers itself, and takes a harmless number for the operands of the other lanes.
+    """
+    code = special.code
+    start, rare, end, after = (code.name(stem) for stem in ("start", "rare", "end", "after"))
+    code.declare('!9 = !{!"branch_weights", i32 1, i32 1048576}')
+    code.do(f"br label %{start}")
+    code.label(start)
+    code.do(f"br i1 {anywhere(code, special.name)}, label %{rare}, label %{after}, !prof !9")
+    code.label(rare)
+    if code.module.target.flags:
+        mended = _called(name, special, quick, slow, operands, harmless)
+    else:
+        given = operands if code.lanes == 1 else [special.choose(x, harmless) for x in operands]
+        mended = special.choose(slow(*given), quick)
+    code.do(f"br label %{end}")
+    code.label(end)
+    code.do(f"br label %{after}")
+    code.label(after)
+    choices = f"[ {quick.name}, %{start} ], [ {mended.name}, %{end} ]"
+    return Real(code, code.let(f"phi {code.type(quick.dtype)} {choices}"), quick.dtype)
+
+
+def _called(name: str, special: Truth, quick: Real, slow: Callable[..., Real], operands: tuple[Real, ...],
+            harmless: float) -> Real:
+    """Call a function, written where it is called first, that computes the special lanes."""
+    code = special.code
+    kind, truth = code.type(quick.dtype), code.type(BOOL)
+    convention = "preserve_allcc " if code.module.target.sse else ""
+    function = f"diffuse.{name}.{quick.dtype}.{code.lanes}"
+    if function not in code.module.written:
+        code.module.written.add(function)
+        _write_slow(code, f"{convention}{kind} @{function}", slow, quick.dtype, len(operands), harmless)
+    given = "".join(f"{kind} {x.name}, " for x in operands) + f"{kind} {quick.name}, {truth} {special.name}"
+    return Real(code, code.let(f"call {convention}{kind} @{function}({given})"), quick.dtype)
+
+
+def _write_slow(code: Code, head: str, slow: Callable[..., Real], dtype: str, count: int,
+                harmless: float) -> None:
+    inner = Code(code.module, code.lanes)
+    inner.label("entry")
+    special = Truth(inner, "%special")
+    operands = [special.choose(Real(inner, f"%x{i}", dtype), harmless).settled() for i in range(count)]
+    found = special.choose(slow(*operands), Real(inner, "%quick", dtype))
+    kind = inner.type(dtype)
+    inner.do(f"ret {kind} {found.name}")
+    parameters = "".join(f"{kind} %x{i}, " for i in range(count))
+    body = "\n".join(inner.lines)
+    code.declare(f"define internal {head}({parameters}{kind} %quick, {inner.type(BOOL)} %special) "
+                 f"noinline nounwind cold {{\n{body}\n}}")
 
 
 def cases(*rows: tuple[Truth, Callable[[], Pair]], otherwise: Callable[[], Pair]) -> Pair:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from diffuse.kernels.llvm.math.branches import rarely
 from diffuse.kernels.llvm.math.values import (
     FLOAT,
     LAST,
@@ -18,7 +19,6 @@ from diffuse.kernels.llvm.math.values import (
     fma,
     nearest,
     paired,
-    rarely,
     widened,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from diffuse.kernels.llvm.math.branches import rarely
 from diffuse.kernels.llvm.math.exponential import (
     LIMITS,
     as_double,
@@ -19,7 +20,6 @@ from diffuse.kernels.llvm.math.values import (
     fma,
     raises_divide,
     raises_invalid,
-    rarely,
 )
 
 FLAT = {"float64": 22.0, "float32": 10.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from diffuse.kernels.llvm.math.branches import rarely
 from diffuse.kernels.llvm.math.values import (
     FLOAT,
     INFINITY,
@@ -14,7 +15,6 @@ from diffuse.kernels.llvm.math.values import (
     fma,
     outside,
     paired,
-    rarely,
     widened,
 )
 

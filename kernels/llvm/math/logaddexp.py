@@ -6,6 +6,7 @@ error of a unit in its last place and half a unit in the last place of the terms
 
 from __future__ import annotations
 
+from diffuse.kernels.llvm.math.branches import rarely
 from diffuse.kernels.llvm.math.exponential import (
     EXP,
     LN2,
@@ -28,7 +29,6 @@ from diffuse.kernels.llvm.math.values import (
     fma,
     nearest,
     paired,
-    rarely,
 )
 
 NEGLIGIBLE = 300.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from diffuse.kernels.llvm.math.branches import rarely
 from diffuse.kernels.llvm.math.values import (
     FORMATS,
     INFINITY,
@@ -24,7 +25,6 @@ from diffuse.kernels.llvm.math.values import (
     paired,
     raises_divide,
     raises_invalid,
-    rarely,
     widened,
 )
 

@@ -7,6 +7,7 @@ computed with the rounding errors of each step.
 
 from __future__ import annotations
 
+from diffuse.kernels.llvm.math.branches import rarely
 from diffuse.kernels.llvm.math.exponential import exp_of_sum, exp_of_sum_anywhere, exp_within
 from diffuse.kernels.llvm.math.logarithm import (
     LEAST,
@@ -32,7 +33,6 @@ from diffuse.kernels.llvm.math.values import (
     paired,
     raises_divide,
     raises_invalid,
-    rarely,
     widened,
 )
 

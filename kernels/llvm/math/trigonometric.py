@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import zip_longest
 
 from diffuse.kernels.llvm.code import Code
-from diffuse.kernels.llvm.math.branches import Pair, cases
+from diffuse.kernels.llvm.math.branches import Pair, cases, rarely
 from diffuse.kernels.llvm.math.values import (
     LAST,
     MAGNITUDE,
@@ -27,7 +27,6 @@ from diffuse.kernels.llvm.math.values import (
     horner,
     nearest,
     raises_invalid,
-    rarely,
     widened,
 )
 from diffuse.kernels.llvm.ops.lanes import extract, insert

@@ -17,8 +17,9 @@ from collections.abc import Callable
 
 from diffuse.kernels.body.operations import EXPONENTS
 from diffuse.kernels.llvm.code import Code, Value
+from diffuse.kernels.llvm.math.branches import rarely
 from diffuse.kernels.llvm.math.power import pow_anywhere
-from diffuse.kernels.llvm.math.values import Real, Truth, bits, rarely
+from diffuse.kernels.llvm.math.values import Real, Truth, bits
 from diffuse.kernels.llvm.ops.instructions import (
     FLOAT,
     Dtypes,
