@@ -20,10 +20,10 @@ attributes of these names, and nothing outside of this package asks for a runtim
     completes  does a point complete folds of its own rows?     yes       yes       yes     yes       yes
     ranks      processes that run the program together          1         1         any     1         any
     blocks     how many points of a rank share a block?         0         0         0       0         threads
-    exchange   may other libraries hold a store as well?        None      None      at once when done None
+    sharing    may other libraries hold a store as well?        None      None      at once when done None
     fate       is it known what an interrupt left of a launch?  yes       no        no      no        no
 
-The runtime mpi answers as legate, with no exchange.  A GPU's memory has addresses that the host does not see:
+The runtime mpi answers as legate, with no sharing.  A GPU's memory has addresses that the host does not see:
 addressed, but not host_sees; so has its simulator's.
 Where a runtime is not `addressed`, a launch comes with offsets in the place of addresses, with a `Layout`
 and with its instances.  Where the host does not see the memory, what `host` gives is a copy: it is good until
@@ -39,7 +39,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from diffuse.ir import Access, Point, Privilege, Store
-from diffuse.ir.view import View
+from diffuse.runtime.sharing import Sharing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,7 +158,7 @@ class Instance(Protocol):
 
     @property
     def shared(self) -> bool:
-        """Does another library share the store (see `Exchange`)?  The host's copy is then never current."""
+        """Does another library share the store (see sharing.py)?  The host's copy is then never current."""
         ...
 
     @property
@@ -278,78 +278,6 @@ class Fate(Enum):
     LOST = "it may have stopped halfway, or its state is unknown"
 
 
-class Exchange(Protocol):
-    """Stores shared between Diffuse and other libraries on the same runtime.
-
-    The valid data of a *shared* instance is always in the store; what the host writes to its copy has to be
-    written back at once.
-    """
-
-    fenced: bool
-    """Must launches have ended before another library may access the store?  Otherwise it is enough that they
-    were submitted: the runtime orders the other library's tasks after them."""
-    dimensions: int
-    """The largest rank of a store."""
-    room: int
-    """Bytes of memory that a process may use for arrays, stores included."""
-
-    attribute: str
-    """The attribute through which an object exposes a store."""
-
-    def shows(self, thing: Any) -> bool:
-        """Does an object of another library expose a store of the runtime's kind?"""
-        ...
-
-    def share(self, instance: Any) -> Any:
-        """Share the store of an instance: other libraries may read and write it from now on.  Everything
-        recorded on it was launched before, and has ended if `fenced`."""
-        ...
-
-    def unshare(self, instance: Any) -> None:
-        """End the sharing of an instance's store, which no other library holds any more."""
-        ...
-
-    def reclaim(self) -> None:
-        """End the sharing of instances whose borrowers have returned them."""
-        ...
-
-    def adopt(self, store: Any, dtype: str) -> Instance:
-        """Make an instance over another library's store."""
-        ...
-
-    def holds(self, instance: Any, store: Any) -> bool:
-        """Is `store` the store of the instance?"""
-        ...
-
-    def write_back(self, instance: Any) -> None:
-        """Copy the host's copy of a shared instance, to which the host wrote, to the store."""
-        ...
-
-    def overlap(self, one: Any, other: Any) -> bool:
-        """May two shared instances have elements in common?"""
-        ...
-
-    def nameable(self, view: View, store: Store) -> bool:
-        """Can the library express the part of a store that a view shows?"""
-        ...
-
-    def part(self, store: Any, view: View) -> Any:
-        """The part of the library's store that a view shows."""
-        ...
-
-    def name(self, store: Any) -> str | None:
-        """A key that is equal for equal views of one memory; None if the library defines none."""
-        ...
-
-    def value(self, store: Any) -> NDArray[Any]:
-        """Copy the data of a store that has no memory of its own, such as a future's."""
-        ...
-
-    def type_name(self, store: Any) -> str | None:
-        """Diffuse's name of the element type; None if Diffuse does not compute in it."""
-        ...
-
-
 class Runtime(Protocol):
     """Where launches run."""
 
@@ -378,7 +306,7 @@ class Runtime(Protocol):
         ...
 
     @property
-    def exchange(self) -> Exchange | None:
+    def sharing(self) -> Sharing | None:
         """How stores are shared with other libraries; None if they cannot be."""
         ...
 

@@ -54,7 +54,7 @@ class Reference:
     target = "host"
     ranks = 1
     blocks = 0
-    exchange = None
+    sharing = None
 
     def __init__(self, points: int | None = None, seed: int | None = None) -> None:
         self.points = points or machine.threads()

@@ -158,7 +158,7 @@ def test_array_libraries_use_the_public_way_in(name: str) -> None:
 
 
 def test_what_is_one_runtimes_own_is_asked_by_the_protocol() -> None:
-    (found,) = violations("diffuse.stream.engine", ast.parse("from diffuse.runtime.legate import exchange"))
+    (found,) = violations("diffuse.stream.engine", ast.parse("from diffuse.runtime.legate import sharing"))
     assert "ask the runtime by its protocol" in found
     assert not list(violations("diffuse.cli.info", ast.parse("from diffuse.runtime.legate import prepare")))
 

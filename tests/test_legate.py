@@ -212,7 +212,7 @@ def test_launches_in_tasks_of_legate_join_a_full_queue(threads: str) -> None:
         a, b = np.zeros(5000), np.zeros(5000)
         a += 1
         engine.fence()
-        stream.exchange.share(stream.stores.instance(a.storage.id))
+        stream.sharing.share(stream.stores.instance(a.storage.id))
         tasks = 0
         create = stream.runtime.placement.task
         def counted(spread):

@@ -22,8 +22,8 @@ from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
 from diffuse.observe import notices, provenance, trace
 from diffuse.observe.provenance import where
-from diffuse.runtime.base import Exchange
 from diffuse.runtime.independent import Independent
+from diffuse.runtime.sharing import Sharing
 from diffuse.settings import watch
 from diffuse.stream.direct import Direct, direct
 from diffuse.stream.queue import Queue
@@ -89,13 +89,13 @@ class Engine(Queue):
         return True
 
     @property
-    def exchange(self) -> Exchange:
+    def sharing(self) -> Sharing:
         """The runtime's interface for sharing stores with other libraries."""
-        return self.stores.exchange
+        return self.stores.sharing
 
     def settle(self, reason: str) -> None:
         """Forward what was recorded, so that other libraries that hold the same stores see it in order."""
-        if self.exchange.fenced:
+        if self.sharing.fenced:
             self.fence()
         else:
             self.flush(reason)
@@ -248,9 +248,9 @@ class Engine(Queue):
 
     def _expose(self, storages: Sequence[Storage]) -> None:
         """Make exported memory current, because outside code may read or write it next."""
-        exchange = self.runtime.exchange
-        if exchange is not None:
-            exchange.reclaim()
+        sharing = self.runtime.sharing
+        if sharing is not None:
+            sharing.reclaim()
         if any(storage.shared for storage in storages):
             self.settle("another library holds a store")
         shown = [storage for storage in storages if storage.shown()]

@@ -18,7 +18,8 @@ from typing import Any
 from diffuse.ir import ITEMSIZE, Frame, IndexTask, Point, Privilege, Store, covers
 from diffuse.ir.view import View
 from diffuse.runtime import SEEN, make
-from diffuse.runtime.base import Exchange, Instance, Runtime
+from diffuse.runtime.base import Instance, Runtime
+from diffuse.runtime.sharing import Sharing
 from diffuse.settings import config
 
 
@@ -219,16 +220,16 @@ class Stores:
         self.instances[storage.id] = self.runtime.attach(array, storage.store)
         return storage
 
-    def adopt(self, exchange: Exchange, theirs: Any, shape: Point, dtype: str) -> Storage:
+    def adopt(self, sharing: Sharing, theirs: Any, shape: Point, dtype: str) -> Storage:
         """Make a store over a store that another library holds."""
         storage = self.create(shape, dtype)
-        self.instances[storage.id] = exchange.adopt(theirs, dtype)
+        self.instances[storage.id] = sharing.adopt(theirs, dtype)
         return storage
 
     @property
-    def exchange(self) -> Exchange:
+    def sharing(self) -> Sharing:
         """The runtime's interface for sharing stores with other libraries."""
-        found = self.runtime.exchange
+        found = self.runtime.sharing
         if found is None:
             raise RuntimeError(f"the runtime {self.runtime.name!r} shares no stores with other libraries")
         return found
@@ -242,11 +243,11 @@ class Stores:
     def write_back(self, storage: Storage) -> None:
         """Publish what the host wrote into fetched memory to the other holders of the store."""
         if storage.shared:
-            self.exchange.write_back(self.instance(storage.id))
+            self.sharing.write_back(self.instance(storage.id))
 
     def aliased(self, one: Storage, other: Storage) -> bool:
         """May two stores that other libraries hold overlap?"""
-        return self.exchange.overlap(self.instance(one.id), self.instance(other.id))
+        return self.sharing.overlap(self.instance(one.id), self.instance(other.id))
 
     def instance(self, store: int) -> Instance:
         """The memory of a store, allocated now if it has none."""

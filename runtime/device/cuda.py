@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.runtime.base import GridCode, Launch
-from diffuse.runtime.device.exchange import LEGACY, DeviceExchange
 from diffuse.runtime.device.instances import DeviceInstance
 from diffuse.runtime.device.runtime import Device
+from diffuse.runtime.device.sharing import LEGACY, DeviceSharing
 from diffuse.runtime.local.allocator import Allocator, Lease, Usage, size_class
 from diffuse.service import code as service
 
@@ -92,8 +92,8 @@ class Cuda(Device):
         """Memory of freed small stores, by size: a replayed window reuses it faster than the allocator
         could."""
         self._allocator = Allocator(kept=KEPT, system=Memory(gpu))
-        self.exchange: DeviceExchange = DeviceExchange(self._total, self.to_device, gpu, self.allocate)
-        self._returned = self.exchange.ended
+        self.sharing: DeviceSharing = DeviceSharing(self._total, self.to_device, gpu, self.allocate)
+        self._returned = self.sharing.ended
 
     def create(self, nbytes: int, store: Store | None = None) -> DeviceInstance:
         try:
@@ -130,7 +130,7 @@ class Cuda(Device):
 
     def to_device(self, target: int, source: NDArray[np.uint8]) -> None:
         if self._returned:
-            self.exchange.reclaim()
+            self.sharing.reclaim()
         self.gpu.upload(target, address(source), source.nbytes)
 
     def to_host(self, target: NDArray[np.uint8], source: int) -> None:
@@ -147,7 +147,7 @@ class Cuda(Device):
             planned = steps.plan = gpu, gpu.plan([(functions[kernel], groups, argument)
                                                   for kernel, groups, argument in steps], len(block))
         if self._returned:
-            self.exchange.reclaim()
+            self.sharing.reclaim()
         self._begun += 1  # as in `_turn`, without a call
         gpu.submit(planned[1], block)
         self._ended = self._begun

@@ -42,7 +42,7 @@ class DeviceInstance:
         self.fresh = memory is not None
         """Is the host's copy up to date?"""
         self.shared = False
-        """Does another library hold the device's memory?  See exchange.py."""
+        """Does another library hold the device's memory?  See sharing.py."""
         self.copied = 0
         """The cost of copying parts to the host since a launch wrote the data, in bytes (`Device.piece`)."""
         self.loans = 0

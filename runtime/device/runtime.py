@@ -20,8 +20,8 @@ from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.observe import trace
 from diffuse.runtime.base import CodeUse, Fate, GridCode, Instance, Launch, MachineCode
-from diffuse.runtime.device.exchange import DeviceExchange
 from diffuse.runtime.device.instances import DeviceInstance
+from diffuse.runtime.device.sharing import DeviceSharing
 from diffuse.runtime.reference import attached
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Device(ABC):
     code = CodeUse.NEEDED
     ranks = 1
     blocks = 0
-    exchange: DeviceExchange | None = None
+    sharing: DeviceSharing | None = None
 
     def __init__(self) -> None:
         self._flags = 0
@@ -203,8 +203,8 @@ class Device(ABC):
     def _pay(self) -> None:
         """Copy what the host wrote to copies of shared instances to the device."""
         while self._owed:
-            assert self.exchange is not None  # which shared them
-            self.exchange.write_back(self._owed.pop())
+            assert self.sharing is not None  # which shared them
+            self.sharing.write_back(self._owed.pop())
 
     def flags(self) -> int:
         """The floating-point exceptions of launches that the host interpreted; devices report none."""

@@ -58,7 +58,7 @@ class LegateInstance:
         self.lent = -1
         """The number of the last launch that reads the host's copy."""
         self.shared = False
-        """Does another library share Legate's store, so that only that is valid?  See exchange.py."""
+        """Does another library share Legate's store, so that only that is valid?  See sharing.py."""
         self.foreign = False
         """Was Legate's store made by another library?"""
         self.scattered = False

@@ -24,11 +24,11 @@ from diffuse.observe import trace
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.legate import message, orders
-from diffuse.runtime.legate.exchange import LegateExchange
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.orders import Orders, Prepared
 from diffuse.runtime.legate.placement import Placement
 from diffuse.runtime.legate.requirements import Need, shared
+from diffuse.runtime.legate.sharing import LegateSharing
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.ranks import launcher, process
 from diffuse.runtime.ranks.interpret import interpret
@@ -68,7 +68,7 @@ class Legate:
             process.settle_in(place.rank, place.ranks)
         self.rank, self.ranks = place.rank, place.ranks
         self.processors, self.alone = place.processors, place.alone
-        self.exchange = LegateExchange(self)
+        self.sharing = LegateSharing(self)
         self._profiled = "--profile" in os.environ.get("LEGATE_CONFIG", "").split()
         self._owed: list[LegateInstance] = []
         """Shared instances whose host copy is being written: it is copied to the store right after."""

@@ -63,7 +63,7 @@ class Mpi(Reads, Calls, WithGhosts):
     completes = pipelines = True
     code = CodeUse.NEEDED
     target = "host"
-    exchange = None
+    sharing = None
 
     def __init__(self, points: int | None = None) -> None:
         if said := prepare.refusal():

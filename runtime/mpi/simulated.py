@@ -147,7 +147,7 @@ class Simulated:
     completes = pipelines = True
     code = CodeUse.NEEDED
     target = "host"
-    exchange = None
+    sharing = None
     network = None
     rank = 0
 

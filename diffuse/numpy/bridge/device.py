@@ -31,15 +31,15 @@ _known: WeakValueDictionary[str, Storage] = WeakValueDictionary()
 
 def interface(x: Array) -> dict[str, Any]:
     """Describe an array's memory on the device, after everything recorded for it is done."""
-    exchange: Any = library.current().runtime.exchange
-    if exchange is None or exchange.attribute != INTERFACE:
+    sharing: Any = library.current().runtime.sharing
+    if sharing is None or sharing.attribute != INTERFACE:
         raise AttributeError(f"{INTERFACE}: the runtime {config.runtime!r} has no memory of a GPU; expected "
                              "DIFFUSE_RUNTIME=cuda")
     described = {"shape": x.form.shape, "typestr": x.form.dtype.str, "version": VERSION, "strides": None,
                  "data": (0, False)}
     if not x.form.size:
         return described
-    address, _ = lent(x, library.settle, exchange.share)
+    address, _ = lent(x, library.settle, sharing.share)
     writeable = x.meta.flags.writeable
     strides = None if x.meta.flags.c_contiguous else x.form.strides
     return {**described, "data": (address, not writeable), "strides": strides}
@@ -59,20 +59,20 @@ def lent(x: Array, settle: Callable[[str], None], share: Callable[[Any], Any]) -
     instance = running.stores.instance(storage.id)
     shared = share(instance)
     storage.exported, storage.touched = True, running.epoch
-    _known[str(running.exchange.name(instance))] = storage
+    _known[str(running.sharing.name(instance))] = storage
     return instance.address + access.offset_of(x, x.meta), shared
 
 
 def adopt(x: Any) -> Any:
     """The Diffuse array over the memory that an object of another library exposes, without a copy."""
-    exchange: Any = library.current().exchange
+    sharing: Any = library.current().sharing
     described = getattr(x, INTERFACE)
     shape, dtype = tuple(described["shape"]), numpy.dtype(described["typestr"])
     if dtype not in NATIVE or described.get("mask") is not None:
         raise TypeError(f"{type(x).__name__} of {dtype} with {INTERFACE}: expected plain elements of a type "
                         "that Diffuse computes in, such as float64")
     if described.get("stream") is not None or described.get("version", 0) < VERSION:
-        exchange.wait_for(described.get("stream") or LEGACY)
+        sharing.wait_for(described.get("stream") or LEGACY)
     address, readonly = described["data"]
     return over(address, shape, dtype, described.get("strides"), x, readonly)
 
@@ -84,7 +84,7 @@ def over(address: int, shape: tuple[int, ...], dtype: numpy.dtype[Any], strides:
     if 0 in shape:
         return hosted(numpy.empty(shape, dtype))
     running = library.current()
-    exchange: Any = running.exchange
+    sharing: Any = running.sharing
     whole = row_major(shape, dtype)
     strides = whole.strides if strides is None else tuple(strides)
     if any(s % dtype.itemsize for s, n in zip(strides, shape, strict=True) if n > 1):
@@ -93,15 +93,15 @@ def over(address: int, shape: tuple[int, ...], dtype: numpy.dtype[Any], strides:
     ends = [s * (n - 1) for s, n in zip(strides, shape, strict=True)]
     first = sum([end for end in ends if end < 0])
     nbytes = sum(map(abs, ends)) + dtype.itemsize
-    theirs = exchange.memory(address + first, nbytes, owner)
-    name = str(exchange.name(theirs))
+    theirs = sharing.memory(address + first, nbytes, owner)
+    name = str(sharing.name(theirs))
     storage = _known.get(name)
-    if storage is None or not exchange.holds(running.stores.instances.get(storage.id), theirs):
+    if storage is None or not sharing.holds(running.stores.instances.get(storage.id), theirs):
         frame = shape if strides == whole.strides else (nbytes // dtype.itemsize,)
-        storage = running.stores.adopt(exchange, theirs, frame, dtype.name)
+        storage = running.stores.adopt(sharing, theirs, frame, dtype.name)
         _known[name] = storage
     else:
-        exchange.share(running.stores.instance(storage.id))
+        sharing.share(running.stores.instance(storage.id))
     storage.exported, storage.touched = True, running.epoch
     frame, known = storage.store.shape, numpy.dtype(storage.store.dtype)
     found = base.holding(storage, row_major(frame, known))

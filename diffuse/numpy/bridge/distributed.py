@@ -59,7 +59,7 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any]
 
 def most() -> int:
     """The most bytes of arguments that each rank may hold by itself."""
-    return library.current().exchange.room // 2 if config.gather is None else int(config.gather)
+    return library.current().sharing.room // 2 if config.gather is None else int(config.gather)
 
 
 @cache

@@ -206,7 +206,7 @@ def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     """The result of a NumPy function, in a tuple, if another library computes it where the arrays are: on all
     ranks, or on a GPU."""
     running = library.current().runtime
-    if running.ranks > 1 and running.exchange is not None:
+    if running.ranks > 1 and running.sharing is not None:
         from diffuse.numpy.bridge import distributed
 
         return distributed.call(name, args, kwargs)

@@ -233,12 +233,12 @@ def _run(asked: Asked) -> Any:
     """The result as a Diffuse array; None if it is not what NumPy's would be."""
     arrays = [_ready(shared(x) if type(x) is numpy.ndarray else x, asked.name) for x in asked.arrays]
     running, cupy = library.current(), found()
-    exchange: Any = running.exchange
+    sharing: Any = running.sharing
     library.flush("CuPy computes")
     with ExitStack() as inside:
-        inside.enter_context(cupy.cuda.Device(exchange.device))
-        inside.enter_context(_stream(cupy, exchange))
-        inside.enter_context(cupy.cuda.using_allocator(_allocator(cupy, exchange)))
+        inside.enter_context(cupy.cuda.Device(sharing.device))
+        inside.enter_context(_stream(cupy, sharing))
+        inside.enter_context(cupy.cuda.using_allocator(_allocator(cupy, sharing)))
         inside.enter_context(import_module("cupyx").errstate(linalg="raise"))
         function = cupy
         for part in asked.name.split("."):
@@ -248,9 +248,9 @@ def _run(asked: Asked) -> Any:
     dtype, shape = numpy.dtype(asked.dtype), tuple(result.shape)
     if result.dtype != dtype or not shape or 0 in shape:
         return None
-    theirs = exchange.memory(getattr(result, INTERFACE)["data"][0], result.nbytes, result)
-    storage = running.stores.adopt(exchange, theirs, shape, dtype.name)
-    exchange.unshare(running.stores.instance(storage.id))  # nobody else holds the result
+    theirs = sharing.memory(getattr(result, INTERFACE)["data"][0], result.nbytes, result)
+    storage = running.stores.adopt(sharing, theirs, shape, dtype.name)
+    sharing.unshare(running.stores.instance(storage.id))  # nobody else holds the result
     storage.touched = storage.written = running.epoch
     return base.holding(storage, row_major(shape, dtype))
 
@@ -272,23 +272,23 @@ def _place(x: Array) -> int:
     if storage.id in running.stores.lost:
         library.fetch(storage)  # raises the reason
     instance = running.stores.instance(storage.id)
-    exchange: Any = running.exchange
-    exchange.settled(instance, storage.shown())
+    sharing: Any = running.sharing
+    sharing.settled(instance, storage.shown())
     return instance.address + access.offset_of(x, x.meta)
 
 
-def _stream(cupy: Any, exchange: Any) -> Any:
+def _stream(cupy: Any, sharing: Any) -> Any:
     make = getattr(cupy.cuda.Stream, "from_external", None)
     if make is not None:
-        return make(Ours(exchange.stream))
-    return cupy.cuda.ExternalStream(exchange.stream, exchange.device)
+        return make(Ours(sharing.stream))
+    return cupy.cuda.ExternalStream(sharing.stream, sharing.device)
 
 
-def _allocator(cupy: Any, exchange: Any) -> Callable[[int], Any]:
+def _allocator(cupy: Any, sharing: Any) -> Callable[[int], Any]:
     """Connect CuPy to our allocator."""
     def allocate(nbytes: int) -> Any:
-        lease = exchange.allocate(max(nbytes, 1))
-        memory = cupy.cuda.UnownedMemory(lease.address, nbytes, lease, exchange.device)
+        lease = sharing.allocate(max(nbytes, 1))
+        memory = cupy.cuda.UnownedMemory(lease.address, nbytes, lease, sharing.device)
         return cupy.cuda.MemoryPointer(memory, 0)
 
     return allocate

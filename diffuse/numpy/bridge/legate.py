@@ -47,13 +47,13 @@ def share(x: Array) -> Any:
     """Legate's store of an array, after everything recorded for it is done, for others to read and write;
     None for a part of a store that Legate cannot name."""
     running = library.current()
-    exchange = running.runtime.exchange
-    if exchange is None or exchange.attribute != INTERFACE:
+    sharing = running.runtime.sharing
+    if sharing is None or sharing.attribute != INTERFACE:
         raise AttributeError(f"{INTERFACE}: the runtime {config.runtime!r} has no stores of Legate's; "
                              "expected DIFFUSE_RUNTIME=legate")
-    if not x.form.size or x.form.ndim > exchange.dimensions:
+    if not x.form.size or x.form.ndim > sharing.dimensions:
         raise AttributeError(f"{INTERFACE}: an array of shape {x.form.shape} is no store of Legate's; "
-                             f"expected elements, and at most {exchange.dimensions} dimensions")
+                             f"expected elements, and at most {sharing.dimensions} dimensions")
     storage = access.storage_of(x)
     if storage.shown():
         raise BufferError("NumPy code holds this array's memory (by numpy.asarray, .flat, .ctypes, or as the "
@@ -63,23 +63,23 @@ def share(x: Array) -> Any:
         view = base.view_of(x)
     except base.Unaddressable:
         return None
-    if not exchange.nameable(view, storage.store):
+    if not sharing.nameable(view, storage.store):
         return None
     library.settle("another library takes a store")
     if storage.id in running.stores.lost:
         library.fetch(storage)  # raises the reason
-    store = exchange.share(running.stores.instance(storage.id))
+    store = sharing.share(running.stores.instance(storage.id))
     storage.exported, storage.touched = True, running.epoch
-    name = exchange.name(store)
+    name = sharing.name(store)
     if name is not None:
         _known[name] = storage
-    return exchange.part(store, view)
+    return sharing.part(store, view)
 
 
 def unshare(x: Array) -> None:
     """End the sharing of an array's store that was handed out for the length of a call."""
     running, storage = library.current(), access.storage_of(x)
-    running.exchange.unshare(running.stores.instance(storage.id))
+    running.sharing.unshare(running.stores.instance(storage.id))
     for name in [name for name, known in _known.items() if known is storage]:
         del _known[name]
     storage.shown()
@@ -91,13 +91,13 @@ def adopt(x: Any) -> Any:
     It is copied if the store has no memory (results of reductions) or no elements, or a type that Diffuse
     does not compute in.
     """
-    exchange = library.current().exchange
+    sharing = library.current().sharing
     array = import_module("legate.core.data_interface").as_logical_array(x)
     if array.nested or array.nullable:
         raise TypeError(f"{type(x).__name__} of type {array.type} with missing or nested elements: expected "
                         "plain ones, as arrays of NumPy have")
     store = array.data
-    dtype = exchange.type_name(store)
+    dtype = sharing.type_name(store)
     if dtype is None or store.has_scalar_storage or not store.volume:
         return _copied(store, dtype)
     found = over(store, dtype)
@@ -111,11 +111,11 @@ def adopt(x: Any) -> Any:
 def over(store: Any, dtype: str) -> Any:
     """The Diffuse array over a Legate store that another library holds."""
     running = library.current()
-    exchange, stores = running.exchange, running.stores
-    shape, name = tuple(store.extents), exchange.name(store)
+    sharing, stores = running.sharing, running.stores
+    shape, name = tuple(store.extents), sharing.name(store)
     storage = None if name is None else _known.get(name)
-    if storage is None or not exchange.holds(stores.instances.get(storage.id), store):
-        storage = stores.adopt(exchange, store, shape, dtype)
+    if storage is None or not sharing.holds(stores.instances.get(storage.id), store):
+        storage = stores.adopt(sharing, store, shape, dtype)
         storage.exported, storage.touched = True, running.epoch
         if name is not None:
             _known[name] = storage
@@ -125,5 +125,5 @@ def over(store: Any, dtype: str) -> Any:
 def _copied(store: Any, dtype: str | None) -> Any:
     if not store.volume and dtype is not None:
         return hosted(numpy.empty(tuple(store.extents), dtype))
-    found: Mirror = library.current().exchange.value(store)
+    found: Mirror = library.current().sharing.value(store)
     return hosted(found) if dtype is not None else found

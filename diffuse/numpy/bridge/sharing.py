@@ -90,8 +90,8 @@ def shares(x: Any) -> bool:
     running = library.current()
     if running.host_sees:
         return False
-    exchange = running.runtime.exchange
-    return exchange is not None and exchange.shows(x)
+    sharing = running.runtime.sharing
+    return sharing is not None and sharing.shows(x)
 
 
 def tensors() -> Any:
@@ -101,8 +101,8 @@ def tensors() -> Any:
         return None
     from diffuse.numpy.bridge import device
 
-    exchange = running.runtime.exchange
-    if exchange is None or exchange.attribute != device.INTERFACE:
+    sharing = running.runtime.sharing
+    if sharing is None or sharing.attribute != device.INTERFACE:
         return None
     from diffuse.numpy.bridge import tensors as found
 
@@ -116,4 +116,4 @@ def adopt(x: Any) -> Any:
 
     if hasattr(type(x), PROTOCOL):
         return base.showing(*x.__diffuse__())
-    return device.adopt(x) if library.current().exchange.attribute == device.INTERFACE else legate.adopt(x)
+    return device.adopt(x) if library.current().sharing.attribute == device.INTERFACE else legate.adopt(x)

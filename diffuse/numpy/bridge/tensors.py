@@ -35,8 +35,8 @@ def device_of(x: Array) -> tuple[int, int]:
         instance: Any = running.stores.instances.get(storage.id)
         if instance is not None and instance.home:
             return HOST
-    exchange: Any = running.runtime.exchange
-    return CUDA, exchange.device
+    sharing: Any = running.runtime.sharing
+    return CUDA, sharing.device
 
 
 def capsule(x: Array, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
@@ -54,8 +54,8 @@ def capsule(x: Array, *, stream: Any = None, max_version: Any = None, dl_device:
         if copy is not None and not copy:
             raise BufferError("Unable to avoid copy while creating an array as requested.")
         return host(x).__dlpack__(**{**options, "copy": True})  # which the capsule's flags say
-    exchange: Any = library.current().exchange
-    if there != (CUDA, exchange.device):
+    sharing: Any = library.current().sharing
+    if there != (CUDA, sharing.device):
         raise BufferError("unsupported device requested")
     if max_version is not None and not (isinstance(max_version, tuple) and len(max_version) == 2):
         raise TypeError("max_version must be None or a tuple with two elements.")
@@ -72,17 +72,17 @@ def _capsule(x: Any, stream: int | None, versioned: bool, copied: bool) -> Any:
         raise BufferError("Cannot export readonly array since signalling readonly is unsupported by DLPack "
                           "(supported by newer DLPack version).")
     form = x.form
-    exchange: Any = library.current().exchange
+    sharing: Any = library.current().sharing
     if any(s % form.itemsize for s in form.strides):
         raise BufferError("DLPack only supports strides which are a multiple of itemsize.")
     strides = None if x.meta.flags.c_contiguous else form.strides
-    place = CUDA, exchange.device
+    place = CUDA, sharing.device
     if not form.size:
         found = capsules.Described(place, 0, form.shape, None, form.dtype, False)
         return capsules.made(found, versioned, flags, lambda: None, None)
-    address, ended = device.lent(x, library.flush, exchange.lend)
+    address, ended = device.lent(x, library.flush, sharing.lend)
     if stream != UNORDERED:
-        exchange.ahead_of(device.LEGACY if stream is None else stream)
+        sharing.ahead_of(device.LEGACY if stream is None else stream)
     found = capsules.Described(place, address, form.shape, strides, form.dtype, not x.meta.flags.writeable)
     return capsules.made(found, versioned, flags, ended, access.storage_of(x))
 
@@ -99,19 +99,19 @@ def adopt(x: Any, copy: bool | None) -> Any:
     """The Diffuse array over the tensor of another library; a view of a Diffuse array."""
     if isinstance(x, Array):
         return elementwise.duplicate(x) if copy else viewing(x, x.meta.view())
-    exchange: Any = library.current().exchange
+    sharing: Any = library.current().sharing
     _, number = x.__dlpack_device__()
-    if number != exchange.device:
-        raise BufferError(f"a tensor on GPU {number}, and Diffuse runs on GPU {exchange.device}: copy it "
+    if number != sharing.device:
+        raise BufferError(f"a tensor on GPU {number}, and Diffuse runs on GPU {sharing.device}: copy it "
                           "there first, or to the host")
     try:
-        found = x.__dlpack__(stream=exchange.stream, max_version=capsules.VERSION, copy=copy)
+        found = x.__dlpack__(stream=sharing.stream, max_version=capsules.VERSION, copy=copy)
     except TypeError:
         if copy is not None:
             raise
-        found = x.__dlpack__(stream=exchange.stream)  # a library from before these arguments existed
+        found = x.__dlpack__(stream=sharing.stream)  # a library from before these arguments existed
     shown, owner = capsules.taken(found)
-    if shown.device not in ((CUDA, exchange.device), (CUDA_MANAGED, exchange.device)):
+    if shown.device not in ((CUDA, sharing.device), (CUDA_MANAGED, sharing.device)):
         raise BufferError("Unsupported device in DLTensor.")
     if shown.dtype not in NATIVE:
         raise BufferError("Unsupported dtype in DLTensor.")

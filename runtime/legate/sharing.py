@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 INTERFACE = "__legate_data_interface__"
 
 
-class LegateExchange:
-    """Shares the stores of one runtime (see `base.Exchange`)."""
+class LegateSharing:
+    """Shares the stores of one runtime (see `runtime.sharing`)."""
 
     attribute = INTERFACE
     dimensions = DIMENSIONS

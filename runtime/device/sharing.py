@@ -52,8 +52,8 @@ class Theirs(NamedTuple):
     owner: Any
 
 
-class DeviceExchange:
-    """Shares the memory of one device (see `base.Exchange`)."""
+class DeviceSharing:
+    """Shares the memory of one device (see `runtime.sharing`)."""
 
     attribute = INTERFACE
     fenced = True
