@@ -260,6 +260,20 @@ def test_direct_launches_wait_for_nothing_else() -> None:
     assert numpy.array_equal(numpy.asarray(pending), PLAIN + 1.0)
 
 
+def test_so_are_assignments_of_results_that_were_done_at_once() -> None:
+    """The value of `x[:] = ...` then has no store yet."""
+    x = np.array(PLAIN)
+    plain = PLAIN.copy()
+    for turn in range(3 * TURNS):
+        def call() -> None:
+            x[:] = np.minimum(x, numpy.float64(0.5 - turn / 100))
+
+        recorded, singles, _ = done(call)
+        plain[:] = numpy.minimum(plain, 0.5 - turn / 100)
+    assert (recorded, singles) == (0, 2)
+    assert numpy.asarray(x).tobytes() == plain.tobytes()
+
+
 def test_large_operations_and_those_on_pending_arrays_are_recorded() -> None:
     large, x = np.ones(single.MOST // 8), np.array(PLAIN)
     for _ in range(TURNS):

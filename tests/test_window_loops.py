@@ -80,6 +80,22 @@ def test_a_loop_inside_of_the_function_is_cut_where_it_is_long_enough() -> None:
     assert groups(lambda: worked(x, 2 * LOOP + 5)) == [LOOP, LOOP, 5]
 
 
+def test_turns_that_follow_other_tasks_make_equal_groups() -> None:
+    """Each turn reads what the turn before it wrote beside, so that it is a loop of its own."""
+    x = np.ones(100)
+    engine.fence()
+
+    def run() -> Array:
+        y = x * 2
+        for _ in range(90):
+            y[1:-1] = (y[2:] + y[:-2]) * 0.5
+        return y
+
+    first, *turns, last = groups(run)
+    assert first == 1 + 66 and len(turns) > 2 and len(set(turns)) == 1 and turns[0] % 3 == 0
+    assert first + sum(turns) + last == 1 + 90 * 3
+
+
 def test_the_nearest_call_is_known_by_line_and_instruction() -> None:
     def here() -> tuple[Any, Any]:
         return provenance.where(1), provenance.calls(1)

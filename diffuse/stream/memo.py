@@ -59,7 +59,7 @@ class Trail:
 
     def __init__(self, node: Node, templates: Chain = None, domain: Point = (),
                  beside: Decomposition | None = None, spilled: int = 0, weight: int = 0) -> None:
-        self.edges: dict[tuple[Any, ...], Trail | Refusal] = {}
+        self.edges: dict[tuple[Any, ...], Trail | Refusal | str] = {}
         self.node = node
         """The corresponding prefix in canonical form."""
         self.replays: dict[Any, Any] = {}
@@ -136,8 +136,8 @@ class Memo:
         self.nodes_size.count(hash((node.name, row)))
         return refusal
 
-    def add_edge(self, trail: Trail, key: tuple[Any, ...], edge: Trail | Refusal) -> None:
-        """Add the edge `key` to a trail."""
+    def add_edge(self, trail: Trail, key: tuple[Any, ...], edge: Trail | Refusal | str) -> None:
+        """Add the edge `key` to a trail: to the next trail, or the reason why the task does not join."""
         trail.edges[key] = edge
         self.trails += 1
         template, *slots = key

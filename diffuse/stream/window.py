@@ -23,6 +23,7 @@ from diffuse.stream.group import Group, opaque
 from diffuse.stream.memo import Chain, Memo, Node, Trail
 from diffuse.stream.outline import MOST_COST, MOST_LOOPS, dropped_bytes, spilled_bytes
 from diffuse.stream.stores import Stores
+from diffuse.stream.turns import begins_turn
 
 if TYPE_CHECKING:
     from diffuse.stream.regions import Region
@@ -78,9 +79,8 @@ class Window:
             group = self.open = Group(self._number, self.memo.start, LOOP, SPARE // 2)
         else:
             before = self.open
-            group = Group(self._number, region.start(before), LOOP, SPARE // 2)
+            group = self.open = Group(self._number, region.start(before), LOOP, SPARE // 2)
             group.behind = before.behind + len(before.recorded)
-            self.open = group
         return group
 
     def turn_to(self, region: Region | None) -> Region | None:
@@ -221,7 +221,10 @@ class Window:
                 users[store] = number
             key.append(slot)
         name = tuple(key)
-        edge = group.trail.edges.get(name)
+        edge: Any = group.trail.edges.get(name)
+        if edge is None and begins_turn(group.recorded, recorded, LOOP, group.trail.node.loops):
+            edge = "the loop comes back to its first call"
+            self.memo.add_edge(group.trail, name, edge)
         if (self.shapes is not None and self.shapes.doubted and edge is not None
                 and group.trail is self.memo.start and self.shapes.turn()):
             self.memo.forget_trails()
@@ -364,8 +367,7 @@ class Window:
     @property
     def heavy(self) -> bool:
         """Would the open group run for about half a second?  A launch cannot be interrupted."""
-        shapes = self.open.shapes
-        return len(self.open.recorded) * max([volume(shape) for shape in shapes], default=0) > MOST_WORK
+        return len(self.open.recorded) * max(map(volume, self.open.shapes), default=0) > MOST_WORK
 
     def forget(self) -> None:
         """Clear the memo; the window must be empty."""

@@ -146,11 +146,15 @@ def into(key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any = Non
     might be read after it was written."""
     if eager or out.part is None and not located(out):
         return False
-    target, storage, storages = out.part, out.storage, []
+    target, storage, storages, held = out.part, out.storage, [], False
     names = [*key, target.token]
     for x in operands:
         if type(x) in ARRAYS:
-            if x.part is None and (x.storage is None or not located(x)):
+            if x.storage is None and x.part is None and x.owner is None:
+                held = True  # the host's alone, such as a result that was computed at once
+                names.append(x.form.root.token)
+                continue
+            if x.part is None and not located(x):
                 return False
             part, other = x.part, x.storage
             if other is storage:
@@ -168,6 +172,8 @@ def into(key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any = Non
     template = known.template
     if template.alone >= OFTEN and single.written(template, key, operands, out, index):
         return True
+    if held:
+        return False  # it gets a store first
     if template.elements < core.SMALL and (storage.touched != core.ENGINE.epoch or core.ENGINE.walk.begun):
         return False  # it may be done at once
     try:

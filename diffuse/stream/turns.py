@@ -1,0 +1,34 @@
+"""Turns of a loop: where a group that began before the loop ends, so that the turns make equal groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diffuse.ir.template import Recorded
+
+
+def begins_turn(held: Sequence[Recorded], recorded: Recorded, least: int, loops: int) -> bool:
+    """Does a task begin a new turn of a loop that the last tasks of a group, `least` of them or more, are
+    turns of, and would it cost nothing to cut the group there?
+
+    A loop is a sequence of operations and lines of the program that is repeated; of several periods the
+    shortest counts.  The first turn begins where the repetition does.  Nothing is lost if the turns do not
+    share passes over memory: if the group's kernel has as many `loops` as there are turns, or more.
+    """
+    count = len(held)
+    if count < least:
+        return False
+    for period in range(1, count // 2 + 1):
+        if _alike(recorded, held[count - period]):
+            first = count - period
+            while first and _alike(held[first - 1], held[first - 1 + period]):
+                first -= 1
+            turned = count - first
+            if turned >= max(least, 2 * period):
+                return turned % period == 0 and turned // period <= loops
+    return False
+
+
+def _alike(one: Recorded, other: Recorded) -> bool:
+    """Were two tasks recorded on one line of the program, for the same operation?"""
+    return one[3] is other[3] and one[0].operation == other[0].operation
