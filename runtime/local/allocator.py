@@ -13,29 +13,26 @@ blocks are refused when they exceed the available memory less what was handed ou
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from functools import cache
 from sys import is_finalizing
 from typing import Any, NamedTuple, Protocol
 
 from diffuse import settings
 from diffuse.runtime import heap, machine
 from diffuse.runtime.local.keeping import SHARE, Keeping
+from diffuse.runtime.local.system import ALIGNMENT, MAPPED, Host, System, give_back
 
-ALIGNMENT = 64
-HUGE = 2 << 20
-MAPPED = 4 << 20
-"""From this size on, a block is a mapping of its own, of huge pages where the system has them."""
 GRAIN = 64 << 10
 """The size of a mapped block is a multiple of this."""
 KEPT = 256 << 20
 """The most bytes cached, besides a quarter of what is in use; by default fewer (keeping.py)."""
+LARGER = 4
+"""A free mapped block serves a request if it is at most so many times as large: arrays that shrink in every
+turn of a loop then need no fresh memory."""
 RESERVE = 64 << 20
 """Bytes of the available memory that are left to the rest of the program."""
 
@@ -59,40 +56,6 @@ class Still:
 
     def fence(self) -> None:
         pass
-
-
-class System(Protocol):
-    """The source of memory blocks."""
-
-    lazy: bool
-    """Does the system hand out memory only when it is touched?  Then requests are checked against what is
-    left, with some of it kept for the rest of the program."""
-
-    def available(self) -> int:
-        """Bytes that can still be allocated."""
-
-    def take(self, size: int) -> int:
-        """Allocate so many bytes; returns the address, or 0 if they are refused."""
-
-    def giving(self, address: int, size: int) -> tuple[Callable[..., Any], tuple[int, ...]]:
-        """The function that frees memory, and its arguments."""
-
-
-class Host:
-    """The memory of this process."""
-
-    lazy = True
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    """Flags of the mappings that hold large blocks."""
-
-    def __init__(self, available: Callable[[], int] = machine.memory_available) -> None:
-        self.available = available
-
-    def take(self, size: int) -> int:
-        return _allocate(size) if size < MAPPED else _map(size, self.flags)
-
-    def giving(self, address: int, size: int) -> tuple[Callable[..., Any], tuple[int, ...]]:
-        return (_libc().munmap, (address, size)) if size >= MAPPED else (_libc().free, (address,))
 
 
 class MemoryBlock:
@@ -144,6 +107,9 @@ class Allocator:
         self._in_use = self._peak = self._cached = self._unchecked = 0
         self._total = 0
         """Bytes of all blocks, in use and free."""
+        self._spare: dict[int, int] = {}
+        """For the address of each block that is larger than its owner asked for, the bytes beyond that: they
+        count like cached ones."""
         self._moving: MemoryBlock | None = None
         """The block that is moving from the free lists to its owner or to the system."""
         self._torn = False
@@ -164,6 +130,8 @@ class Allocator:
                 self._moving = block = returned[0]
                 self._torn = True
                 returned.popleft()
+                if self._spare:
+                    self._in_use += self._spare.pop(block.address, 0)
                 block.stamp = self._progress.submitted
                 if owner is None:
                     self._moving, self._torn = None, False
@@ -178,7 +146,7 @@ class Allocator:
                                   f"(DIFFUSE_MEMORY) allows {limit} bytes; raise it or hold fewer arrays")
             block = (self._cleared(size) if zero else self._reuse(size)) or self._make(size, nbytes)
             block.stamp = self._progress.submitted
-            self._in_use += block.size
+            self._in_use += block.size - self._spare.get(block.address, 0)
             self._peak = max(self._peak, self._in_use)
             if owner is None:
                 self._moving, self._torn = None, False
@@ -215,13 +183,17 @@ class Allocator:
             block = returned[0]
             self._order[block.address] = block
             self._free.setdefault(block.size, deque()).append(block)
-            self._in_use -= block.size
+            self._in_use -= block.size - self._spare.pop(block.address, 0)
             self._cached += block.size
             returned.popleft()
         self._torn = False
-        limit = self._keeping.limit(self._in_use, self._peak)
+        limit = self._limit()
         if self._cached > limit and self._trim(limit) and self._system.lazy:
             self._trims.shrink(self._total)
+
+    def _limit(self) -> int:
+        """The most bytes to cache."""
+        return self._keeping.limit(self._in_use, self._peak) - sum(self._spare.values())
 
     def _mend(self) -> None:
         """Rebuild the free lists, after an exception at any step, from `_order` and the moving block."""
@@ -234,17 +206,21 @@ class Allocator:
         for block in self._order.values():
             self._free.setdefault(block.size, deque()).append(block)
         self._cached = sum(block.size for block in self._order.values())
-        self._in_use = self._total - self._cached
+        self._spare = {address: spare for address, spare in self._spare.items() if address not in self._order}
+        self._in_use = self._total - self._cached - sum(self._spare.values())
         self._torn = False
 
     def _reuse(self, size: int) -> MemoryBlock | None:
-        blocks = self._free.get(size)
-        if not blocks and size >= MAPPED:  # mappings of a similar size will do
-            near = [s for s, found in self._free.items() if found and size <= s <= size + size // 8]
-            blocks = self._free.get(min(near, default=0))
+        blocks, spare = self._free.get(size), 0
+        if not blocks and size >= MAPPED:  # a larger mapping will do
+            larger = min([s for s, found in self._free.items() if found and size <= s <= LARGER * size],
+                         default=0)
+            blocks, spare = self._free.get(larger), larger - size
         if not blocks:
             return None
         self._moving = block = blocks[-1]
+        if spare:
+            self._spare[block.address] = spare
         del self._order[block.address]
         blocks.pop()
         self._cached -= block.size
@@ -353,47 +329,6 @@ def _unlock_all() -> None:
 
 
 os.register_at_fork(after_in_child=_unlock_all)
-
-
-@cache
-def _libc() -> Any:
-    libc = ctypes.CDLL(None, use_errno=True)
-    pointer, size = ctypes.c_void_p, ctypes.c_size_t
-    for name, result, arguments in (
-        ("mmap", pointer, [pointer, size, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]),
-        ("munmap", ctypes.c_int, [pointer, size]),
-        ("madvise", ctypes.c_int, [pointer, size, ctypes.c_int]),
-        ("aligned_alloc", pointer, [size, size]),
-        ("free", None, [pointer]),
-    ):
-        function = getattr(libc, name)
-        function.restype, function.argtypes = result, arguments
-    return libc
-
-
-def give_back(address: int, size: int) -> bool:
-    """Return the memory of some pages of a mapping to the system; they then read as zeros.  False if it
-    refuses."""
-    return not _libc().madvise(address, size, getattr(mmap, "MADV_DONTNEED", 4))
-
-
-def _allocate(size: int) -> int:
-    return _libc().aligned_alloc(ALIGNMENT, size) or 0
-
-
-def _map(size: int, flags: int) -> int:
-    """Make a private mapping that starts at a huge page; 0 if the system refuses."""
-    libc = _libc()
-    start = libc.mmap(None, size + HUGE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
-    if start is None or start == ctypes.c_void_p(-1).value:
-        return 0
-    address = int(start) + -int(start) % HUGE
-    if address > start:
-        libc.munmap(start, address - start)
-    if rest := start + HUGE - address:
-        libc.munmap(address + size, rest)
-    libc.madvise(address, size, getattr(mmap, "MADV_HUGEPAGE", 14))
-    return address
 
 
 def _give_back_all(progress: Progress, system: System, order: dict[int, MemoryBlock],

@@ -19,8 +19,9 @@ from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Divisible, Fate, Instance, Kernel, Launch
 from diffuse.runtime.local import pool
 from diffuse.runtime.local.ahead import Ahead
-from diffuse.runtime.local.allocator import MAPPED, Allocator, Lease, Usage
+from diffuse.runtime.local.allocator import Allocator, Lease, Usage
 from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.local.system import MAPPED
 from diffuse.runtime.reference import attached
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
