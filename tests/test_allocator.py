@@ -125,7 +125,12 @@ def test_what_a_block_has_beyond_a_request_counts_as_cached() -> None:
 def test_arrays_that_shrink_in_every_turn_take_few_fresh_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     make = Allocator._make
-    monkeypatch.setattr(Allocator, "_make", lambda self, *size: (made.append(size[0]), make(self, *size))[1])
+
+    def counted(allocator: Allocator, size: int, nbytes: int) -> MemoryBlock:
+        made.append(size)
+        return make(allocator, size, nbytes)
+
+    monkeypatch.setattr(Allocator, "_make", counted)
     allocator = Allocator()
     for _ in range(3):
         held = allocator.take(64 * MIB)
