@@ -13,10 +13,10 @@ import pytest
 from diffuse import settings
 from diffuse.runtime import heap, machine
 from diffuse.runtime.local import allocator as allocator_module
-from diffuse.runtime.local import pages
+from diffuse.runtime.local import system as system_module
 from diffuse.runtime.local.allocator import KEPT, RESERVE, Allocator, MemoryBlock, size_class
 from diffuse.runtime.local.keeping import SHARE
-from diffuse.runtime.local.pages import ALIGNMENT, HUGE, MAPPED, Host
+from diffuse.runtime.local.system import ALIGNMENT, HUGE, MAPPED, Host
 from tests.moments import interrupted
 
 MIB = 1 << 20
@@ -95,13 +95,51 @@ def test_a_block_that_is_taken_again_at_once_stays_in_use() -> None:
     assert allocator.usage() == before
 
 
-def test_a_mapped_block_serves_requests_a_little_smaller() -> None:
+def test_a_mapped_block_serves_requests_of_a_quarter_of_its_size_or_more() -> None:
     allocator = Allocator(kept=KEPT)
+    blocks = [allocator.take(size * MIB) for size in (64, 32)]
+    for block in blocks:
+        allocator.give(block)
+    other = allocator.take(7 * MIB)
+    assert other.address not in (blocks[0].address, blocks[1].address)
+    assert allocator.take(16 * MIB).address == blocks[1].address   # the smallest that is large enough
+    assert allocator.take(16 * MIB).address == blocks[0].address
+
+
+def test_what_a_block_has_beyond_a_request_counts_as_cached() -> None:
+    allocator = Allocator(kept=40 * MIB)
     block = allocator.take(32 * MIB)
+    others = [allocator.take(8 * MIB) for _ in range(8)]
     allocator.give(block)
-    other = allocator.take(16 * MIB)
-    assert other.address != block.address
-    assert allocator.take(30 * MIB).address == block.address
+    assert allocator.take(12 * MIB) is block
+    assert allocator.usage() == (76 * MIB, 96 * MIB, 0)
+    for other in others:
+        allocator.give(other)
+    assert allocator.usage() == (12 * MIB, 96 * MIB, 16 * MIB)     # 20 of 43 are in the block
+    allocator.give(block)
+    assert allocator.usage().cached == 40 * MIB
+    assert allocator.take(32 * MIB) is block
+    assert allocator.usage() == (32 * MIB, 96 * MIB, 8 * MIB)
+
+
+def test_arrays_that_shrink_in_every_turn_take_few_fresh_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    make = Allocator._make
+
+    def counted(allocator: Allocator, size: int, nbytes: int) -> MemoryBlock:
+        made.append(size)
+        return make(allocator, size, nbytes)
+
+    monkeypatch.setattr(Allocator, "_make", counted)
+    allocator = Allocator()
+    for _ in range(3):
+        held = allocator.take(64 * MIB)
+        for size in range(60, 16, -4):
+            following = allocator.take(size * MIB)
+            allocator.give(held)
+            held = following
+        allocator.give(held)
+    assert len(made) <= 9
 
 
 def test_pages_that_malloc_holds_for_nobody_go_back_before_a_mapping_is_made() -> None:
@@ -425,8 +463,8 @@ class Owner:
         self.allocator.give(block)
 
 
-@pytest.mark.parametrize("nbytes", [1000, 5 * MIB])
-def test_an_interrupt_at_any_line_hands_no_block_out_twice(nbytes: int) -> None:
+@pytest.mark.parametrize("nbytes, smaller", [(1000, 1000), (5 * MIB, 5 * MIB), (10 * MIB, 5 * MIB)])
+def test_an_interrupt_at_any_line_hands_no_block_out_twice(nbytes: int, smaller: int) -> None:
     """Nor does it lose one of the cache, nor miscount: taking, giving back, sorting and trimming."""
     moment = 0
     while True:
@@ -437,12 +475,13 @@ def test_an_interrupt_at_any_line_hands_no_block_out_twice(nbytes: int) -> None:
         def work() -> None:
             for owner in [held.pop() for _ in range(4)]:
                 owner.give()
-            held.append(Owner(allocator, nbytes))
+            held.append(Owner(allocator, smaller))
             held.pop().give()
-            allocator.trim(nbytes)
             held.append(Owner(allocator, nbytes))
+            allocator.trim(nbytes)
+            held.append(Owner(allocator, smaller))
 
-        if not interrupted(work, moment, {allocator_module.__file__, pages.__file__}, {"_libc"}):
+        if not interrupted(work, moment, {allocator_module.__file__, system_module.__file__}, {"_libc"}):
             break
         held = [owner for owner in held if owner._block]
         taken = [Owner(allocator, nbytes) for _ in range(6)]
@@ -451,8 +490,9 @@ def test_an_interrupt_at_any_line_hands_no_block_out_twice(nbytes: int) -> None:
         for block in blocks:
             ctypes.memset(block.address, 1, block.size)
         usage = allocator.usage()
-        assert usage.in_use >= sum(block.size for block in blocks)
-        assert usage.in_use + usage.cached == allocator._total
+        spare = sum(allocator._spare.values())
+        assert usage.in_use >= sum(block.size for block in blocks) - spare
+        assert usage.in_use + usage.cached + spare == allocator._total
         assert usage.cached == sum(block.size for block in allocator._order.values())
         assert not allocator._lock.locked()
         for owner in taken:

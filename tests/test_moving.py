@@ -12,6 +12,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse.kernels.body import operations
 from diffuse.library import fence
+from diffuse.numpy.arrays import soon
 from diffuse.numpy.arrays.base import UFUNCS
 from diffuse.numpy.ops import moving
 from diffuse.numpy.ops.moving import REPEATS, TURNS
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.local_only("every rank records the same, whatever is at
 
 def recorded(run: Callable[[], Any]) -> int:
     """Tasks recorded while a function runs, to its end."""
+    soon.looked()  # ends what the loops before have granted
     before = trace.snapshot()["recorded"]
     run()
     fence()
@@ -77,6 +79,30 @@ def test_parts_that_are_written_and_shrink_are_done_at_once_from_the_first_round
     assert numpy.array_equal(numpy.asarray(x), eliminated(start))
 
 
+def columns(m: Any, a: Any, b: Any) -> Any:
+    """A tridiagonal system along the last dimension: columns of large arrays, and temporaries."""
+    upper, right = m.empty_like(a), m.empty_like(a)
+    upper[..., 0], right[..., 0] = a[..., 0], b[..., 0]
+    for k in range(1, a.shape[-1]):
+        pivot = 1.0 / (4.0 - a[..., k] * upper[..., k - 1])
+        upper[..., k] = a[..., k] * pivot
+        right[..., k] = (b[..., k] - a[..., k] * right[..., k - 1]) * pivot
+    return right
+
+
+@pytest.mark.skipif(native is None, reason="the extension does at once what lies between moving operations")
+def test_what_lies_between_moving_operations_is_done_at_once_too() -> None:
+    """Assignments, the same views at another line, and temporaries, whose views are the same in every turn:
+    each that is recorded is one more wait."""
+    a, b = (numpy.random.default_rng(k).random((30_000, 6 * TURNS)) for k in (5, 6))
+    x, y = np.array(a), np.array(b)
+    before = trace.snapshot()["launched"]
+    ours: list[Any] = []
+    assert recorded(lambda: ours.append(columns(np, x, y))) <= 9 * (TURNS + 8)  # of 9 * 95
+    assert trace.snapshot()["launched"] - before <= 3 * TURNS
+    assert numpy.array_equal(numpy.asarray(ours[0]), columns(numpy, a, b))
+
+
 @pytest.mark.skipif(not operations.products_fused(), reason="NumPy rounds products in another way")
 def test_complex_numbers_that_are_taken_out_are_done_at_once() -> None:
     """Functions of one operand, and products of complex128, whose bits are those of the kernels."""
@@ -121,15 +147,21 @@ def test_an_array_that_is_read_only_says_so_first(monkeypatch: pytest.MonkeyPatc
         function.moving = before
 
 
+def at_once() -> int:
+    """Operations that were done at once, because views change in every turn, or between such operations."""
+    found = trace.snapshot()
+    return found["moving"] + found["single"]
+
+
 def test_small_arrays_of_numpys_beside_moving_operands() -> None:
     column = numpy.arange(1.0, 41.0)[:, None]
     found, expected = [], []
     row = np.array(PLAIN[:1000])
-    before = trace.snapshot()["moving"]
+    before = at_once()
     for k in range(4 * TURNS):
         found.append(numpy.asarray(np.maximum(row[k:] - column, column - row[k:])))
         expected.append(numpy.maximum(PLAIN[k:1000] - column, column - PLAIN[k:1000]))
-    assert trace.snapshot()["moving"] - before >= 8 * TURNS
+    assert at_once() - before >= 8 * TURNS
     assert all(numpy.array_equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
@@ -219,9 +251,9 @@ def test_operators_of_numpys_arrays_and_moving_operands_are_done_at_once() -> No
     """A column of strikes less the prices of a tree that shrinks: NumPy's array stands on the left."""
     column = numpy.linspace(1.0, 2.0, 50)[:, None]
     x = np.array(PLAIN[:1000])
-    before = trace.snapshot()["moving"]
+    before = at_once()
     found = [column - x[k:] for k in range(3 * TURNS)]
-    assert trace.snapshot()["moving"] - before >= 2 * TURNS - 2
+    assert at_once() - before >= 2 * TURNS - 2
     assert all(numpy.array_equal(numpy.asarray(a), column - PLAIN[k:1000]) for k, a in enumerate(found))
 
 

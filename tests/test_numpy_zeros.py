@@ -15,7 +15,7 @@ from diffuse.settings import config
 from diffuse.stream import engine
 
 SIZE = 1 << 20
-"""Of float64, more bytes than a mapping of its own needs (`runtime.local.pages.MAPPED`)."""
+"""Of float64, more bytes than a mapping of its own needs (`runtime.local.system.MAPPED`)."""
 MANY, MIDDLE = 1 << 26, 60_000
 
 MAKE: dict[str, Callable[[int], Any]] = {

@@ -24,12 +24,15 @@ from typing import Any, NamedTuple, Protocol
 from diffuse import settings
 from diffuse.runtime import heap, machine
 from diffuse.runtime.local.keeping import SHARE, Keeping
-from diffuse.runtime.local.pages import ALIGNMENT, MAPPED, Host, System, give_back
+from diffuse.runtime.local.system import ALIGNMENT, MAPPED, Host, System, give_back
 
 GRAIN = 64 << 10
 """The size of a mapped block is a multiple of this."""
 KEPT = 256 << 20
 """The most bytes cached, besides a quarter of what is in use; by default fewer (keeping.py)."""
+LARGER = 4
+"""A free mapped block serves a request if it is at most so many times as large: arrays that shrink in every
+turn of a loop then need no fresh memory."""
 RESERVE = 64 << 20
 """Bytes of the available memory that are left to the rest of the program."""
 
@@ -104,6 +107,9 @@ class Allocator:
         self._in_use = self._peak = self._cached = self._unchecked = 0
         self._total = 0
         """Bytes of all blocks, in use and free."""
+        self._spare: dict[int, int] = {}
+        """For the address of each block that is larger than its owner asked for, the bytes beyond that: they
+        count like cached ones."""
         self._moving: MemoryBlock | None = None
         """The block that is moving from the free lists to its owner or to the system."""
         self._torn = False
@@ -124,6 +130,8 @@ class Allocator:
                 self._moving = block = returned[0]
                 self._torn = True
                 returned.popleft()
+                if self._spare:
+                    self._in_use += self._spare.pop(block.address, 0)
                 block.stamp = self._progress.submitted
                 if owner is None:
                     self._moving, self._torn = None, False
@@ -138,7 +146,7 @@ class Allocator:
                                   f"(DIFFUSE_MEMORY) allows {limit} bytes; raise it or hold fewer arrays")
             block = (self._cleared(size) if zero else self._reuse(size)) or self._make(size, nbytes)
             block.stamp = self._progress.submitted
-            self._in_use += block.size
+            self._in_use += block.size - self._spare.get(block.address, 0)
             self._peak = max(self._peak, self._in_use)
             if owner is None:
                 self._moving, self._torn = None, False
@@ -175,13 +183,17 @@ class Allocator:
             block = returned[0]
             self._order[block.address] = block
             self._free.setdefault(block.size, deque()).append(block)
-            self._in_use -= block.size
+            self._in_use -= block.size - self._spare.pop(block.address, 0)
             self._cached += block.size
             returned.popleft()
         self._torn = False
-        limit = self._keeping.limit(self._in_use, self._peak)
+        limit = self._limit()
         if self._cached > limit and self._trim(limit) and self._system.lazy:
             self._trims.shrink(self._total)
+
+    def _limit(self) -> int:
+        """The most bytes to cache."""
+        return self._keeping.limit(self._in_use, self._peak) - sum(self._spare.values())
 
     def _mend(self) -> None:
         """Rebuild the free lists, after an exception at any step, from `_order` and the moving block."""
@@ -194,17 +206,21 @@ class Allocator:
         for block in self._order.values():
             self._free.setdefault(block.size, deque()).append(block)
         self._cached = sum(block.size for block in self._order.values())
-        self._in_use = self._total - self._cached
+        self._spare = {address: spare for address, spare in self._spare.items() if address not in self._order}
+        self._in_use = self._total - self._cached - sum(self._spare.values())
         self._torn = False
 
     def _reuse(self, size: int) -> MemoryBlock | None:
-        blocks = self._free.get(size)
-        if not blocks and size >= MAPPED:  # mappings of a similar size will do
-            near = [s for s, found in self._free.items() if found and size <= s <= size + size // 8]
-            blocks = self._free.get(min(near, default=0))
+        blocks, spare = self._free.get(size), 0
+        if not blocks and size >= MAPPED:  # a larger mapping will do
+            larger = min([s for s, found in self._free.items() if found and size <= s <= LARGER * size],
+                         default=0)
+            blocks, spare = self._free.get(larger), larger - size
         if not blocks:
             return None
         self._moving = block = blocks[-1]
+        if spare:
+            self._spare[block.address] = spare
         del self._order[block.address]
         blocks.pop()
         self._cached -= block.size

@@ -2,8 +2,8 @@
 
 A loop frees and allocates the same sizes in each iteration; keeping them avoids fresh memory, which the
 system zeroes page by page.  A program whose arrays shrink or grow never needs a size again, and blocks kept
-for it are wasted.  So little is kept at first, besides a share of the memory in use, and more whenever a
-block had to be allocated of a size that was returned to the system before.
+for it are wasted.  So little is kept at first, besides a share of the memory in use; each block that had to
+be allocated of a size that was returned to the system before raises the bound by its size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIZES = 1 << 12
 class Keeping:
     """The bound of an allocator's cache."""
 
-    __slots__ = ("most", "again", "_kept", "_gone", "_anew")
+    __slots__ = ("most", "again", "_kept", "_gone")
 
     def __init__(self, most: int, first: int = FIRST, again: int = 0) -> None:
         self.most = most
@@ -29,12 +29,13 @@ class Keeping:
         self._kept = min(first, most)
         self._gone: dict[int, int] = {}
         """The number of blocks of each size that were returned to the system and not allocated again."""
-        self._anew = 0
-        """Bytes of blocks that were allocated again, since the bound last grew."""
 
     def limit(self, in_use: int, peak: int) -> int:
         """The most bytes to keep, given the bytes in use now and their peak."""
-        return max(self._kept, min(self.most, peak // 2)) + in_use // 4
+        return self._bound(peak) + in_use // 4
+
+    def _bound(self, peak: int) -> int:
+        return max(self._kept, min(self.most, peak // 2))
 
     def gave(self, size: int) -> None:
         """Note that a block of this size was returned to the system."""
@@ -54,7 +55,4 @@ class Keeping:
             return
         if count > 1:
             self._gone[size] = count - 1
-        self._anew += size
-        if self._anew >= self._kept:
-            self._anew = 0
-            self._kept = max(self._kept, min(2 * self._kept, peak + peak // 8, self.again))
+        self._kept = max(self._kept, min(self._bound(peak) + size, peak + peak // 8, self.again))

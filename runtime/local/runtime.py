@@ -20,8 +20,8 @@ from diffuse.runtime.base import CodeUse, Divisible, Fate, Instance, Kernel, Lau
 from diffuse.runtime.local import pool
 from diffuse.runtime.local.ahead import Ahead
 from diffuse.runtime.local.allocator import Allocator, Lease, Usage
-from diffuse.runtime.local.pages import MAPPED
 from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.local.system import MAPPED
 from diffuse.runtime.reference import attached
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
@@ -83,7 +83,7 @@ class Local:
     target = "host"
     ranks = 1
     blocks = 0
-    sharing = None
+    exchange = None
 
     def __init__(self, points: int | None = None) -> None:
         self.points = points or machine.threads()

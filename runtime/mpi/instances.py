@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from diffuse.ir import ITEMSIZE, Store
 from diffuse.runtime.local.allocator import Lease
-from diffuse.runtime.local.pages import MAPPED, Host, give_back
 from diffuse.runtime.local.runtime import LocalInstance
+from diffuse.runtime.local.system import MAPPED, Host, give_back
 from diffuse.runtime.mpi.shares import parted, runs, united
 from diffuse.runtime.mpi.validity import State, everywhere, fresh
 

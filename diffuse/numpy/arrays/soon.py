@@ -39,6 +39,16 @@ spend: Callable[[int], bool] = _no
 """May an operation that reads and writes so many bytes be done at once?  If so, deducts them."""
 
 
+def _grant(_: int) -> None:
+    pass
+
+
+grant: Callable[[int], None] = _grant
+"""Let the operations that follow read and write so many more bytes at once: what comes after an operation on
+views that change in every turn (ops/moving.py) belongs to the same loop, and would have to be waited for.
+With -1 bytes nothing more is granted."""
+
+
 def allow(allowance: int) -> bool:
     """Set how many bytes operations may read and write at once between two reads.  -1 sets nothing; returns
     whether the last allowance was exceeded."""
@@ -49,7 +59,7 @@ def allow(allowance: int) -> bool:
 
 
 if native is not None:
-    looked, spend = native.looked, native.spend
+    looked, spend, grant = native.looked, native.spend, native.grant
     library.current().brevity.listener = allow
     if config.small and config.runtime == "local":
         native.set_allowance(TRIAL, True)

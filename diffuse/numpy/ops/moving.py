@@ -17,7 +17,7 @@ import numpy
 
 from diffuse import library
 from diffuse.library import Bounded, provenance, trace
-from diffuse.numpy.arrays import access, arithmetic, core
+from diffuse.numpy.arrays import access, arithmetic, core, soon
 from diffuse.numpy.arrays.access import host, offset_of
 from diffuse.numpy.arrays.core import ARRAYS, NDARRAY, NUMBERS
 from diffuse.numpy.arrays.forms import NATIVE
@@ -35,6 +35,9 @@ LIGHT = 1 << 19
 MOST = 3 << 20
 """The most bytes of the operands and the result together: NumPy takes about as long for them as an
 analysis."""
+
+WAIT = 8 << 20
+"""Bytes that NumPy reads and writes in about the time of a wait."""
 
 _places: dict[Any, int] = Bounded(1 << 12)
 """The number of calls on new views, by function and place of the program."""
@@ -97,7 +100,9 @@ def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
         return None
     repeats = REPEATS * LIGHT // max(used, LIGHT)
     if calls(function.numpy, *operands) >= repeats:
+        soon.grant(-1)
         return None
+    before = core.ENGINE.epoch
     values = [host(x) if type(x) in ARRAYS else x for x in operands]
     if out is not None:
         target = access.mine(out)
@@ -107,6 +112,7 @@ def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
     arithmetic.GRANTS[place] = repeats, *kinds
     trace.counters["moving"] += 1
     found = function.numpy(*values)
+    soon.grant(2 * used if core.ENGINE.epoch == before else WAIT)
     if out is not None:
         return out
     return core.hosted(found) if type(found) is NDARRAY else found

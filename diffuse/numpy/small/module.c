@@ -214,6 +214,15 @@ static PyObject *spend(PyObject *module, PyObject *bytes)
     return PyErr_Occurred() ? NULL : PyBool_FromLong(may);
 }
 
+static PyObject *grant(PyObject *module, PyObject *bytes)
+{
+    Py_ssize_t granted = PyLong_AsSsize_t(bytes);
+    if (PyErr_Occurred())
+        return NULL;
+    small_grant(granted);
+    Py_RETURN_NONE;
+}
+
 /* Python calls instances of classes written in Python by a tuple and a dictionary of arguments, even where the base
  * class takes them as they come (from Python 3.12 on it looks). */
 static PyObject *hasten(PyObject *module, PyObject *type)
@@ -236,6 +245,7 @@ static PyMethodDef methods[] = {
     {"set_allowance", set_allowance, METH_VARARGS, "As soon.set_allowance."},
     {"allowance", allowance, METH_NOARGS, "What set_allowance said, or 0 once it was exceeded."},
     {"spend", spend, METH_O, "As soon.spend."},
+    {"grant", grant, METH_O, "As soon.grant."},
     {"looked", looked, METH_NOARGS, "As soon.looked."},
     {"looking", (PyCFunction)(void (*)(void))looking, METH_FASTCALL, "As core.looking."},
     {"set_sees", set_sees, METH_O, "Say whether the memory of arrays that is known is the stores' own."},

@@ -110,8 +110,11 @@ static int decided(PyObject *ufunc, PyObject *a, PyObject *b, PyObject **left, P
     int done = known || PyTuple_GET_SIZE(grant) != 0 ? LOOK : RECORD;
     *left = known ? of_kind(a, PyTuple_GET_ITEM(grant, 1)) : NULL;
     *right = *left != NULL && b != NULL ? of_kind(b, PyTuple_GET_ITEM(grant, 2)) : NULL;
-    if (known && (b == NULL ? *left : *right) != NULL)
+    if (known && (b == NULL ? *left : *right) != NULL) {
         done = small_calls(ufunc, given, n) < PyLong_AsLong(PyTuple_GET_ITEM(grant, 0)) ? NOW : RECORD;
+        if (done == RECORD)
+            small_grant(-1); /* what follows is to be recorded, too, and to fuse */
+    }
     if (PyErr_Occurred() || (done == NOW && count() < 0))
         done = FAILED;
     if (done != NOW) {
@@ -120,6 +123,11 @@ static int decided(PyObject *ufunc, PyObject *a, PyObject *b, PyObject **left, P
     }
     Py_DECREF(grant);
     return done;
+}
+
+static npy_intp bytes_of(PyObject *x)
+{
+    return x != NULL && PyArray_CheckExact(x) ? PyArray_NBYTES((PyArrayObject *)x) : 0;
 }
 
 static PyObject *undone(int decision) { return decision == RECORD ? Py_NewRef(Py_None) : NULL; }
@@ -133,9 +141,22 @@ PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b)
     PyObject *found = small_loop_of(ufunc, left, right);
     if (found == NULL && !PyErr_Occurred())
         found = PyObject_CallFunctionObjArgs(ufunc, left, right, NULL);
+    small_grant(2 * (bytes_of(left) + bytes_of(right) + bytes_of(found)));
     Py_DECREF(left);
     Py_XDECREF(right);
     return found != NULL && PyArray_CheckExact(found) ? small_given(found) : found;
+}
+
+int small_moved_before(PyObject *ufunc, PyObject *a, PyObject *b, PyObject **found)
+{
+    *found = NULL;
+    if (state.allowance > 0 || !small_moves(ufunc)) /* what is left was not granted by operations on new views */
+        return 0;
+    *found = small_moved(ufunc, a, b);
+    if (*found != Py_None)
+        return 1;
+    Py_CLEAR(*found);
+    return 0;
 }
 
 PyObject *small_moved_in_place(PyObject *ufunc, PyObject *a, PyObject *b)
@@ -147,6 +168,7 @@ PyObject *small_moved_in_place(PyObject *ufunc, PyObject *a, PyObject *b)
     Py_DECREF(left);
     PyObject *memory = small_mine((Array *)a);
     PyObject *found = memory == NULL ? NULL : PyObject_CallFunctionObjArgs(ufunc, memory, right, memory, NULL);
+    small_grant(2 * (bytes_of(memory) + bytes_of(right)));
     Py_XDECREF(memory);
     Py_DECREF(right);
     if (found == NULL)

@@ -78,8 +78,13 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name)
 {
     PyObject *left, *right;
     int ready = small_operands(a, b, &left, &right);
-    if (ready == 0 && state.left > 0)
-        ready = small_soon(a, b, WAY[name], &left, &right);
+    if (ready == 0 && state.left > 0) {
+        PyObject *moved;
+        int moves = small_moved_before(small_ufuncs[name], a, b, &moved);
+        if (moved != NULL || PyErr_Occurred())
+            return moved;
+        ready = moves ? 0 : small_soon(a, b, WAY[name], &left, &right);
+    }
     if (ready < 0)
         return NULL;
     if (!ready)
@@ -230,8 +235,14 @@ static PyObject *op_power(PyObject *a, PyObject *b, PyObject *modulo)
 static PyObject *unary(PyObject *a, unaryfunc function, int name)
 {
     PyObject *memory = small_number_or_near(a), *none;
-    if (memory == NULL && !PyErr_Occurred() && state.left > 0)
-        small_soon(a, NULL, WAY[name], &memory, &none);
+    if (memory == NULL && !PyErr_Occurred() && state.left > 0) {
+        PyObject *moved;
+        int moves = small_moved_before(small_ufuncs[name], a, NULL, &moved);
+        if (moved != NULL || PyErr_Occurred())
+            return moved;
+        if (!moves)
+            small_soon(a, NULL, WAY[name], &memory, &none);
+    }
     if (memory == NULL && PyErr_Occurred())
         return NULL;
     if (memory == NULL) {

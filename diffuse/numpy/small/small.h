@@ -125,6 +125,9 @@ int small_connect_slices(PyObject *parts);
  * place brings other views every turn; `b` is NULL for one operand.  Py_None if the call is to be recorded; NULL if Python's code has to look, or
  * with an exception. */
 PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b);
+/* Before an operation is done at once for another reason: 1 if it was done because its views move, `found` being its
+ * result or NULL with an exception, or if Python's code has to look, NULL without one; else 0. */
+int small_moved_before(PyObject *ufunc, PyObject *a, PyObject *b, PyObject **found);
 PyObject *small_moved_in_place(PyObject *ufunc, PyObject *a, PyObject *b);
 long small_calls(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n); /* on the same views before this one */
 int small_connect_moving(PyObject *grants, PyObject *counters, uint64_t mirrors, uint64_t mirrored);
@@ -173,6 +176,7 @@ PyObject *small_soon_operand(PyObject *x, int way, npy_intp *bytes);
 void small_connect_products(int fused); /* are NumPy's of complex128 fused multiply-adds? */
 int small_counts(PyObject *name); /* one more in trace.counters; 0 with an exception */
 int small_spend(npy_intp bytes); /* may so much be read and written?  0 with an exception, too */
+void small_grant(npy_intp bytes); /* allow what follows an operation on new views this much; -1: nothing any more */
 enum { SMALL_WAIT = 32 << 20 };  /* bytes between two values that the program reads for which recording saves nothing */
 
 /* Note that the program reads a value.  On trial, only what recording might have saved is used up. */

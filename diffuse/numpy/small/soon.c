@@ -111,6 +111,14 @@ int small_spend(npy_intp bytes)
     return small_counts(state.single);
 }
 
+enum { GRANTED = 8 << 20 }; /* the most bytes that are granted beforehand */
+
+void small_grant(npy_intp bytes)
+{
+    if (state.allowance == 0)
+        state.left = bytes < 0 ? 0 : state.left < GRANTED ? state.left + bytes : state.left;
+}
+
 int small_counts(PyObject *name)
 {
     PyObject *count = PyDict_GetItem(state.counters, name);

@@ -1,4 +1,4 @@
-"""Where memory blocks come from: the heap of this process for small ones, mappings of their own for large."""
+"""Where an allocator's blocks come from: the C library's heap, and mappings of their own for large blocks."""
 
 from __future__ import annotations
 
