@@ -61,7 +61,8 @@ def _divided(source: Array, target: Array, count: int, routines: Any) -> int:
         return int(between(piece, piece.size, key, max(key - 1, 0), nowhere, 0, 0, 0)[6])
 
     counts = together([partial(below, piece) for piece in pieces])
-    middle, low = sum(counts), 0
+    middle: int = sum(counts)
+    low = 0
     if not (1 - UNEVEN) * source.size <= middle <= UNEVEN * source.size:
         return 0
     jobs: list[Job] = []
