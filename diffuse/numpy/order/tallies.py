@@ -59,8 +59,12 @@ def _exact(weights: Array) -> bool:
     """Are all sums of these weights integers that are exact in float64?"""
     if weights.dtype.kind not in "iu":
         return False
-    ends = on_parts(weights.size, lambda low, high: (int(weights[low:high].min()), int(weights[low:high].max())))
-    return max(max(-low, high) for low, high in ends) * weights.size <= EXACT
+
+    def largest(low: int, high: int) -> int:
+        part = weights[low:high]
+        return max(abs(int(part.min())), abs(int(part.max())))
+
+    return max(on_parts(weights.size, largest)) * weights.size <= EXACT
 
 
 def _counted(elements: Array, weights: Array | None, low: int, high: int, routine: Any) -> Array:
