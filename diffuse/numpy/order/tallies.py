@@ -64,7 +64,7 @@ def _exact(weights: Array) -> bool:
         part = weights[low:high]
         return max(abs(int(part.min())), abs(int(part.max())))
 
-    return max(on_parts(weights.size, largest)) * weights.size <= EXACT
+    return bool(max(on_parts(weights.size, largest)) * weights.size <= EXACT)
 
 
 def _counted(elements: Array, weights: Array | None, low: int, high: int, routine: Any) -> Array:
