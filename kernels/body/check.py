@@ -92,8 +92,8 @@ def _result(body: Body, loop: Loop, op: Op, inputs: tuple[str, ...]) -> str:
             return "int64"
         case "scatter", (str(operator), int(target), int(index), int(values), int(axis)):
             _argument(body, loop, values)
-            if (*inputs, _argument(body, loop, index).dtype) != ("int64",) * 3:
-                raise TypeError("its indices, their number and the distance of values are not all int64")
+            if (*inputs, _argument(body, loop, index).dtype) != ("int64",) * 4:
+                raise TypeError("its indices, their number and order, the distance of values are not int64")
             if not 0 <= axis < body.spaces[loop.space].rank:
                 raise TypeError(f"it indexes dimension {axis}: expected one of its space")
             dtype = _argument(body, loop, target).dtype

@@ -31,10 +31,11 @@ Kinds of `Op`:
     turn      args = (shift, ...), attribute = (argument, (dimension, ...)): the element of the argument at
               this iteration, but along each of these dimensions, of extent n, at index (i + shift) mod n;
               0 <= shift < n
-    scatter   args = (count, pitch), attribute = (operator, target, indices, values, dimension), the middle
-              ones arguments: for k = 0, 1, ... below `count`, in this order, at iterations whose index along
-              the dimension is indices[k]: target = values[k], or operator(target, values[k]) if there is one,
-              where elements k of the values lie `pitch` elements apart.  Such a loop has nothing else
+    scatter   args = (count, pitch, ascending), attribute = (operator, target, indices, values, dimension),
+              the middle ones arguments: for k = 0, 1, ... below `count`, in this order, at iterations whose
+              index along the dimension is indices[k]: target = values[k], or operator(target, values[k]) if
+              there is one, where elements k of the values lie `pitch` elements apart.  `ascending` is 1 if
+              the indices are known to be in order, else 0.  Such a loop has nothing else
     otherwise an op of the table (operations.py), as "add", "exp", "where" or "clip", computing in the dtypes
               of its args, with a result of `dtype`
 """
@@ -49,7 +50,7 @@ from diffuse.ir import Privilege
 
 STRUCTURAL = {"load": 0, "scalar": 0, "const": 0, "index": 0, "cast": 1, "store": 1, "reduce": 1, "scan": 1,
               "spmv": 2, "turn": -1, "pick": 1, "nth": 2,
-              "scatter": 2}
+              "scatter": 3}
 """Kinds of ops outside the table of operations, with their number of inputs; -1: the attribute determines
 it."""
 

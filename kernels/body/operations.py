@@ -276,10 +276,11 @@ def _nth(b: Builder) -> None:
 
 def _scatter(operator: str) -> Generator:
     """Write to the first input, which is also the output, at indices (the second input) along the dimension
-    at the end of the operation's name.  The third input has the values; the fourth is their number."""
+    at the end of the operation's name.  The third input has the values; then come their number, how far they
+    lie apart, and whether the indices are known to ascend."""
     def body(b: Builder) -> None:
         arguments = b.outputs[0].argument, b.argument(1), b.argument(2)
-        b.emit("scatter", b.outputs[0].dtype, b.input(3), b.input(4),
+        b.emit("scatter", b.outputs[0].dtype, b.input(3), b.input(4), b.input(5),
                attribute=(operator, *arguments, int(b.attribute[1:])))
     return body
 
@@ -381,8 +382,8 @@ _ROWS = [
     Operation("roll2", 3, body=_roll),
     *[Operation(f"gather{n}", 1 + 3 * n, body=_gather) for n in range(1, GATHERED + 1)],
     Operation("nth", 4, body=_nth),
-    Operation("scatter", 5, body=_scatter(""), elementwise=False, errors=RANGE | INVALID, word="cast"),
-    *[Operation(f"scatter_{name}", 5, body=_scatter(name), elementwise=False, errors=DIVIDE | RANGE | INVALID,
+    Operation("scatter", 6, body=_scatter(""), elementwise=False, errors=RANGE | INVALID, word="cast"),
+    *[Operation(f"scatter_{name}", 6, body=_scatter(name), elementwise=False, errors=DIVIDE | RANGE | INVALID,
                 word=name) for name in SCATTERED],
     Operation("spmv", 5, body=_rows),
     Operation("reduceat", 3, body=_rows, errors=RANGE | INVALID),

@@ -1,8 +1,8 @@
 """Writes at data-dependent indices: the op `scatter`.
 
 Each point owns a part of the target.  It goes through all indices in their order, and writes those that lie
-in its part.  So the last of several equal indices wins, and sums are those of a single thread, whatever the
-number of points.
+in its part; of ascending indices it finds these by bisection.  So the last of several equal indices wins, and
+sums are those of a single thread, whatever the number of points.
 """
 
 from __future__ import annotations
@@ -17,9 +17,16 @@ from diffuse.kernels.llvm.iteration import Iteration
 from diffuse.kernels.llvm.memory import Place, Step, element, load_one, store_one
 from diffuse.kernels.llvm.ops.instructions import anywhere
 from diffuse.kernels.llvm.ops.rules import RULES, cast
+from diffuse.kernels.llvm.reduce import consecutive
+from diffuse.kernels.llvm.vectors import packed
 
 SOME = 256
 """The number of indices that are tested together before any is written."""
+PACKED = 1024
+"""The same where one instruction packs indices."""
+
+LANES = 8
+"""The number of indices that are packed by one instruction."""
 
 COPIED = 2048
 """The row length in bytes from which on the C library copies a row."""
@@ -37,10 +44,14 @@ class Scatter:
     def __init__(self, iteration: Iteration, op: Op, bounds: Bounds) -> None:
         self.it, self.code, self.bounds = iteration, iteration.code, bounds
         self.operator, self.target, self.index, self.values, self.axis = op.attribute
-        self.count, self.pitch = (str(iteration.values[a]) for a in op.args)
+        self.count, self.pitch, self.ascending = (str(iteration.values[a]) for a in op.args)
         arguments = iteration.body.arguments
         self.dtype, self.source = arguments[self.target].dtype, arguments[self.values].dtype
-        self.queue = iteration.block.room("int64", SOME)
+        # a fold reads its places, which the search for them prefetches
+        self.packs = self.code.module.target.packs and not self.operator
+        self.group = PACKED if self.packs else SOME
+        self.queue = iteration.block.room("int64", self.group + LANES)
+        self.places = iteration.block.room("int64", self.group + LANES) if self.packs else ""
         self.spare = iteration.block.room(self.dtype, SPARE)
 
     def write(self) -> None:
@@ -60,20 +71,81 @@ class Scatter:
             self._outside(dimension + 1, self.it.along(dimension, bases))
 
     def _elements(self, bases: Mapping[int, str]) -> None:
-        """Process all indices of single elements, in groups that are tested first: do none, some or all lie
-        in the part?"""
+        """Process all indices of single elements."""
         code = self.code
-        whole = code.let(f"and i64 {self.count}, {-SOME}")
-        with counted(code, "0", whole, SOME) as start:
-            end = code.let(f"add i64 {start}, {SOME}")
-            some, every = self._together(start, bases)
+        ordered = code.let(f"icmp ne i64 {self.ascending}, 0")
+        with guarded(code, ordered):
+            ends = [self._below(end, bases) for end in self.bounds[self.axis]]
+            with counted(code, *ends) as k:
+                self._element(k, bases)
+        with guarded(code, code.let(f"xor i1 {ordered}, true")):
+            self._groups(bases)
+
+    def _below(self, bound: str, bases: Mapping[int, str]) -> str:
+        """The number of ascending indices below a bound."""
+        code = self.code
+        code.declare("declare i64 @llvm.ctlz.i64(i64, i1)")
+        zeros = code.let(f"call i64 @llvm.ctlz.i64(i64 {self.count}, i1 false)")
+        turns = code.let(f"sub i64 64, {zeros}")
+        with carrying(code, "0", turns, 1, [("i64", "0"), ("i64", self.count)]) as (_, state):
+            low, left = state
+            some = code.let(f"icmp ne i64 {left}, 0")
+            half = code.let(f"lshr i64 {left}, 1")
+            middle = code.let(f"select i1 {some}, i64 {code.let(f'add i64 {low}, {half}')}, i64 0")
+            at = load_one(code, "int64", element(code, "int64", bases[self.index], middle))
+            less = code.let(f"and i1 {some}, {code.let(f'icmp slt i64 {at}, {bound}')}")
+            rest = code.let(f"sub i64 {code.let(f'sub i64 {left}, {half}')}, 1")
+            state[0] = code.let(f"select i1 {less}, i64 {code.let(f'add i64 {middle}, 1')}, i64 {low}")
+            state[1] = code.let(f"select i1 {less}, i64 {rest}, i64 {half}")
+        return state[0]
+
+    def _groups(self, bases: Mapping[int, str]) -> None:
+        """Process all indices in groups that are tested first: do none, some or all lie in the part?"""
+        code = self.code
+        whole = code.let(f"and i64 {self.count}, {-self.group}")
+        with counted(code, "0", whole, self.group) as start:
+            end = code.let(f"add i64 {start}, {self.group}")
+            number = self._packed(start, end, bases) if self.packs else ""
+            some, every = self._together(start, bases) if not self.packs else (
+                code.let(f"icmp ne i64 {number}, 0"), code.let(f"icmp eq i64 {number}, {self.group}"))
             with guarded(code, some):
                 with guarded(code, every), counted(code, start, end) as k:
                     self._element(k, bases)
                 with guarded(code, code.let(f"xor i1 {every}, true")):
-                    self._some(start, end, bases)
+                    if self.packs:
+                        self._queued(number, bases)
+                    else:
+                        self._some(start, end, bases)
         with guarded(code, code.let(f"icmp slt i64 {whole}, {self.count}")):
             self._some(whole, self.count, bases)
+
+    def _packed(self, start: str, end: str, bases: Mapping[int, str]) -> str:
+        """Collect those of a group that lie in the part, and their indices; returns how many they are."""
+        code, (low, high) = self.code, self.bounds[self.axis]
+        length = code.let(f"sub i64 {high}, {low}")
+        code.declare(f"declare i{LANES} @llvm.ctpop.i{LANES}(i{LANES})")
+        with with_lanes(code, LANES):
+            kind, truth = code.type("int64"), code.type("bool")
+            lows, lengths = code.splat("int64", low), code.splat("int64", length)
+            with carrying(code, start, end, LANES, [("i64", "0")]) as (k, found):
+                at = str(memory.load(code, Place("int64", "1", bases[self.index]), Step(k)))
+                first = code.let(f"sub {kind} {at}, {lows}")
+                inside = code.let(f"icmp ult {kind} {first}, {lengths}")
+                for queue, value in ((self.queue, consecutive(code, k)), (self.places, at)):
+                    to = element(code, "int64", queue, found[0])
+                    code.do(f"store {kind} {packed(code, 'int64', value, inside)}, ptr {to}, align 8")
+                bits = code.let(f"bitcast {truth} {inside} to i{LANES}")
+                ones = code.let(f"call i{LANES} @llvm.ctpop.i{LANES}(i{LANES} {bits})")
+                found[0] = code.let(f"add i64 {found[0]}, {code.let(f'zext i{LANES} {ones} to i64')}")
+        return found[0]
+
+    def _queued(self, number: str, bases: Mapping[int, str]) -> None:
+        """Process the indices that were collected."""
+        code = self.code
+        with counted(code, "0", number) as n:
+            k, at = (str(load_one(code, "int64", element(code, "int64", queue, n)))
+                     for queue in (self.queue, self.places))
+            self._written(self._there(at, bases), self._value(k, bases))
 
     def _some(self, start: str, end: str, bases: Mapping[int, str]) -> None:
         """Process a group of indices of which some lie in the point's part, without a branch for each."""
@@ -128,9 +200,12 @@ class Scatter:
         """An index, its place in the target, and the place of its value."""
         code = self.code
         at = str(load_one(code, "int64", element(code, "int64", bases[self.index], k)))
-        there = self._there(at, bases)
-        distance = code.let(f"mul i64 {k}, {self.pitch}")
-        return at, there, element(code, self.source, bases[self.values], distance)
+        return at, self._there(at, bases), self._value(k, bases)
+
+    def _value(self, k: str, bases: Mapping[int, str]) -> str:
+        """The place of the value for an index."""
+        distance = self.code.let(f"mul i64 {k}, {self.pitch}")
+        return element(self.code, self.source, bases[self.values], distance)
 
     def _there(self, at: str, bases: Mapping[int, str]) -> str:
         """The address in the target for an index."""
@@ -145,8 +220,12 @@ class Scatter:
         return code.let(f"icmp ult i64 {first}, {length}")
 
     def _element(self, k: str, bases: Mapping[int, str]) -> None:
-        code = self.code
         _, to, source = self._places(k, bases)
+        self._written(to, source)
+
+    def _written(self, to: str, source: str) -> None:
+        """Write an element, or fold it into what is there."""
+        code = self.code
         found = cast(code, self.source, self.dtype, load_one(code, self.source, source))
         if self.operator:
             found = self._folded(load_one(code, self.dtype, to), found)

@@ -85,3 +85,22 @@ def read_some(code: Code, dtype: str, at: str, numbers: list[int], active: str, 
     code.declare(f"declare {kind} @{name}(ptr, <{n} x i1>, {kind})")
     where = f"ptr align {ITEMSIZE[dtype]} {at}"
     return code.let(f"call {kind} @{name}({where}, <{n} x i1> {mask}, {kind} {filler})")
+
+
+def packed(code: Code, dtype: str, value: str, mask: str) -> str:
+    """The lanes of a vector that a mask chooses, at the front, in their order; the others are arbitrary."""
+    kind, truth = code.memory(dtype), f"<{code.lanes} x i1>"
+    name = f"llvm.experimental.vector.compress.{suffix(MEMORY[dtype], code.lanes)}"
+    code.declare(f"declare {kind} @{name}({kind}, {truth}, {kind})")
+    return code.let(f"call {kind} @{name}({kind} {value}, {truth} {mask}, {kind} poison)")
+
+
+def store_first(code: Code, dtype: str, at: str, raw: str, count: str) -> None:
+    """Store so many of the first lanes of a vector, an i64."""
+    n, kind = code.lanes, code.memory(dtype)
+    ones = code.let(f"shl nuw i64 1, {count}")
+    bits = code.let(f"trunc i64 {code.let(f'sub i64 {ones}, 1')} to i{n}")
+    mask = code.let(f"bitcast i{n} {bits} to <{n} x i1>")
+    name = f"llvm.masked.store.{suffix(MEMORY[dtype], n)}.p0"
+    code.declare(f"declare void @{name}({kind}, ptr, <{n} x i1>)")
+    code.do(f"call void @{name}({kind} {raw}, ptr align {ITEMSIZE[dtype]} {at}, <{n} x i1> {mask})")

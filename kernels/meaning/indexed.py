@@ -51,7 +51,7 @@ class Counted:
 def scattered(launch: LaunchValues, loop: Loop, p: int) -> None:
     """Run the op `scatter` at one point: NumPy, too, goes through the indices in order."""
     operator, target, index, values, axis = loop.ops[-1].attribute
-    count, pitch = (int(launch.scalars[loop.ops[a].attribute]) for a in loop.ops[-1].args)
+    count, pitch = (int(launch.scalars[loop.ops[a].attribute]) for a in loop.ops[-1].args[:2])
     box, dtype = launch.box(loop.space, p), np.dtype(launch.body.arguments[values].dtype)
     others, extents = [d for d in range(len(box)) if d != axis], launch.spaces[loop.space][1]
     places = memory(launch.arguments[index][0], "int64", [count])

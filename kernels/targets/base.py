@@ -14,7 +14,7 @@ class OneLane:
     """The common properties of targets whose kernels compute one element per thread (see `Target`)."""
 
     lanes = 1
-    masks_bytes = quiet = sse = flags = library = counts = False
+    masks_bytes = quiet = sse = flags = library = counts = packs = False
 
 
 class Target(Protocol):
@@ -45,6 +45,10 @@ class Target(Protocol):
     @property
     def counts(self) -> bool:
         """Does one instruction convert a vector of int64 to float64?"""
+
+    @property
+    def packs(self) -> bool:
+        """Does one instruction move chosen lanes of 32 or 64 bits to the front of a vector of 512 bits?"""
 
     @property
     def tiles(self) -> bool:

@@ -44,6 +44,11 @@ class Host:
         """Does one instruction convert an int64 to a float64?"""
         return "+avx512dq" in self.features.split(",")
 
+    @property
+    def packs(self) -> bool:
+        """Does one instruction move chosen lanes of 32 or 64 bits to the front of a vector of 512 bits?"""
+        return "+avx512f" in self.features.split(",")
+
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
         return table.call(code, name, dtype, values)
 

@@ -17,7 +17,7 @@ import numpy
 
 from diffuse import library
 from diffuse.library import Bounded, operations
-from diffuse.numpy.arrays import access, core
+from diffuse.numpy.arrays import access, base, core
 from diffuse.numpy.arrays.core import ARRAYS, Array
 from diffuse.numpy.arrays.forms import Form, Mirror, model, outermost_first, packed
 from diffuse.numpy.ops.operands import adopt, lowered
@@ -211,6 +211,36 @@ def know(a: Any, low: int, high: int) -> None:
 def known(a: Any) -> tuple[int, int] | None:
     """Noted bounds on the elements of an array, if it is unchanged; else None."""
     return None if a.storage is None or a.storage.exported else _bounds.get(name(a))
+
+
+_ascending: dict[Any, bool] = Bounded(1 << 10)
+"""Whether the indices of some arrays are known to ascend, by the same key."""
+SAMPLE = 64
+"""The number of indices that are compared with their successors before all are."""
+
+
+def know_ascending(a: Any) -> None:
+    """Note that the indices in an array are nonnegative and in order."""
+    _ascending[name(a)] = True
+
+
+def ascending(a: Any) -> bool:
+    """Are the indices in an array, which are at hand, nonnegative and in order?  All are compared if a sample
+    is; the answer for a large array is cached."""
+    if a.form.ndim != 1 or access.storage_of(a).exported:
+        return False
+    key = name(a)
+    found = _ascending.get(key)
+    if found is None:
+        memory = access.at_hand(a)
+        if memory is None:
+            return False
+        step = max(1, memory.size // SAMPLE)
+        sample = numpy.stack((memory[:-1:step], memory[1::step]), 1).ravel()
+        found = bool((sample[1:] >= sample[:-1]).all()) and not negative(a) and bool(
+            base.UFUNCS["less_equal"](a[:-1], a[1:]).all())
+        _ascending[key] = found
+    return found
 
 
 @cache

@@ -63,6 +63,7 @@ def positions(mask: Array) -> Any:
     library.record("nth", ("bool", "int64", "int64", "int64", "int64"), shape, inputs,
                    ((out.storage, out.part),))
     indices.know(out, 0, mask.form.size - 1)
+    indices.know_ascending(out)
     return out
 
 

@@ -112,6 +112,7 @@ def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, ope
     view = base.view_in(x, target)
     storage = x.storage
     numbers, values = _operands(x, chosen, value, target, axis)
+    ascending = len(chosen.arrays) == 1 and indices.ascending(chosen.arrays[0])
     permuted = rules.turned(target.shape, target.strides)
     space, axes = permuted or (target.shape, tuple(range(target.ndim)))
     rest = [axes[d] for d in range(target.ndim) if d != axis]
@@ -122,8 +123,9 @@ def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, ope
     counted = access.storage_of(numbers), base.view_of(numbers).picked(space, (-1,))
     name, dtype = f"scatter_{operator}" if operator else "scatter", x.form.name
     library.record(
-        f"{name}:d{axes[axis]}", (dtype, "int64", values.form.name, "int64", "int64", dtype), space,
-        (place, counted, source, Scalar(3, "int64", numbers.form.size), Scalar(4, "int64", pitches[0])),
+        f"{name}:d{axes[axis]}", (dtype, "int64", values.form.name, *["int64"] * 3, dtype), space,
+        (place, counted, source, Scalar(3, "int64", numbers.form.size), Scalar(4, "int64", pitches[0]),
+         Scalar(5, "int64", int(ascending))),
         (place,))
 
 

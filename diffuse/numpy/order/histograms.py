@@ -71,7 +71,7 @@ def _even(flat: Array, edges: Array, ends: Any, lowest: Any, weights: Array | No
     """Counts, or sums of weights, in bins of equal width; `lowest` has the smallest and the largest element,
     if it was needed."""
     bins, width = edges.size - 1, _width(flat, edges, ends, lowest)
-    if width is None or weights is not None and weights.dtype != numpy.float64:
+    if width is None or weights is not None and weights.dtype.kind == "c":
         whole = flat.dtype.name in COUNTED or flat.dtype == edges.dtype
         return _by_numpy(flat, bins, ends, weights) if whole or weights is not None else None
     name = "histogram" if weights is None else "histogram_weighted"
@@ -83,11 +83,11 @@ def _even(flat: Array, edges: Array, ends: Any, lowest: Any, weights: Array | No
     def one(part: slice) -> Array:
         some = numpy.ascontiguousarray(flat[part])
         found = numpy.zeros(bins + 1, numpy.intp if weights is None else numpy.float64)
-        more = () if weights is None else (numpy.ascontiguousarray(weights[part]),)
+        more = () if weights is None else (numpy.ascontiguousarray(weights[part], numpy.float64),)
         routine[0](some, some.size, edges, bins, found, *words, *more)
         return found[:bins]
 
-    return _added(flat.size, one, weights is not None)
+    return _added(flat.size, one, weights)
 
 
 def _width(flat: Array, edges: Array, ends: Any, lowest: Any) -> Any:
@@ -110,30 +110,34 @@ def _by_numpy(flat: Array, bins: Any, ends: tuple[Any, Any], weights: Array | No
     def one(part: slice) -> Array:
         return numpy.histogram(flat[part], bins, ends, weights=None if weights is None else weights[part])[0]
 
-    return _added(flat.size, one, weights is not None)
+    return _added(flat.size, one, weights)
 
 
-def _added(size: int, one: Callable[[slice], Array], by_blocks: bool) -> Array:
-    """Add up what `one` finds in parts of the elements; by NumPy's blocks, and in their order, if the order
-    matters."""
+def _added(size: int, one: Callable[[slice], Array], weights: Array | None) -> Array:
+    """Add up what `one` finds in parts of the elements.  Sums of weights are found for NumPy's blocks, and
+    added up in their order and in the type of the weights."""
     def several(low: int, high: int) -> list[Array]:
-        step = 1 if by_blocks else high - low
+        step = high - low if weights is None else 1
         return [one(slice(k * BLOCK, (k + step) * BLOCK)) for k in range(low, high, step)]
 
     found = [sums for part in on_parts(-(-size // BLOCK), several, 1) for sums in part]
-    total: Array = numpy.zeros_like(found[0])
+    total: Array = numpy.zeros(found[0].size, found[0].dtype if weights is None else weights.dtype)
     for sums in found:
-        total += sums
+        total += sums.astype(total.dtype, copy=False)
     return total
 
 
 def _addends(weights: Any, shape: tuple[int, ...]) -> Array | None:
-    """The weights in one dimension; None if NumPy has to add them up: of another shape or of a non-numeric
-    type, and infinite or NaN ones, whose sums may warn."""
+    """The weights in one dimension; None if NumPy has to add them up: of another shape, of a type that is no
+    number or wider than double, and infinite or NaN ones, whose sums may warn."""
     values = at_hand(weights)
     if values is None or values.shape != shape or values.dtype.kind not in "iufc":
         return None
+    if not numpy.can_cast(values.dtype, numpy.complex128):
+        return None
     flat = values.reshape(-1)
+    if values.dtype.kind in "iu":
+        return flat
     finite = on_parts(flat.size, lambda low, high: bool(numpy.isfinite(flat[low:high]).all()))
     return flat if all(finite) else None
 

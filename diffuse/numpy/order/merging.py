@@ -1,8 +1,9 @@
-"""Sorts of one-dimensional arrays by NumPy's vectorized sort, in runs that threads sort and then merge.
+"""Sorts of one-dimensional arrays by NumPy's vectorized sort, by pieces or in runs, which threads sort.
 
 Where NumPy sorts an element type by vector instructions, that is faster than sorting by digits (radix.py).
-Each thread sorts one run; then pairs of runs are merged, each pair by several threads, which cut the result
-into parts of one length.  NumPy's order of zeros of both signs is not determined by their values, nor are the
+The elements are divided among threads by their values (dividing.py).  If too many are equal, each thread
+sorts one run instead; then pairs of runs are merged, each pair by several threads, which cut the result into
+parts of one length.  NumPy's order of zeros of both signs is not determined by their values, nor are the
 bits of NaNs of several kinds: arrays with these are left to NumPy.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.order import radix
+from diffuse.numpy.order import dividing, memory, radix
 from diffuse.numpy.order.team import Job, parts, threads, together
 
 Array = numpy.ndarray[Any, Any]
@@ -33,18 +34,13 @@ def ordered(array: Array) -> Array | None:
     """A sorted copy of a one-dimensional array with the bits of NumPy's sort; None if these are not
     determined, or a routine has not arrived."""
     count = many(array)
-    merge = radix.routines(array.size, ("merge", array.dtype.name)) if count > 1 else [None]
-    if merge is None or not radix.room(2 * array.nbytes) or not _alike(array[::max(1, array.size // SAMPLE)]):
+    if not radix.room(2 * array.nbytes) or not _alike(array[::max(1, array.size // SAMPLE)]):
         return None
-    memory = numpy.empty(array.size, array.dtype)
-    ends = [array.size * k // count for k in range(count + 1)]
-    runs = [memory[low:high] for low, high in zip(ends, ends[1:], strict=False)]
-
-    def one(run: Array, low: int) -> None:
-        numpy.copyto(run, array[low:low + run.size])
-        run.sort()
-
-    together([partial(one, *pair) for pair in zip(runs, ends, strict=False)])
+    found = dividing.ordered(array, count) if count > 1 else None
+    runs = [found] if found is not None else _runs(array, count)
+    merge = radix.routines(array.size, ("merge", array.dtype.name)) if len(runs) > 1 else [None]
+    if merge is None:
+        return None
     nans = []
     if array.dtype.kind == "f":
         zero, nan = array.dtype.type(0), array.dtype.type(numpy.nan)
@@ -54,8 +50,23 @@ def ordered(array: Array) -> Array | None:
         nans = [run[end:] for run, (_, _, end) in zip(runs, places, strict=True)]
         if not _one_pattern(zeros) or not _one_pattern(nans):
             return None
-        runs = [run[:end] for run, (_, _, end) in zip(runs, places, strict=True)]
-    return memory if count == 1 else _all_merged(runs, nans, array.size, merge[0])
+        if len(runs) > 1:
+            runs = [run[:end] for run, (_, _, end) in zip(runs, places, strict=True)]
+    return runs[0] if len(runs) == 1 else _all_merged(runs, nans, array.size, merge[0])
+
+
+def _runs(array: Array, count: int) -> list[Array]:
+    """Copies of so many equal parts, each sorted by a thread."""
+    whole = memory.empty(array.size, array.dtype)
+    ends = [array.size * k // count for k in range(count + 1)]
+    runs = [whole[low:high] for low, high in zip(ends, ends[1:], strict=False)]
+
+    def one(run: Array, low: int) -> None:
+        numpy.copyto(run, array[low:low + run.size])
+        run.sort()
+
+    together([partial(one, *pair) for pair in zip(runs, ends, strict=False)])
+    return runs
 
 
 def _alike(sample: Array) -> bool:
@@ -72,20 +83,20 @@ def _one_pattern(pieces: list[Array]) -> bool:
 def _all_merged(runs: list[Array], nans: list[Array], size: int, merge: Any) -> Array:
     """Merge runs, whose number is a power of two, in pairs, and append the NaNs, which have the same bits."""
     while len(runs) > 1:
-        memory = numpy.empty(size, runs[0].dtype)
+        whole = memory.empty(size, runs[0].dtype)
         jobs: list[Job] = []
         merged, start = [], 0
         for one, other in zip(runs[::2], runs[1::2], strict=True):
-            merged.append(memory[start:start + one.size + other.size])
+            merged.append(whole[start:start + one.size + other.size])
             jobs += _jobs(one, other, merged[-1], merge, max(1, 2 * threads() // len(runs)))
             start += merged[-1].size
         together(jobs)
         runs = merged
     start = runs[0].size
     for piece in nans:
-        memory[start:start + piece.size] = piece
+        whole[start:start + piece.size] = piece
         start += piece.size
-    return memory
+    return whole
 
 
 def merged(one: Array, other: Array) -> Array | None:
@@ -95,7 +106,7 @@ def merged(one: Array, other: Array) -> Array | None:
     found = radix.routines(size, ("merge", one.dtype.name))
     if found is None:
         return None
-    out = numpy.empty(size, one.dtype)
+    out = memory.empty(size, one.dtype)
     together(_jobs(numpy.ascontiguousarray(one), numpy.ascontiguousarray(other), out, found[0],
                    len(parts(size))))
     return out

@@ -15,6 +15,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
+from diffuse.numpy.order import memory
 from diffuse.numpy.order.team import on_parts, parts, together
 
 Array = numpy.ndarray[Any, Any]
@@ -75,7 +76,7 @@ def keys_of(array: Array) -> Keys | None:
     if found is None:
         return None
     encode, = found
-    keys = numpy.empty(array.size, wide(array))
+    keys = memory.empty(array.size, wide(array))
 
     def one(low: int, high: int) -> Array:
         facts = numpy.zeros((GROUPS, LANES), numpy.uint64)
@@ -83,6 +84,13 @@ def keys_of(array: Array) -> Keys | None:
         return facts
 
     return _noted(array, keys, on_parts(array.size, one, step=LANES))
+
+
+def encoded(elements: Array, encode: Any) -> Array:
+    """The keys of few elements."""
+    keys = numpy.empty(elements.size, wide(elements))
+    encode(elements, elements.size, keys, numpy.zeros((GROUPS, LANES), numpy.uint64))
+    return keys
 
 
 def _noted(array: Array, keys: Array, facts: list[Array]) -> Keys:
@@ -124,7 +132,7 @@ def ordered(keys: Array, varying: int) -> tuple[Array, Array] | None:
     if found is None:
         return None
     count, scatter = found
-    other = numpy.empty_like(keys)
+    other = memory.empty(keys.size, keys.dtype)
     for shift in digits(varying):
         def move(low: int, high: int, offsets: Array) -> None:
             scatter(keys[low:high], high - low, shift, MASK, offsets, other)  # noqa: B023 (called at once)
@@ -142,7 +150,7 @@ def numbered(keys: Array, varying: int, numbers: Array | None = None) -> tuple[A
     if found is None:
         return None
     count, first, pairs = found
-    other, target = numpy.empty_like(keys), numpy.empty(n, numpy.uint32)
+    other, target = memory.empty(n, keys.dtype), memory.empty(n, numpy.uint32)
     for shift in digits(varying):
         def move(low: int, high: int, offsets: Array) -> None:
             words = keys[low:high], high - low, shift, MASK, offsets, other  # noqa: B023 (called at once)
@@ -153,7 +161,7 @@ def numbered(keys: Array, varying: int, numbers: Array | None = None) -> tuple[A
 
         _pass(count, keys, shift, move)
         keys, other = other, keys
-        numbers, target = target, numpy.empty(n, numpy.uint32) if numbers is None else numbers
+        numbers, target = target, memory.empty(n, numpy.uint32) if numbers is None else numbers
     return keys, numpy.arange(n, dtype=numpy.uint32) if numbers is None else numbers
 
 
@@ -183,7 +191,7 @@ def decoded(known: Keys, keys: Array, spare: Array, kind: Any = None) -> Array |
         return None
     decode, = found
     fits = spare.itemsize == known.dtype.itemsize and spare.size == keys.size
-    out = spare.view(known.dtype) if fits else numpy.empty(keys.size, known.dtype)
+    out = spare.view(known.dtype) if fits else memory.empty(keys.size, known.dtype)
     nan = _nan(known.dtype.name, known.nan, kind)
 
     def one(low: int, high: int) -> None:
@@ -211,14 +219,14 @@ def repeats(keys: Array) -> bool:
 
 def long(positions: Array) -> Array:
     """Convert positions to NumPy's type of indices."""
-    out = numpy.empty(positions.size, numpy.intp)
+    out = memory.empty(positions.size, numpy.intp)
     on_parts(positions.size, lambda low, high: numpy.copyto(out[low:high], positions[low:high]))
     return out
 
 
 def taken(array: Array, positions: Array) -> Array:
     """The elements at some positions."""
-    out = numpy.empty(positions.size, array.dtype)
+    out = memory.empty(positions.size, array.dtype)
     on_parts(positions.size, lambda low, high: numpy.copyto(out[low:high], array[positions[low:high]]))
     return out
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.order import radix
+from diffuse.numpy.order import memory, radix
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own, table
 from diffuse.numpy.order.team import on_parts
 
@@ -58,7 +58,7 @@ def ascending(keys: Array) -> bool:
 def positions(found: Table, elements: Array) -> Array:
     """The positions of the elements of an array of any shape."""
     flat = elements.reshape(-1)
-    out = numpy.empty(flat.size, numpy.intp)
+    out = memory.empty(flat.size, numpy.intp)
     on_parts(flat.size, lambda low, high: found.find(flat[low:high], out[low:high]))
     return out.reshape(elements.shape)
 
@@ -118,7 +118,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
     ends = [int(numpy.float64(values[k] if end is None else end).view(numpy.int64))
             for k, end in ((0, left), (-1, right))]
     flat = elements.reshape(-1)
-    out = numpy.empty(flat.size)
+    out = memory.empty(flat.size, numpy.float64)
 
     def one(low: int, high: int) -> None:
         for start in range(low, high, BLOCK):

@@ -103,9 +103,9 @@ def selected(array: Array, ranks: Sequence[int]) -> list[Any]:
     if len(groups) > MOST:
         raise Unknown
     if groups:
-        sample = _sample(array)
+        picked = sample(array)
         for group in groups:
-            found.update(zip(group, _ranked(array, group, sample), strict=True))
+            found.update(zip(group, _ranked(array, group, picked), strict=True))
     return [found[rank] for rank in ranks]
 
 
@@ -114,7 +114,7 @@ def _extreme(array: Array, rank: int) -> Any:
     ufunc: Any = numpy.maximum if rank else numpy.minimum
     value = ufunc.reduce(on_parts(array.size, lambda low, high: ufunc.reduce(array[low:high])))
     if array.dtype.kind == "f" and not value:
-        return _ranked(array, [rank], _sample(array))[0]
+        return _ranked(array, [rank], sample(array))[0]
     if value != value:
         raise Unknown
     return value
@@ -155,21 +155,21 @@ def _bracket(sample: Array, shares: list[float], encode: Any) -> tuple[int, int]
     first = int(max(0, shares[0] * sample.size - width[0]))
     last = int(min(sample.size - 1, shares[1] * sample.size + width[1]))
     ends = sample[[first, last]]
-    keys = numpy.empty(2, radix.wide(sample))
-    encode(ends, 2, keys, numpy.zeros((radix.GROUPS, radix.LANES), numpy.uint64))
+    keys = radix.encoded(ends, encode)
     highest = int(numpy.iinfo(keys.dtype).max)
     return int(keys[0]) if first else 0, int(keys[1]) if last < sample.size - 1 else highest
 
 
-def _sample(array: Array) -> Array:
+def sample(array: Array, most: int = 0) -> Array:
     """A sorted sample, one element from each of as many equal pieces of an array, at varying places in the
-    pieces. Its size balances the time to sort it with that to partition the elements between two of it."""
-    pieces = min(SAMPLE, array.size, int(2 * array.size ** (2 / 3)))
+    pieces.  Its size, at most `most` (0: SAMPLE), balances the time to sort it with that to partition the
+    elements between two of it."""
+    pieces = min(most or SAMPLE, array.size, int(2 * array.size ** (2 / 3)))
     starts = numpy.arange(pieces, dtype=numpy.uint64) * numpy.uint64(array.size) // numpy.uint64(pieces)
     turns = numpy.arange(pieces, dtype=numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15) >> numpy.uint64(33)
-    sample: Array = array[starts + turns % numpy.uint64(max(1, array.size // pieces))]
-    sample.sort()
-    return sample
+    found: Array = array[starts + turns % numpy.uint64(max(1, array.size // pieces))]
+    found.sort()
+    return found
 
 
 def _over(real: Callable[..., Any], array: Array, axis: Any, args: tuple[Any, ...], options: dict[str, Any]

@@ -6,14 +6,16 @@ NumPy keeps the one that its own algorithm puts first: NumPy's function runs the
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy
 
-from diffuse.numpy.order import merging, radix, sorting
+from diffuse.numpy.order import memory, merging, radix, sorting
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own, table
 from diffuse.numpy.order.searching import BLOCK, searchable
-from diffuse.numpy.order.team import on_parts
+from diffuse.numpy.order.team import on_parts, parts, together
 
 FEW = 8
 """The number of elements up to which NumPy compares each with all others."""
@@ -29,7 +31,7 @@ def _sortable(a: Any) -> Array | None:
 
 def _firsts(line: Array) -> Array:
     """A mask of the sorted elements, or keys, that differ from the one before."""
-    mask = numpy.empty(line.size, numpy.bool)
+    mask = memory.empty(line.size, numpy.bool)
     mask[0] = True
 
     def one(low: int, high: int) -> None:
@@ -40,7 +42,18 @@ def _firsts(line: Array) -> Array:
 
 
 def _kept(array: Array, mask: Array) -> Array:
-    return numpy.concatenate(on_parts(array.size, lambda low, high: array[low:high][mask[low:high]]))
+    """The elements that a mask chooses; the array itself if these are all."""
+    counts = on_parts(array.size, lambda low, high: int(numpy.count_nonzero(mask[low:high])))
+    if sum(counts) == array.size:
+        return array
+    out = memory.empty(sum(counts), array.dtype)
+
+    def one(part: tuple[int, int], start: int) -> None:
+        chosen = array[slice(*part)][mask[slice(*part)]]
+        out[start:start + chosen.size] = chosen
+
+    together([partial(one, *pair) for pair in zip(parts(array.size), accumulate([0, *counts]), strict=False)])
+    return out
 
 
 def values(array: Array) -> Array | None:
@@ -86,7 +99,7 @@ def _with_positions(array: Array, index: bool, inverse: bool, counts: bool, each
         result += (radix.long(first),)
     if inverse:
         ranks = numpy.cumsum(mask) - 1
-        back = numpy.empty(array.size, numpy.intp)
+        back = memory.empty(array.size, numpy.intp)
         on_parts(array.size, lambda low, high: back.__setitem__(numbers[low:high], ranks[low:high]))
         result += (back,)
     if counts:
@@ -212,7 +225,7 @@ def _members(elements: Array, tested: Array, invert: bool) -> Array | None:
     searched = searchable(tested, elements, "left")
     if searched is None:
         return None
-    out, last = numpy.empty(elements.size, numpy.bool), tested.size - 1
+    out, last = memory.empty(elements.size, numpy.bool), tested.size - 1
 
     def one(low: int, high: int) -> None:
         places = numpy.empty(BLOCK, numpy.intp)

@@ -16,7 +16,7 @@ import numpy
 
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.bridge import fallback, parts
-from diffuse.numpy.order import merging, radix
+from diffuse.numpy.order import memory, merging, radix
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own
 from diffuse.numpy.order.team import slabs, threads
 
@@ -102,7 +102,7 @@ def _sorted(array: Array, axis: int, kind: str) -> Array | None:
     """A sorted copy of an array of any dimensions."""
     if array.ndim == 1:
         return ordered(array, kind)
-    out = numpy.empty_like(array)
+    out = memory.like(array)
 
     def one(part: Any) -> None:
         numpy.copyto(out[part], array[part])
@@ -166,11 +166,11 @@ def _replaced(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     asked = _method(args, kwargs)
     if asked is None:
         return False
-    memory = base.writable(x)
-    along = _axis(asked[0], memory)
-    found = None if along is None else _sorted(memory, along, asked[1])
+    elements = base.writable(x)
+    along = _axis(asked[0], elements)
+    found = None if along is None else _sorted(elements, along, asked[1])
     if found is not None:
-        numpy.copyto(memory, found)
+        numpy.copyto(elements, found)
         base.wrote(x)
     return found is not None
 
@@ -220,7 +220,7 @@ def argsort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
 
 
 def _argsorted(array: Array, axis: int, kind: Any) -> Array:
-    out = numpy.empty(array.shape, numpy.intp)
+    out = memory.empty(array.size, numpy.intp).reshape(array.shape)
 
     def one(part: Any) -> None:
         out[part] = array[part].argsort(axis=axis, kind=kind)
@@ -279,7 +279,7 @@ def partition(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> Any:
 
 def partitioned(array: Array, axis: int, kth: Any) -> Array:
     """A partitioned copy of an array, whose lines are divided among the threads."""
-    out = numpy.empty_like(array)
+    out = memory.like(array)
 
     def one(part: Any) -> None:
         numpy.copyto(out[part], array[part])
@@ -295,7 +295,7 @@ def argpartition(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> Any:
     if found is None:
         return None
     array, along = found
-    out = numpy.empty(array.shape, numpy.intp)
+    out = memory.empty(array.size, numpy.intp).reshape(array.shape)
 
     def one(part: Any) -> None:
         out[part] = array[part].argpartition(kth, axis=along)

@@ -1,7 +1,7 @@
 """`bincount`: how often each integer occurs, or the sum of the weights of each.
 
 Each thread counts a part of the elements.  Counts do not depend on the order of the elements, nor do sums of
-integers that are exact in float64; other weights have to be added one after another, which is left to NumPy.
+integers that are exact in float64; other weights are added one after another, in one thread.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ def bincount(x: Any, weights: Any, minlength: Any) -> Any:
             or not elements.dtype.isnative or type(minlength) is not int or minlength < 0):
         return None
     values = None if weights is None else at_hand(weights)
-    if weights is not None and (values is None or not _whole(values) or values.shape != elements.shape):
+    if weights is not None and (values is None or not _real(values) or values.shape != elements.shape):
         return None
     routine = "tally" if values is None else "weigh"
     found = radix.routines(elements.size, (routine, elements.dtype.name))
     if found is None:
         return None
+    several = values is None or _exact(values)
     try:
-        pieces = on_parts(elements.size, lambda low, high: _counted(elements, values, low, high, found[0]))
+        pieces = on_parts(elements.size, lambda low, high: _counted(elements, values, low, high, found[0]),
+                          0 if several else elements.size)
     except Unfit:
         return None
     out = numpy.zeros(max(minlength, *[piece.size for piece in pieces]), pieces[0].dtype)
@@ -48,14 +50,27 @@ def bincount(x: Any, weights: Any, minlength: Any) -> Any:
     return given(out)
 
 
-def _whole(weights: Array) -> bool:
-    return weights.dtype.kind in "iu" and weights.dtype.isnative
+def _real(weights: Array) -> bool:
+    """Does NumPy convert these weights to float64?"""
+    return weights.dtype.kind in "iuf" and weights.dtype.itemsize <= 8 and weights.dtype.isnative
+
+
+def _exact(weights: Array) -> bool:
+    """Are all sums of these weights integers that are exact in float64?"""
+    if weights.dtype.kind not in "iu":
+        return False
+
+    def largest(low: int, high: int) -> int:
+        part = weights[low:high]
+        return max(abs(int(part.min())), abs(int(part.max())))
+
+    return bool(max(on_parts(weights.size, largest)) * weights.size <= EXACT)
 
 
 def _counted(elements: Array, weights: Array | None, low: int, high: int, routine: Any) -> Array:
     """The counts, or sums of weights, of a part of the elements, up to that of the largest of them.  Each
     block is checked while it is in cache: its elements must be nonnegative positions, not so large that few
-    share a count, and sums of the weights must be exact."""
+    share a count."""
     most = elements.size // (APART * threads())
     counts = numpy.zeros(0, numpy.intp if weights is None else numpy.float64)
     length = 0
@@ -71,8 +86,5 @@ def _counted(elements: Array, weights: Array | None, low: int, high: int, routin
         if weights is None:
             routine(part, part.size, counts)
             continue
-        some = weights[start:end]
-        if max(abs(int(some.min())), abs(int(some.max()))) * elements.size > EXACT:
-            raise Unfit
-        routine(part, part.size, counts, numpy.ascontiguousarray(some, numpy.float64))
+        routine(part, part.size, counts, numpy.ascontiguousarray(weights[start:end], numpy.float64))
     return counts[:length]

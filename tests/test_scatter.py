@@ -1,0 +1,81 @@
+"""Writes through many indices: in groups, packed, and by bisection of ascending ones, compiled or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse
+import diffuse.numpy as np
+from diffuse.kernels.llvm import scatter
+from diffuse.numpy.arrays import indices
+from diffuse.settings import using
+from tests.test_fuzz_stream import stream
+
+MODES = "wait", "off"
+SIZES = 1, 7, scatter.SOME, scatter.PACKED - 1, 3 * scatter.PACKED + 5
+
+
+@pytest.fixture(autouse=True)
+def several() -> Iterator[None]:
+    """Small arrays are recorded and shared by several points."""
+    with stream(3, small=0, min_chunk=4):
+        yield
+
+
+def agree(write: Any, x: Any, *others: Any) -> None:
+    """Check that a write to our array does what it does to NumPy's."""
+    ours = np.array(x)
+    write(np, ours, *[np.array(other) if isinstance(other, numpy.ndarray) else other for other in others])
+    write(numpy, x, *others)
+    assert numpy.asarray(ours).tobytes() == x.tobytes()
+
+
+def assign(m: Any, x: Any, i: Any, v: Any) -> None:
+    x[i] = v
+
+
+def add(m: Any, x: Any, i: Any, v: Any) -> None:
+    m.add.at(x, i, v)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("count", SIZES)
+def test_writes_in_any_order(mode: str, count: int) -> None:
+    rng = numpy.random.default_rng(count)
+    extent = max(3, count)
+    ties = rng.integers(0, extent, count)
+    for chosen in (ties, numpy.sort(ties), numpy.sort(ties)[::-1].copy(), ties * 0 + extent - 1, ties // 3,
+                   numpy.concatenate([numpy.sort(ties)[1:], ties[:1] * 0]), numpy.sort(ties) - extent // 2,
+                   numpy.arange(count)):
+        for values in (rng.standard_normal(count), 2.5, rng.integers(0, 9, count).astype("int32")):
+            with using(compile=mode):
+                agree(assign, numpy.zeros(extent), chosen, values)
+                agree(add, numpy.ones(extent), chosen, values)
+                agree(assign, numpy.zeros((extent, 2)).T[1], chosen, values)
+
+
+@pytest.mark.local_only("what is known of arrays decides how the host's tasks run")
+def test_indices_are_known_to_ascend_until_they_change() -> None:
+    i = np.arange(5000)
+    diffuse.fence()
+    assert indices.ascending(i)
+    i[2000] = 3
+    diffuse.fence()
+    assert not indices.ascending(i)
+    x = np.zeros(5000)
+    x[i] = np.arange(5000.0)
+    assert float(x[3]) == 2000.0 and float(x[2000]) == 0.0
+    assert not indices.ascending(np.array([-1, 0, 1]))  # the last element comes first
+    assert indices.ascending(np.array([0, 0, 1, 1]))
+    assert not indices.ascending(np.array([[0, 1], [2, 3]]))
+
+
+@pytest.mark.local_only("what is known of arrays decides how the host's tasks run")
+def test_positions_of_a_mask_ascend_without_a_look_at_them() -> None:
+    mask = np.array(numpy.random.default_rng(0).random(300_000) > 0.5)
+    found = np.flatnonzero(mask)
+    assert indices._ascending[indices.name(found)]
