@@ -290,13 +290,13 @@ class ndarray(Methods, metaclass=Kind):
         """Pickle; out-of-band buffers of protocol 5 are the array's own memory, and non-contiguous elements
         are copied into the stream."""
         if operator.index(protocol) < 5:
-            return creation.stored, (host(self).copy(order="A"),)
+            return self.__reduce__()
         if self.form.packed:
             return creation.stored, (exported(self),)
         return creation.assembled, host(self).copy(order="A").__reduce__()
 
     def __reduce__(self) -> Any:
-        return self.__reduce_ex__(2)
+        return creation.blank, (), host(self).copy(order="A").__reduce__()[2]
 
     def __setstate__(self, state: Any) -> None:
         memory = numpy.empty(0)

@@ -350,6 +350,11 @@ def stored(memory: Mirror) -> Any:
     return wrap(memory) if isinstance(root, (numpy.ndarray, bytes, bytearray)) else shared(memory)
 
 
+def blank() -> Any:
+    """Make an array without elements, which `__setstate__` fills from a pickle."""
+    return core.hosted(numpy.empty(0))
+
+
 def assembled(make: Callable[..., Any], arguments: tuple[Any, ...], state: Any) -> Any:
     """Make an array from a pickle that has its elements in the stream itself."""
     memory = make(*arguments)
