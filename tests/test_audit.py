@@ -287,6 +287,12 @@ x=np.ones((20000,2),"f2"); (x.sum(0), x.sum(), x.T.sum(0)[:3], x[::2].sum(0))
 x=np.concatenate([np.full(10000,.5),np.full(10000,2.)]); (np.prod(x), np.nanprod(x), np.multiply.reduce(x+0))
 x=np.concatenate([np.full(1000,.25),np.full(1000,4.)])[:,None]+np.zeros(20); (x.prod(0), x.T.prod(1))
 x=np.concatenate([np.full(10,1e-60),np.full(10,1e60)]); x=x+np.zeros((2000,1)); x.prod(1)[:3]
+np.indices(3)
+np.fromfunction(lambda i: i, 3)
+x=np.arange(5,dtype="i1")+0; x ** -300
+x=np.broadcast_to(np.array(numpy.ones((1,2,2,2),"?")),(2,2,2,2)); x[...,...]=-1
+x=np.broadcast_to(np.array(numpy.ones((1,200))),(2,200)); x[9]=-1
+x=np.asfortranarray(np.arange(9.).reshape(3,3)); [f(x,1,keepdims=True).strides for f in (np.mean,np.var,np.std)]
 """
 """What the two found, as it was mended: a line each."""
 

@@ -330,7 +330,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
 
 
 def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
-    shape = _shape(dimensions)
+    shape = _shape(tuple(dimensions))
     grids = [arange(n, dtype=dtype).reshape((1,) * d + (n,) + (1,) * (len(shape) - d - 1))
              for d, n in enumerate(shape)]
     if sparse:

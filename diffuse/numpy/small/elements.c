@@ -159,7 +159,7 @@ static int assign(Array *x, PyObject *index, PyObject *value)
     int wrote = assign_element(x, index, value);
     if (wrote)
         return wrote < 0 ? -1 : 0;
-    if (!absent(x->memory)) {
+    if (!absent(x->memory) && PyArray_ISWRITEABLE((PyArrayObject *)x->meta)) {
         npy_intp bytes = 0;
         int fancy = !simple(index); /* NumPy does it at once, however many elements it selects */
         PyObject *plain = fancy ? small_index(x, index) : Py_NewRef(index);
