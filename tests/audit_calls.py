@@ -155,9 +155,15 @@ def avoided(draft: Draft, text: str) -> bool:
     """Would a call end NumPy's process, or take it minutes?
 
     NumPy 2.4 reads a mask through a null pointer where it compares integers with a Python integer that their
-    type does not have, and ends where it folds another type into an output of objects; integers of any size
-    may grow without end.
+    type does not have, and ends where it folds another type into an output of objects, where it swaps the bytes
+    of strings, puts other types among them, or joins matrices of three dimensions; integers of any size may
+    grow without end.
     """
+    called = re.match(r"np\.(\w+)\(", text)
+    if "matrix" in text and called and not isinstance(getattr(numpy, called[1], None), numpy.ufunc):
+        return True
+    if "T" in draft.dtypes.values() and re.search(r"\b(byteswap|put|putmask|place|choose)\(", text):
+        return True
     if "out=" in text and "O" in draft.dtypes.values() and re.search(r"\b(any|all)\(|dtype=", text):
         return True
     if re.search(r"np\.(less|greater|equal|not_equal)", text) and "where=" in text:
@@ -173,7 +179,7 @@ def _call(draft: Draft, kind: str) -> tuple[str, str]:
     pick = draft.pick
     chosen = pick.choice(callables()[kind])
     if chosen.name in GROWING or kind == "library" and chosen.name not in ("fft", "rfft", "ifft"):
-        draft.mode = "small"
+        draft.stay_small()
     draft.tame = kind == "library"
     if draft.tame:
         draft.first = None
@@ -264,7 +270,7 @@ def _part(draft: Draft, kind: str) -> tuple[str, str]:
                           and getattr(numpy, c.name).nin == nin])
     method = pick.choice("reduce reduce accumulate reduceat outer at".split())
     if method == "outer":
-        draft.mode = "small"
+        draft.stay_small()
     first = draft.new(draft.any_shape()) if pick.random() < 0.95 else draft.operand()
     words = [first]
     options = {"reduce": ("axis", "dtype", "keepdims", "initial", "where"), "accumulate": ("axis", "dtype"),
@@ -291,7 +297,7 @@ def _operator(draft: Draft, kind: str) -> tuple[str, str]:
         return form, form.format(draft.new(draft.any_shape()))
     sign = pick.choice(OPERATORS)
     if sign == "@":
-        draft.mode = "small"
+        draft.stay_small()
     a = draft.new(draft.any_shape())
     b = draft.operand()
     if pick.random() < 0.35 and sign not in ("<", "<=", "==", "!=", ">", ">="):

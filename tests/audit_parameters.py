@@ -7,6 +7,7 @@ range.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from random import Random
 
 from tests import audit_operands as operands
@@ -61,9 +62,16 @@ class Draft:
 
     def forget(self) -> None:
         """Begin anew, without operands."""
+        self.first, self.lead = None, "a"
         self.lines.clear()
         self.shapes.clear()
         self.dtypes.clear()
+
+    def stay_small(self) -> None:
+        """Make small arrays from now on, and begin anew if there are large ones."""
+        self.mode = "small"
+        if any(prod(shape) > 1000 for shape in self.shapes.values()):
+            self.forget()
 
     def view(self, name: str) -> str:
         """Another view of the memory of an operand that is there."""

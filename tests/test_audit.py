@@ -292,7 +292,10 @@ np.fromfunction(lambda i: i, 3)
 x=np.arange(5,dtype="i1")+0; x ** -300
 x=np.broadcast_to(np.array(numpy.ones((1,2,2,2),"?")),(2,2,2,2)); x[...,...]=-1
 x=np.broadcast_to(np.array(numpy.ones((1,200))),(2,200)); x[9]=-1
-x=np.asfortranarray(np.arange(9.).reshape(3,3)); [f(x,1,keepdims=True).strides for f in (np.mean,np.var,np.std)]
+x=np.asfortranarray(np.arange(9.).reshape(3,3)); [f(x,1,keepdims=True).strides for f in (np.mean,np.std)]
+x=(np.arange(156.)+1).reshape(12,13).T; (x.__array__("f4").strides, x.__array__("f4",copy=True).strides)
+np.concatenate([np.arange(20000,dtype="u1")%7, -1], None)
+np.concatenate([1<<40, np.arange(200,dtype="u1")%7], None, casting="no", out=np.zeros(201,"u1"))
 """
 """What the two found, as it was mended: a line each."""
 

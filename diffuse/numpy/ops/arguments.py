@@ -89,7 +89,8 @@ def in_order(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
     """
     rank, count = x.form.ndim, prod([x.form.shape[axis] for axis in axes])
     if operator == "prod" and wanted.kind in "fc" and count > 2:
-        return len(axes) == 1 and axes[0] < rank - 1 and count <= ROWS and x.form.ordered and wanted.char != "e"
+        rows = len(axes) == 1 and axes[0] < rank - 1 and x.form.ordered
+        return rows and count <= ROWS and wanted.char != "e"
     if wanted.char != "e":
         return True
     whole = len(axes) == rank and (rank == 1 or x.meta.flags.forc)
