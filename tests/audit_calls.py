@@ -28,7 +28,7 @@ LEFT_OUT = set("""
     fromstring as_strided mintypecode typename issubdtype isdtype dump dumps tofile to_device""".split())
 """Files, state, text and types: calls that have no array, or no result to compare."""
 GROWING = set("""
-    outer polyadd polysub kron triu tril vander diag diagflat ix_ meshgrid einsum tensordot correlate
+    outer unstack polyadd polysub kron triu tril vander diag diagflat ix_ meshgrid einsum tensordot correlate
     convolve corrcoef cov inner matmul dot polymul polyfit poly roots cond pinv svd svdvals qr lstsq
     eig eigh eigvals eigvalsh norm matrix_norm matrix_rank inv solve det slogdet apply_along_axis tri
     eye identity multi_dot matvec vecmat histogram2d histogramdd polydiv isin tensorinv tensorsolve cholesky
@@ -155,9 +155,9 @@ def avoided(draft: Draft, text: str) -> bool:
     """Would a call end NumPy's process, or take it minutes?
 
     NumPy 2.4 reads a mask through a null pointer where it compares integers with a Python integer that their
-    type does not have, and ends where it folds another type into an output of objects, where it swaps the bytes
-    of strings, puts other types among them, or joins matrices of three dimensions; integers of any size may
-    grow without end.
+    type does not have.  It ends where it folds another type into an output of objects, where it swaps the
+    bytes of strings, puts other types among them, or joins matrices of three dimensions.  Integers of any
+    size may grow without end.
     """
     called = re.match(r"np\.(\w+)\(", text)
     if "matrix" in text and called and not isinstance(getattr(numpy, called[1], None), numpy.ufunc):

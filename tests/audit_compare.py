@@ -58,6 +58,8 @@ class Outcome:
         self.scope: dict[str, Any] = {}
         self.result: Any = None
         self.error: Any = None
+        self.made: set[str] = set()
+        """The operands that are results of other calls."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -67,8 +69,8 @@ class Outcome:
             diffuse.fence()
             self.operands = {name: self.scope[name] for name in "abcdefgh" if name in self.scope}
             self.roots = {name: memory(root(value)) for name, value in self.operands.items()}
-            made = {line[0] for line in call.lines if " = array(" not in line}  # results of calls
-            self.shown = {name: self.told(value, owns=name not in made)
+            self.made = {line[0] for line in call.lines if " = array(" not in line}
+            self.shown = {name: self.told(value, owns=name not in self.made)
                           for name, value in self.operands.items()}
             if self.error is None:
                 self.shown["result"] = self.told(self.result, True)
@@ -89,7 +91,8 @@ class Outcome:
             strides = value.strides if value.size else None
             place = (self.place(value) if value.size else None) if placed else ""
             return ["array", kind, value.dtype.str, value.shape, strides,
-                    flags(value, owns and place is not None), place, memory(value)]
+                    flags(value, owns and place is not None and place[:1] not in self.made), place,
+                    memory(value)]
         if isinstance(value, numpy.generic):
             return ["number", type(value).__name__, numpy.asarray(value)]
         if isinstance(value, (tuple, list)):
