@@ -155,14 +155,11 @@ def avoided(draft: Draft, text: str) -> bool:
     """Would a call end NumPy's process, or take it minutes?
 
     NumPy 2.4 reads a mask through a null pointer where it compares integers with a Python integer that their
-    type does not have.  It ends where it folds another type into an output of objects, where it swaps the
-    bytes of strings, puts other types among them, or joins matrices of three dimensions.  Integers of any
-    size may grow without end.
+    type does not have.  It ends where it folds another type into an output of objects, or joins matrices of
+    three dimensions.  Integers of any size may grow without end.
     """
     called = re.match(r"np\.(\w+)\(", text)
     if "matrix" in text and called and not isinstance(getattr(numpy, called[1], None), numpy.ufunc):
-        return True
-    if "T" in draft.dtypes.values() and re.search(r"\b(byteswap|put|putmask|place|choose)\(", text):
         return True
     if "out=" in text and "O" in draft.dtypes.values() and re.search(r"\b(any|all)\(|dtype=", text):
         return True

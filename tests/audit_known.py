@@ -39,10 +39,10 @@ KNOWN = {
         r"('back'|'step'|'[FT]', \d+\); np|::-1|::2).*(signbit|is(nan|inf|finite))\(.*elements"
         r"|signbit\(.*::-1.*elements",
     "an array of NumPy's own asks one of Diffuse's for a real number":
-        r"'(g|G|M8|m8|U3|O|S2|T|i4,f8|>)[^']*'.*'c(8|16)'.*assign\(.*=> "
+        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*'c(8|16)'.*assign\(.*=> "
         r"(a\.elements|error: \('TypeError', .*not 'complex')",
     "NumPy takes other libraries' masks without elements for integers":
-        r"'(g|G|M8|m8|U3|O|S2|T|i4,f8|>)[^']*'.*\((0, 3|3, 0|0,)\), '\?'.*a\[[a-h]\] => result",
+        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\((0, 3|3, 0|0,)\), '\?'.*a\[[a-h]\] => result",
     "NumPy warns of what it converts where a mask is off": r"where=.*NumPy's .*encountered in",
     "views that NumPy lets programs write, with a warning": r"(broadcast_arrays|meshgrid|atleast).*flags: ",
     "an array that changed its type or strides in place does not own its memory":
@@ -52,7 +52,7 @@ KNOWN = {
         r"setattr\(\w, 'dtype'.*(in place|\w\.dtype|\w\.shape)",
     "NumPy raises no proper error itself": r"SystemError",
     "arrays of NumPy's own types lie in memory elsewhere":
-        r"'(g|G|M8|m8|U3|O|S2|T|i4,f8|>)[^']*'.*(place: |a\.base => result)",
+        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*(place: |a\.base => result)",
     "some bytes of long doubles say nothing": r"'[gG]'.*(tobytes\(|byteswap\(|setattr\(\w, 'dtype')",
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
     "a method of NumPy's own array takes no output of Diffuse's":

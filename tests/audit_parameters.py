@@ -286,7 +286,7 @@ OF_FUNCTION: dict[str, Callable[[Draft], str]] = {
     "choose.mode": lambda d: d.pick.choice(("'raise'", "'clip'", "'x'", "'wrap'")  # NumPy wraps by and by
                                            if d.dtypes.get(d.lead) in ("?", "i1", "u1") else ("'raise'",
                                                                                            "'clip'")),
-    "histogramdd.sample": lambda d: d.new(d.pick.choice(((7,), (4, 3), (7, 2), (0, 3)))),
+    "histogramdd.sample": lambda d: d.forget() or d.new(d.pick.choice(((7,), (4, 3), (7, 2), (0, 3)))),
     "pad.mode": of(*"""'constant' 'edge' 'wrap' 'reflect' 'symmetric' 'mean' 'maximum' 'linear_ramp' 'empty'
                    'x'""".split()),
     "convolve.mode": of("'full'", "'same'", "'valid'", "'x'"),

@@ -296,6 +296,8 @@ x=np.asfortranarray(np.arange(9.).reshape(3,3)); [f(x,1,keepdims=True).strides f
 x=(np.arange(156.)+1).reshape(12,13).T; (x.__array__("f4").strides, x.__array__("f4",copy=True).strides)
 np.concatenate([np.arange(20000,dtype="u1")%7, -1], None)
 np.concatenate([1<<40, np.arange(200,dtype="u1")%7], None, casting="no", out=np.zeros(201,"u1"))
+x=np.arange(20000)+1; y=np.asarray(np.ma.array(x)); (y.flags.owndata, y.base is None)
+x=numpy.arange(20000); y=np.asarray(x[1:]); (y.flags.owndata, np.asarray(x).flags.owndata)
 """
 """What the two found, as it was mended: a line each."""
 
