@@ -188,6 +188,11 @@ class Draft:
     def vector(self) -> str:
         return self.new((self.pick.choice((1, 3, 4, 5)),), self.pick.choice(("f8", "f8", "i8", "f4", "c16")))
 
+    def points(self) -> str:
+        """Points of few dimensions."""
+        self.forget()
+        return self.new(self.pick.choice(((7,), (4, 3), (7, 2), (0, 3))))
+
     def increasing(self) -> str:
         return self.pick.choice(("[-2., 0., 1., 3.]", "np.array([-1., 0.5, 2.])", "np.array([0, 2, 4])",
                                  "np.arange(4.)"))
@@ -286,7 +291,7 @@ OF_FUNCTION: dict[str, Callable[[Draft], str]] = {
     "choose.mode": lambda d: d.pick.choice(("'raise'", "'clip'", "'x'", "'wrap'")  # NumPy wraps by and by
                                            if d.dtypes.get(d.lead) in ("?", "i1", "u1") else ("'raise'",
                                                                                            "'clip'")),
-    "histogramdd.sample": lambda d: d.forget() or d.new(d.pick.choice(((7,), (4, 3), (7, 2), (0, 3)))),
+    "histogramdd.sample": Draft.points,
     "pad.mode": of(*"""'constant' 'edge' 'wrap' 'reflect' 'symmetric' 'mean' 'maximum' 'linear_ramp' 'empty'
                    'x'""".split()),
     "convolve.mode": of("'full'", "'same'", "'valid'", "'x'"),

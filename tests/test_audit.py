@@ -298,6 +298,8 @@ np.concatenate([np.arange(20000,dtype="u1")%7, -1], None)
 np.concatenate([1<<40, np.arange(200,dtype="u1")%7], None, casting="no", out=np.zeros(201,"u1"))
 x=np.arange(20000)+1; y=np.asarray(np.ma.array(x)); (y.flags.owndata, y.base is None)
 x=numpy.arange(20000); y=np.asarray(x[1:]); (y.flags.owndata, np.asarray(x).flags.owndata)
+np.unstack([[1,2],[3,4]])
+np.rollaxis([1], 0)
 """
 """What the two found, as it was mended: a line each."""
 
