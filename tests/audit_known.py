@@ -36,7 +36,7 @@ KNOWN = {
         r"('f[248]'|np\.(inf|nan|float)).*(\bpow(er)?\b|\*\*).*=> "
         r"warnings: \[\], NumPy's \[\('RuntimeWarning', 'divide by zero encountered in power'\)\]$",
     "NumPy's tests of numbers write other elements where their output has strides":
-        r"('back'|'step'|'[FT]', \d+\); np|::-1|::2).*(signbit|is(nan|inf|finite))\(.*elements"
+        r"('back'|'step'|'flip'|'[FT]', \d+\); np|::-1|::2).*(signbit|is(nan|inf|finite))\(.*elements"
         r"|signbit\(.*::-1.*elements",
     "an array of NumPy's own asks one of Diffuse's for a real number":
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*'c(8|16)'.*assign\(.*=> "

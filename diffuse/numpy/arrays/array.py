@@ -284,7 +284,7 @@ class ndarray(Methods, metaclass=Kind):
         """Pickle; out-of-band buffers of protocol 5 are the array's own memory, and non-contiguous elements
         are copied into the stream."""
         if operator.index(protocol) < 5:
-            return self.__reduce__()
+            return creation.stored, (host(self).copy(order="A"),)
         if self.form.packed:
             return creation.stored, (exported(self),)
         return creation.assembled, host(self).copy(order="A").__reduce__()
