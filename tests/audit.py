@@ -30,13 +30,13 @@ def settle(mode: str) -> None:
 
 def checked(mode: str, number: int) -> tuple[str, list[str]]:
     """One call: its text, and what differs; a known difference as a line in brackets."""
-    from tests import audit_calls, audit_compare
+    from tests import audit_calls, audit_compare, audit_known
 
     call = audit_calls.generate(number, mode)
     settle(mode)
     try:
         found = audit_compare.differences(call)
-        known = [audit_compare.known(call, difference) for difference in found]
+        known = [audit_known.known(call, difference) for difference in found]
         if any(known):  # what comes with a known difference follows from it
             found = [f"[{what}]" for what in dict.fromkeys(filter(None, known))]
         return str(call), found

@@ -5,9 +5,11 @@ A call is a few lines of text that make operands, and one expression; both follo
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 from functools import cache
+from operator import attrgetter
 from random import Random
 from typing import Any, NamedTuple
 
@@ -23,10 +25,10 @@ LEFT_OUT = set("""
     show_config show_runtime info test get_include busday_count busday_offset is_busday busdaycalendar
     datetime_as_string datetime_data nested_iters asmatrix bmat frompyfunc einsum_path array2string
     array_repr array_str base_repr binary_repr format_float_positional format_float_scientific
-    fromstring mintypecode typename issubdtype isdtype dump dumps tofile to_device""".split())
+    fromstring as_strided mintypecode typename issubdtype isdtype dump dumps tofile to_device""".split())
 """Files, state, text and types: calls that have no array, or no result to compare."""
 GROWING = set("""
-    outer polyadd polysub kron triu tril vander diag diagflat ix_ meshgrid einsum tensordot correlate
+    outer unstack polyadd polysub kron triu tril vander diag diagflat ix_ meshgrid einsum tensordot correlate
     convolve corrcoef cov inner matmul dot polymul polyfit poly roots cond pinv svd svdvals qr lstsq
     eig eigh eigvals eigvalsh norm matrix_norm matrix_rank inv solve det slogdet apply_along_axis tri
     eye identity multi_dot matvec vecmat histogram2d histogramdd polydiv isin tensorinv tensorsolve cholesky
@@ -34,11 +36,28 @@ GROWING = set("""
 """Functions whose results or times grow faster than their operands: given small arrays only."""
 FOREIGN = 0.12
 """How many of the calls are of NumPy's own functions, on this library's arrays."""
+CHAINED = 0.2
+"""How many of the calls are made on the result of another one."""
+EXACT = set("""
+    add subtract multiply negative positive absolute maximum minimum fmax fmin where concatenate stack vstack
+    hstack reshape transpose take roll flip rot90 getitem tile repeat clip astype copy moveaxis swapaxes
+    broadcast_to expand_dims squeeze ravel diagonal tril triu pad append delete insert floor rint trunc sign
+    logical_and logical_or logical_not equal not_equal less greater bitwise_and bitwise_or bitwise_xor
+    nonzero argsort compress extract choose select atleast_2d isnan isfinite argwhere flatten sort unique
+    diff""".split())
+"""Calls whose results have NumPy's bits at any size."""
+AFTER = 0.12
+"""How many of the calls have their operands overwritten before anybody looks at the results."""
 OPERATORS = "+ - * / // % ** @ & | ^ << >> < <= == != > >=".split()
+OTHERS = {"emath": "sqrt log log2 logn log10 power arccos arcsin arctanh".split(),
+          "lib.stride_tricks": ["sliding_window_view"]}
+"""The functions of modules without a list of them."""
 UNARY = "-{} +{} ~{} abs({}) bool({}) float({}) int({}) len({}) complex({}) list({})".split()
 ATTRIBUTES = """T mT real imag flat size shape strides dtype itemsize nbytes ndim base flat[0] flat[1:]
 data.shape __array_namespace__() __len__() flags.c_contiguous __array_priority__ __copy__() __deepcopy__({})
-tobytes() tolist() item() flatten() squeeze() __contains__(0) __format__('')""".split()
+tobytes() tolist() item() flatten() squeeze() __contains__(0) __format__('') flat[::2] __pow__(2)
+__rsub__(3) __divmod__(2) __ipow__(2) __matmul__(3) __invert__() __index__() __hash__ __bool__()
+__reduce__()[2][:4] __array__('f4') __array_interface__['shape'] __eq__(None) __lt__('a')""".split()
 INDICES = """... 0 -1 1: ::-1 ::2 None ...,None ...,0 0,... :,0 :,::-1 1:,1: True False [0] [0,-1] [] (0,) 99
 1.5 :0 ...,...""".split()
 
@@ -74,11 +93,12 @@ def callables() -> dict[str, list[Callable_]]:
             continue
         kind = "ufunc" if isinstance(value, numpy.ufunc) else "function"
         found[kind].append(Callable_(f"np.{name}", name, _parameters(value)))
-    for module in ("linalg", "fft"):
-        for name in getattr(numpy, module).__all__:
-            value = getattr(getattr(numpy, module), name)
+    for path in ("linalg", "fft", "emath", "lib.stride_tricks"):
+        module = attrgetter(path)(numpy)
+        for name in OTHERS.get(path) or module.__all__:
+            value = getattr(module, name)
             if callable(value) and not isinstance(value, type) and name not in LEFT_OUT:
-                found["library"].append(Callable_(f"np.{module}.{name}", name, _parameters(value)))
+                found["library"].append(Callable_(f"np.{path}.{name}", name, _parameters(value)))
     for name in dir(numpy.ndarray):
         value = getattr(numpy.ndarray, name)
         if callable(value) and not name.startswith("_") and name not in LEFT_OUT:
@@ -94,23 +114,53 @@ def generate(seed: int, mode: str) -> Call:
     """Make up a call: the same one for the same number and mode.  The mode says how large its arrays are."""
     pick = Random(f"{seed} {mode}")
     draft = Draft(pick, mode)
+    if pick.random() < CHAINED:
+        _before(draft)
     kind = pick.choices(("ufunc", "part", "operator", "function", "method", "library", "element"),
                         (28, 8, 12, 28, 12, 5, 7))[0]
-    name, text = {"part": _part, "operator": _operator, "element": _element}.get(kind, _call)(draft, kind)
+    name, text = _made(draft, kind)
     if avoided(draft, text):
         return Call(mode, seed, "abs", ("a = array((7,), 'f8', 'C', 2)",), "np.abs(a)")
+    if draft.shapes and pick.random() < AFTER:
+        text = f"after({text}, {', '.join(draft.shapes)})"
     if pick.random() < FOREIGN:
         text = re.sub(r"\bnp\.", "numpy.", text)
     return Call(mode, seed, name, tuple(draft.lines), text)
+
+
+def _made(draft: Draft, kind: str) -> tuple[str, str]:
+    """A call of this kind: the name that it goes by, and its text."""
+    return {"part": _part, "operator": _operator, "element": _element}.get(kind, _call)(draft, kind)
+
+
+def _before(draft: Draft) -> None:
+    """A call before the other one, whose result is its first operand, if it has NumPy's bits and a type that
+    Diffuse computes with."""
+    pick, mode = draft.pick, draft.mode
+    kind = pick.choices(("ufunc", "operator", "function", "method", "element"), (25, 25, 30, 12, 8))[0]
+    name, text = _made(draft, kind)
+    draft.mode = mode
+    exact = mode == "small" or name in EXACT or name in OPERATORS[:3]
+    found = None
+    if exact and not re.search("where=|empty", text) and not avoided(draft, text) and len(draft.shapes) < 5:
+        with contextlib.suppress(Exception):
+            found = run(numpy, draft.lines, text)
+    if type(found) is numpy.ndarray and found.dtype.str[1:] in audit_operands.NATIVE and found.size < 60_000:
+        draft.keep(text, found.shape, found.dtype.str[1:])
+    else:
+        draft.forget()
 
 
 def avoided(draft: Draft, text: str) -> bool:
     """Would a call end NumPy's process, or take it minutes?
 
     NumPy 2.4 reads a mask through a null pointer where it compares integers with a Python integer that their
-    type does not have, and ends where it folds another type into an output of objects; integers of any size
-    may grow without end.
+    type does not have.  It ends where it folds another type into an output of objects, or joins matrices of
+    three dimensions.  Integers of any size may grow without end.
     """
+    called = re.match(r"np\.(\w+)\(", text)
+    if "matrix" in text and called and not isinstance(getattr(numpy, called[1], None), numpy.ufunc):
+        return True
     if "out=" in text and "O" in draft.dtypes.values() and re.search(r"\b(any|all)\(|dtype=", text):
         return True
     if re.search(r"np\.(less|greater|equal|not_equal)", text) and "where=" in text:
@@ -126,10 +176,12 @@ def _call(draft: Draft, kind: str) -> tuple[str, str]:
     pick = draft.pick
     chosen = pick.choice(callables()[kind])
     if chosen.name in GROWING or kind == "library" and chosen.name not in ("fft", "rfft", "ifft"):
-        draft.mode = "small"
+        draft.stay_small()
     draft.tame = kind == "library"
+    if draft.tame:
+        draft.first = None
     if kind == "method":
-        draft.new(draft.any_shape())
+        chosen = chosen._replace(path=f"{draft.new(draft.any_shape())}.{chosen.name}")
     return chosen.name, _with_arguments(draft, chosen)
 
 
@@ -139,11 +191,12 @@ def _with_arguments(draft: Draft, chosen: Callable_) -> str:
     share = pick.choice((0.0, 0.15, 0.3))
     for parameter in chosen.parameters:
         required = parameter.default is parameter.empty
-        if parameter.kind is parameter.VAR_KEYWORD or parameter.name == "signature":
+        if parameter.kind is parameter.VAR_KEYWORD:
             continue
         if parameter.name == "out":
             # methods of NumPy's own arrays, as those of seldom types are, take no other arrays
-            out = pick.random() < 0.3 and not (chosen.path.startswith("a.") and draft.dtypes["a"] in SELDOM)
+            own = not chosen.path.startswith("np.") and draft.dtypes[draft.lead] in SELDOM
+            out = pick.random() < 0.3 and not own
             open_ = False
             continue
         if not required and pick.random() >= share:
@@ -214,7 +267,7 @@ def _part(draft: Draft, kind: str) -> tuple[str, str]:
                           and getattr(numpy, c.name).nin == nin])
     method = pick.choice("reduce reduce accumulate reduceat outer at".split())
     if method == "outer":
-        draft.mode = "small"
+        draft.stay_small()
     first = draft.new(draft.any_shape()) if pick.random() < 0.95 else draft.operand()
     words = [first]
     options = {"reduce": ("axis", "dtype", "keepdims", "initial", "where"), "accumulate": ("axis", "dtype"),
@@ -241,7 +294,7 @@ def _operator(draft: Draft, kind: str) -> tuple[str, str]:
         return form, form.format(draft.new(draft.any_shape()))
     sign = pick.choice(OPERATORS)
     if sign == "@":
-        draft.mode = "small"
+        draft.stay_small()
     a = draft.new(draft.any_shape())
     b = draft.operand()
     if pick.random() < 0.35 and sign not in ("<", "<=", "==", "!=", ">", ">="):
@@ -275,7 +328,7 @@ def _element(draft: Draft, kind: str) -> tuple[str, str]:
 def run(np: Any, lines: Any, text: str, scope: dict[str, Any] | None = None) -> Any:
     """Run a call with one library; the operands are in `scope` then."""
     scope = {} if scope is None else scope
-    scope.update(np=np, numpy=numpy, update=update, assign=assign,
+    scope.update(np=np, numpy=numpy, update=update, assign=assign, after=after,
                  array=lambda *words: audit_operands.array(np, *words))
     for line in lines:
         exec(line, scope)
@@ -284,6 +337,15 @@ def run(np: Any, lines: Any, text: str, scope: dict[str, Any] | None = None) -> 
 
 def assign(array: Any, index: Any, value: Any) -> None:
     array[index] = value
+
+
+def after(result: Any, *arrays: Any) -> Any:
+    """A result, when all arrays were overwritten that can be: views of them show it, and nothing else."""
+    for array in arrays:
+        if array.flags.writeable and array.dtype.kind in "biufc":
+            array[...] = array[::-1] if array.ndim and array.dtype.kind != "b" else 0
+            array *= 0
+    return result
 
 
 def update(left: Any, sign: str, right: Any) -> Any:

@@ -12,14 +12,18 @@ from typing import Any
 import numpy
 
 DTYPES = "f8 f8 f8 f8 f4 f4 i8 i8 i4 i1 u1 u2 u4 u8 ? ? c16 c16 c8 f2 i2".split()
-SELDOM = ">f8 >i4 >c16 g M8[D] m8[s] U3 O S2 G".split()
-"""Element types that are NumPy's from beginning to end, and other byte orders."""
+NATIVE = {numpy.dtype(name).str[1:] for name in DTYPES} | {"b1"}
+"""Element types that Diffuse computes with."""
+SELDOM = ">f8 >i4 >c16 g M8[D] m8[s] U3 O S2 G i4,f8".split()
+"""Element types that are NumPy's from beginning to end, and other byte orders.  NumPy 2.4 itself ends in
+several functions of strings of any length."""
 
-LAYOUTS = "C C C C F step back T off window locked folded pending pending unaligned".split()
+LAYOUTS = """C C C C F step back flip T off window locked folded pending pending later written
+unaligned""".split()
 FEW = ((), (1,), (0,), (7,), (7,), (40,), (4, 5), (4, 5), (3, 4), (5, 1), (1, 5), (0, 3), (3, 0), (2, 3, 4),
-       (2, 3, 4), (6, 6), (3, 3), (130,), (12, 13), (1, 1, 1), (2, 2, 2, 2))
+       (2, 3, 4), (6, 6), (3, 3), (130,), (12, 13), (1, 1, 1), (2, 2, 2, 2), (127,), (8, 16))
 MANY = ((20000,), (20000,), (150, 130), (150, 130), (130, 150), (30, 40, 20), (1, 17000), (17000, 1),
-        (2, 9000), (6, 3000), (4096, 5))
+        (2, 9000), (6, 3000), (4096, 5), (16383,), (128, 128))
 
 
 def values(shape: tuple[int, ...], dtype: str, seed: int) -> Any:
@@ -30,8 +34,16 @@ def values(shape: tuple[int, ...], dtype: str, seed: int) -> Any:
         return rng.random(shape) < 0.5
     if kind in "US":
         return rng.integers(0, 30, shape).astype(dtype)
+    if kind == "V":
+        found = numpy.zeros(shape, dtype)
+        for name in found.dtype.names or ():
+            found[name] = rng.integers(0, 9, shape)
+        return found
     if kind in "Mm":
-        return rng.integers(-20, 20, shape).astype("i8").astype(dtype)
+        found = rng.integers(-20, 20, shape).astype("i8")
+        if manner in (0, 7):
+            found = numpy.where(found > 10, numpy.iinfo("i8").min, found)  # not a time
+        return found.astype(dtype)
     if kind == "O":
         return rng.integers(0, 9, shape).astype(object) if shape else numpy.array(3, object)
     if kind in "iu":
@@ -70,6 +82,18 @@ def array(np: Any, shape: tuple[int, ...], dtype: str, layout: str, seed: int) -
         return np.positive(found) if data.dtype.kind in "iufc" and data.ndim else found
     if not shape or layout == "C":
         return np.array(data)
+    if layout == "flip":
+        backwards = (slice(None, None, -1),) * data.ndim
+        return np.array(data[backwards])[backwards]
+    if layout == "written":  # a copy, into which its elements are written after that
+        found = np.array(data)
+        found[...] = found[::-1]
+        found[...] = np.array(data)
+        return found
+    if layout == "later":  # a part of what is pending
+        whole = np.array(numpy.concatenate([data[:1], data, data[-1:]]) if data.size else data)
+        found = np.positive(whole) if data.dtype.kind in "iufc" else whole
+        return found[1:-1] if data.size else found
     if layout == "back":
         return np.array(data[::-1])[::-1]
     if layout == "folded":

@@ -7,6 +7,7 @@ range.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from random import Random
 
 from tests import audit_operands as operands
@@ -15,7 +16,8 @@ DTYPES = """'f8' 'f4' 'i8' 'i4' 'u1' '?' 'c16' 'c8' 'f2' float int bool complex 
 '>f8' object 'U5' 'M8[s]' 'x9' np.floating""".split()
 NUMBERS = """0 1 2 3 -1 -2 7 0.5 2.0 -0.0 1.5 True False 1j 300 -300 1<<40 1<<70 np.nan np.inf np.float32(1.5)
 np.float64(2) np.int8(3) np.uint8(200) np.int64(2) np.bool_(True)
-np.complex64(1+1j) np.float16(.1) None""".split()
+np.complex64(1+1j) np.float16(.1) None np.longdouble(1.5) 'a' np.timedelta64(3,'D') np.array(2.5)
+np.array([2])""".split()
 TINY = "0 1 2 3 -1 -2 1.5 True np.int64(1) None 5".split()
 
 
@@ -29,11 +31,18 @@ class Draft:
         """Are there no NaN and infinities, which LAPACK may search for eigenvalues for ever?"""
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, str] = {}
+        self.first: str | None = None
+        """The result of a call before, which the first new array is replaced by."""
+        self.lead = "a"
+        """The operand that other arguments go by."""
 
     # -- arrays ------------------------------------------------------------------------------------------
 
     def new(self, shape: tuple[int, ...], dtype: str | None = None, layout: str | None = None) -> str:
         """One more array, by a line of its own."""
+        if self.first is not None:
+            self.lead, self.first = self.first, None
+            return self.lead
         pick, name = self.pick, "abcdefgh"[len(self.shapes)]
         if dtype is None:
             dtype = pick.choice(operands.SELDOM if pick.random() < 0.06 else operands.DTYPES)
@@ -44,6 +53,25 @@ class Draft:
         self.lines.append(f"{name} = array({shape}, {dtype!r}, {layout!r}, {seed})")
         self.shapes[name], self.dtypes[name] = shape, dtype
         return name
+
+    def keep(self, text: str, shape: tuple[int, ...], dtype: str) -> None:
+        """Make an operand of the result of a call: the first one of the next call."""
+        name = "abcdefgh"[len(self.shapes)]
+        self.lines.append(f"{name} = {text}")
+        self.shapes[name], self.dtypes[name], self.first = shape, dtype, name
+
+    def forget(self) -> None:
+        """Begin anew, without operands."""
+        self.first, self.lead = None, "a"
+        self.lines.clear()
+        self.shapes.clear()
+        self.dtypes.clear()
+
+    def stay_small(self) -> None:
+        """Make small arrays from now on, and begin anew if there are large ones."""
+        self.mode = "small"
+        if any(prod(shape) > 1000 for shape in self.shapes.values()):
+            self.forget()
 
     def view(self, name: str) -> str:
         """Another view of the memory of an operand that is there."""
@@ -62,7 +90,7 @@ class Draft:
         """The shape of the first operand, which other arguments go by."""
         if not self.shapes:
             return self.any_shape()
-        return self.shapes["a"]
+        return self.shapes[self.lead]
 
     def any_shape(self) -> tuple[int, ...]:
         if self.mode == "large" and self.pick.random() < 0.9:
@@ -75,12 +103,16 @@ class Draft:
         if not self.shapes:
             return self.new(self.any_shape()) if kind else self.number()
         if kind < 9 and len(self.shapes) < 5:
-            same = self.dtypes["a"] if self.pick.random() < 0.5 else None
+            same = self.dtypes[self.lead] if self.pick.random() < 0.5 else None
             return self.new(operands.shape_like(self.pick, self.shape), same)
         if kind < 13:
             return self.view(self.pick.choice([*self.shapes]))
         if kind < 18:
             return self.number()
+        if self.pick.random() < 0.4:
+            name = self.pick.choice([*self.shapes])
+            return self.pick.choice((f"np.ma.array({name}, mask={name} == {name})", f"np.ma.array({name})",
+                                     f"numpy.matrix({name}.tolist())", "memoryview(bytes(8))", "range(3)"))
         return self.pick.choice(("[1, 2, 3]", "[1.5]", "(1, 2)", "[[1], [2]]", "numpy.arange(3.)", "[]",
                                  "[300, -300]", "[1e30]", "(np.nan,)"))
 
@@ -155,6 +187,11 @@ class Draft:
 
     def vector(self) -> str:
         return self.new((self.pick.choice((1, 3, 4, 5)),), self.pick.choice(("f8", "f8", "i8", "f4", "c16")))
+
+    def points(self) -> str:
+        """Points of few dimensions."""
+        self.forget()
+        return self.new(self.pick.choice(((7,), (4, 3), (7, 2), (0, 3))))
 
     def increasing(self) -> str:
         return self.pick.choice(("[-2., 0., 1., 3.]", "np.array([-1., 0.5, 2.])", "np.array([0, 2, 4])",
@@ -235,8 +272,12 @@ PARAMETERS: dict[str, Callable[[Draft], str]] = {
     "typechars": of("'fd'", "['f', a]"), "char": of("'f'", "'?'"), "arrays_and_dtypes": Draft.operand,
     "function": of("lambda i, j: i + j", "np.add"), "iter": of("[1, 2, 3]", "a", "iter(a)"),
     "buffer": of("b'12345678'", "a", "bytes(16)"), "beta": of("1.", "14"), "d": of("1.0", "0.5", "2"),
-    "operands": Draft.operand, "full": BOOL, "cov": BOOL, "optimize": BOOL,
+    "operands": Draft.operand, "full": BOOL, "cov": BOOL,
+    "optimize": of("True", "False", "'optimal'", "'greedy'"),
+    "window_shape": of("2", "3", "(2, 2)", "0", "99"), "writeable": BOOL,
+    "strides": of("None", "(8,)", "(0,)"),
     "mask_func": of("np.triu", "np.tril"),
+    "signature": of("None", "'d'", "'f'", "'dd->d'", "'d->d'", "(None, None, 'f4')", "'l'"),
     "size": of("3"), "unit": of("None", "'D'"), "sep": of("' '"),
     "nin": of("1"), "nout": of("1"),
     "flags": of("['multi_index']"),
@@ -248,9 +289,9 @@ OF_FUNCTION: dict[str, Callable[[Draft], str]] = {
     "take_along_axis.indices": lambda d: d.pick.choice(("np.argsort(a, axis=0)", "np.argsort(a)",
                                                         d.indices())),
     "choose.mode": lambda d: d.pick.choice(("'raise'", "'clip'", "'x'", "'wrap'")  # NumPy wraps by and by
-                                           if d.dtypes.get("a") in ("?", "i1", "u1") else ("'raise'",
+                                           if d.dtypes.get(d.lead) in ("?", "i1", "u1") else ("'raise'",
                                                                                            "'clip'")),
-    "histogramdd.sample": lambda d: d.new(d.pick.choice(((7,), (4, 3), (7, 2), (0, 3)))),
+    "histogramdd.sample": Draft.points,
     "pad.mode": of(*"""'constant' 'edge' 'wrap' 'reflect' 'symmetric' 'mean' 'maximum' 'linear_ramp' 'empty'
                    'x'""".split()),
     "convolve.mode": of("'full'", "'same'", "'valid'", "'x'"),
@@ -273,7 +314,10 @@ OF_FUNCTION: dict[str, Callable[[Draft], str]] = {
                                                 f"'ij->ji', {d.operand()}",
                                                 f"'ij,jk', {d.operand()}, {d.operand()}",
                                                 f"'ii', {d.operand()}", f"'ij->', {d.operand()}",
-                                                f"'ij->i', {d.operand()}")),
+                                                f"'ij->i', {d.operand()}",
+                                                f"'ij,jk,kl', {d.operand()}, {d.operand()}, {d.operand()}",
+                                                f"'i,i', {d.operand()}, {d.operand()}",
+                                                f"{d.operand()}, [0, 1], [1, 0]")),
     "where.x": Draft.operand, "where.y": Draft.operand, "histogramdd.bins": of("2", "3"),
     "fromiter.dtype": of("float", "int"),
     "array.copy": of("True", "False", "None"), "trim_zeros.axis": of("None", "0", "-1"),

@@ -269,6 +269,37 @@ np.log2(-0.0, where=np.zeros((), "?"), out=None).shape
 x=np.arange(7); i=np.zeros(29,"u1")[1:].view("i4"); x[i]
 type(np.dot(numpy.arange(3).astype(object), np.float64(2))[0])
 x=np.broadcast_to(np.ones((1,3,4),"g"),(2,3,4)); (np.nanprod(x, axis=-1).strides, np.nansum(x, 1).strides)
+x=np.arange(200.)+0; o=numpy.zeros(200); numpy.minimum(x, 1., out=o); o
+x=np.arange(200.)+0; o=numpy.zeros(200,">f8"); numpy.maximum(x, x, out=(o,)); o
+np.prod(None, axis=0, keepdims=None)
+np.argmax(numpy.matrix([[1,2]]), keepdims=None)
+np.full_like(numpy.matrix([[1,2]]), 3, subok=None)
+np.sum(None, where=None)
+np.linalg.norm(np.complex64(1+1j), keepdims=True)
+x=np.arange(200)+1; f,a,s=x.__reduce__(); y=f(*a); y.__setstate__(s); (y, len(s), s[:4])
+x=np.arange(20000).reshape(200,100).T+1; y=np.zeros(200); y.__setstate__(x.__reduce__()[2]); y
+x=np.arange(20000.); a=np.zeros(20001); np.modf(x, out=(a[1:],a[:-1])); a
+x=np.full(20000,1e300); o=np.zeros(20000,"f4"); diffuse.fence(); np.modf(x, out=(np.zeros(20000),o)); o
+x=np.full(20000,60000,"f2"); np.vdot(x, x)
+x=np.full(20000,1e300)+0j; diffuse.fence(); np.vdot(x, x)
+x=(np.arange(20000)%7).astype("f2"); np.sum(x, where=x>3)
+x=np.ones((20000,2),"f2"); (x.sum(0), x.sum(), x.T.sum(0)[:3], x[::2].sum(0))
+x=np.concatenate([np.full(10000,.5),np.full(10000,2.)]); (np.prod(x), np.nanprod(x), np.multiply.reduce(x+0))
+x=np.concatenate([np.full(1000,.25),np.full(1000,4.)])[:,None]+np.zeros(20); (x.prod(0), x.T.prod(1))
+x=np.concatenate([np.full(10,1e-60),np.full(10,1e60)]); x=x+np.zeros((2000,1)); x.prod(1)[:3]
+np.indices(3)
+np.fromfunction(lambda i: i, 3)
+x=np.arange(5,dtype="i1")+0; x ** -300
+x=np.broadcast_to(np.array(numpy.ones((1,2,2,2),"?")),(2,2,2,2)); x[...,...]=-1
+x=np.broadcast_to(np.array(numpy.ones((1,200))),(2,200)); x[9]=-1
+x=np.asfortranarray(np.arange(9.).reshape(3,3)); [f(x,1,keepdims=True).strides for f in (np.mean,np.std)]
+x=(np.arange(156.)+1).reshape(12,13).T; (x.__array__("f4").strides, x.__array__("f4",copy=True).strides)
+np.concatenate([np.arange(20000,dtype="u1")%7, -1], None)
+np.concatenate([1<<40, np.arange(200,dtype="u1")%7], None, casting="no", out=np.zeros(201,"u1"))
+x=np.arange(20000)+1; y=np.asarray(np.ma.array(x)); (y.flags.owndata, y.base is None)
+x=numpy.arange(20000); y=np.asarray(x[1:]); (y.flags.owndata, np.asarray(x).flags.owndata)
+np.unstack([[1,2],[3,4]])
+np.rollaxis([1], 0)
 """
 """What the two found, as it was mended: a line each."""
 

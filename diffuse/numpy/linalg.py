@@ -40,8 +40,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         flat = vector if vector.meta.ndim == 1 else vector.ravel()
         square = _UFUNCS["matmul"].general((flat, flat))
         return _numpy.sqrt(square) if isinstance(square, _numpy.generic) else _UFUNCS["sqrt"](square)
-    if (not _is_array(vector) or vector.dtype.kind not in "fc" or not vector.size
-            or not vector.ndim and axis is not None):
+    if not _is_array(vector) or vector.dtype.kind not in "fc" or not vector.size or not vector.ndim:
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
     if vector.size < _core.SMALL:  # the bits of small arrays are NumPy's
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")

@@ -368,8 +368,10 @@ _ROWS = [
     Operation("logical_not isfinite isinf isnan", result="bool"),
     Operation("signbit", result="bool", exact=REAL),
 
-    Operation("degrees radians deg2rad rad2deg spacing modf_0 modf_1 frexp_0 invert", exact=REAL),
-    Operation("frexp_1", result="int32", exact=REAL),
+    Operation("degrees radians deg2rad rad2deg spacing invert", exact=REAL),
+    Operation("modf_0 modf_1", exact=REAL, word="modf"),
+    Operation("frexp_0", exact=REAL, word="frexp"),
+    Operation("frexp_1", result="int32", exact=REAL, word="frexp"),
     Operation("bitwise_count", result="uint8", exact=REAL),
     Operation("gcd lcm bitwise_and bitwise_or bitwise_xor left_shift right_shift", 2, exact=REAL),
     Operation("heaviside copysign", 2, exact=REAL, rounded=False),

@@ -91,7 +91,7 @@ def called(function: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> A
         return None
     if options:
         out = options["out"][0] if options.keys() == {"out"} else None
-        return function(*values, out) if type(out) is NDARRAY and out.size < core.SMALL else None
+        return function(*values, out=out) if type(out) is NDARRAY and out.size < core.SMALL else None
     found = function(*values)
     return given(found) if type(found) is NDARRAY else found
 
@@ -129,7 +129,7 @@ def into(function: Any, operands: tuple[Any, ...], target: Any) -> bool:
         if value is None:
             return False
         values.append(value)
-    function(*values, memory)
+    function(*values, out=memory)
     return True
 
 

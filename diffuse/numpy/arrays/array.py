@@ -207,16 +207,10 @@ class ndarray(Methods, metaclass=Kind):
 
     # -- other libraries ---------------------------------------------------------------------------------
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> Any:
         base.raise_postponed(self)
-        if copy:
-            return numpy.array(host(self), dtype)
-        memory = exported(self)
-        if dtype is None or memory.dtype == dtype:
-            return memory
-        if copy is False:
-            raise ValueError("Unable to avoid copy while creating an array as requested.")
-        return memory.astype(dtype)
+        memory = host(self) if copy else exported(self)
+        return memory.__array__(dtype, copy=copy)  # itself, where NumPy needs no copy
 
     @property
     def __array_interface__(self) -> Any:
@@ -296,7 +290,7 @@ class ndarray(Methods, metaclass=Kind):
         return creation.assembled, host(self).copy(order="A").__reduce__()
 
     def __reduce__(self) -> Any:
-        return self.__reduce_ex__(2)
+        return creation.blank, (), host(self).copy(order="A").__reduce__()[2]
 
     def __setstate__(self, state: Any) -> None:
         memory = numpy.empty(0)

@@ -147,7 +147,7 @@ def assign(x: Array, index: Any, value: Any) -> None:
     memory: Any = x.memory
     if memory is not None and (type(index) is int or simple(index)):
         right = value if type(value) is float else number_or_near(value)
-        if right is not None:
+        if right is not None and x.meta.flags.writeable:
             target = memory if memory.size < core.SMALL else memory[index]
             if type(target) is not NDARRAY or target.size < core.SMALL:
                 storage = x.storage

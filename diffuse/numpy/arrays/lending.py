@@ -78,10 +78,12 @@ def origin(memory: Mirror) -> Any:
 
 
 def foreign(memory: Mirror) -> bool:
-    """Does an object that is not an array own this memory?"""
+    """Does another object own this memory: one that is not an array, or the array of which the program's is a
+    view?"""
     base: Any = memory.base
-    array = base.keep if type(base) is Lent else memory
-    return not isinstance(array.base, (numpy.ndarray, Span)) and not array.flags.owndata
+    if type(base) is Lent:
+        return not base.keep.flags.owndata
+    return not isinstance(base, (numpy.ndarray, Span)) and not memory.flags.owndata
 
 
 def lender(memory: Mirror) -> Any:

@@ -138,6 +138,18 @@ def overlaps(x: Array, other: Any) -> bool:
     return elementwise.meets(access.storage_of(x), access.storage_of(other))
 
 
+def meeting(first: Any, second: Any) -> bool:
+    """May two outputs share memory?"""
+    return first is not None and second is not None and overlaps(first, second)
+
+
+def copies(operands: tuple[Any, ...], targets: tuple[Any, ...], types: Any) -> bool:
+    """Does NumPy compute in copies of outputs, of other types, because they share memory with an operand?  It
+    writes these back as a whole, including the elements that a mask excludes."""
+    return any(isinstance(target, Array) and target.form.dtype != dtype and overlaps(target, x)
+               for target, dtype in zip(targets, types, strict=True) for x in operands)
+
+
 def truth(x: Array) -> Any:
     """The mask of an array's nonzero elements."""
     if x.form.name == "bool":

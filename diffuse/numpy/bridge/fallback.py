@@ -6,7 +6,9 @@ an argument's memory come back as Diffuse arrays over that memory.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import cache
 from operator import is_
 from sys import getrefcount
 from typing import Any
@@ -224,9 +226,21 @@ def on_gpu(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[An
 
 def asked(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Call NumPy's function on another library's array (see `operands.foreign`), to which NumPy delegates it.
-    Options that are None or `numpy._NoValue` were not given."""
-    given = {key: v for key, v in options.items() if v is not None and v is not numpy._NoValue}
+    Options that are `numpy._NoValue` were not given, nor were those that are None where that is the
+    default."""
+    given = {key: v for key, v in options.items() if v is not numpy._NoValue
+             and (v is not None or key in _refusing_none(function))}
     return call(function, args, given, silent="foreign")
+
+
+@cache
+def _refusing_none(function: Callable[..., Any]) -> frozenset[str]:
+    """The parameters of a function that have another default than None."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # some functions in C have none
+        return frozenset()
+    return frozenset([name for name, parameter in parameters.items() if parameter.default is not None])
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator as _operator
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy
 from numpy.lib.array_utils import normalize_axis_index
 
-from diffuse.library import FOLDS, Point
+from diffuse.library import FOLDS, ROWS, Point
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.core import Array
@@ -76,6 +77,25 @@ def fits(target: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> bool
     """Does this array have the shape of the reduction of `x` over `axes`?"""
     shape = tuple([1 if d in axes else n for d, n in enumerate(x.form.shape) if keepdims or d not in axes])
     return bool(target.form.shape == shape)
+
+
+def in_order(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], mask: Any) -> bool:
+    """Does a sum or product in the order of kernels come to what NumPy's comes to, but for its last bits?
+
+    NumPy multiplies one element after another, and what overflows or vanishes on the way stays so: products
+    of other parts would be NaN where NumPy's are 0.  So kernels multiply the rows of a matrix only, as many
+    as they take in NumPy's order.  It adds elements of float16 in float32 within rows of memory, but the sums
+    of several rows, or of runs that a mask selects, in float16: their total may stay far too small.
+    """
+    rank, count = x.form.ndim, prod([x.form.shape[axis] for axis in axes])
+    if operator == "prod" and wanted.kind in "fc" and count > 2:
+        rows = len(axes) == 1 and axes[0] < rank - 1 and x.form.ordered
+        return rows and count <= ROWS and wanted.char != "e"
+    if wanted.char != "e":
+        return True
+    whole = len(axes) == rank and (rank == 1 or x.meta.flags.forc)
+    last = x.meta.flags.c_contiguous and sorted(axes) == list(range(rank - len(axes), rank))
+    return mask is True and (whole or last)
 
 
 def receives(target: Any, wanted: numpy.dtype[Any], x: Array, axes: tuple[int, ...], keepdims: bool) -> bool:

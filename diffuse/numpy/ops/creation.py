@@ -330,7 +330,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
 
 
 def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
-    shape = _shape(dimensions)
+    shape = _shape(tuple(dimensions))
     grids = [arange(n, dtype=dtype).reshape((1,) * d + (n,) + (1,) * (len(shape) - d - 1))
              for d, n in enumerate(shape)]
     if sparse:
@@ -348,6 +348,11 @@ def stored(memory: Mirror) -> Any:
     while isinstance(root, numpy.ndarray) and root.base is not None:
         root = root.base
     return wrap(memory) if isinstance(root, (numpy.ndarray, bytes, bytearray)) else shared(memory)
+
+
+def blank() -> Any:
+    """Make an array without elements, which `__setstate__` fills from a pickle."""
+    return core.hosted(numpy.empty(0))
 
 
 def assembled(make: Callable[..., Any], arguments: tuple[Any, ...], state: Any) -> Any:

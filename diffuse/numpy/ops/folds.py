@@ -19,7 +19,7 @@ from diffuse.numpy.arrays.core import Array, hosted, recorded, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, outermost_first, packed
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, rules
-from diffuse.numpy.ops.arguments import axes_of, computing, fits, into, number, receives, spreads
+from diffuse.numpy.ops.arguments import axes_of, computing, fits, in_order, into, number, receives, spreads
 from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.operands import adopt, answers, wrap
 from diffuse.numpy.small import native
@@ -82,7 +82,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
             return found
     if answers(a, out):
         return fallback.asked(getattr(numpy, operator), a, axis=axis, dtype=dtype, out=out, initial=initial,
-                              keepdims=keepdims, where=None if where is True else where)
+                              keepdims=keepdims, where=_NoValue if where is True else where)
     if out is None and where is True and (type(a) in rules.WEAK or type(a) in rules.STRONG):
         return _by_numpy(operator, a, axis, dtype, out, keepdims, initial, where)  # a number: nothing waits
     x = asarray(a)
@@ -95,7 +95,8 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     if wanted is None or odd or numpys(operator, x) or not _plain(operator, x, wanted, mask, initial):
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     axes = axes_of(axis, x.form.ndim)
-    if target is not None and not fits(target, x, axes, keep):
+    if (target is not None and not fits(target, x, axes, keep)
+            or operator in FUNCTIONS and not in_order(operator, x, axes, wanted, mask)):
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     first = initial if initial is _NoValue else number(initial, wanted)
     if first is None:
@@ -146,14 +147,14 @@ def total(operator: str, memory: Any) -> Any:
         memory = memory if order is None else memory.transpose(order)
         if memory.shape[-1] < _FLAT and memory.flags.c_contiguous:
             memory = memory.reshape(-1)
-    if operator == "sum" or operator == "prod":
+    if operator == "sum":
         if char in "fd":
             found = small_folds.fold(operator, _ALL[memory.ndim], memory)
             if found is None:
                 found = small_folds.reduce(operator, memory, _ALL[memory.ndim], memory.dtype.name)
             found = found[()]
             return found if isfinite(found) else None
-        if char == "?" and operator == "sum":
+        if char == "?":
             return numpy.intp(numpy.count_nonzero(memory))
     return _NUMPYS[operator](memory, None)
 
@@ -167,7 +168,7 @@ def along(operator: str, memory: Any, axis: int) -> Any:
         return total(operator, memory)
     if elementwise.eager_errors:
         return None
-    if operator in FUNCTIONS and char in "fd":
+    if operator == "sum" and char in "fd":
         found = small_folds.fold(operator, (axis % rank,), memory)
         if found is None or not numpy.isfinite(found).all():
             return None

@@ -56,12 +56,11 @@ def _sequence(*args: Any, **kwargs: Any) -> Any:
 def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None,
                 casting: Any = "same_kind") -> Any:
     parts = [asanyarray(x) for x in arrays]
-    if axis is None and dtype is None and out is None and not WEAK.isdisjoint(map(type, arrays)):
-        # the only place where Python's numbers can be among arrays, whose type they take
-        types = [v if type(v) in WEAK else x.dtype for v, x in zip(arrays, parts, strict=True)]
-        dtype = numpy.result_type(*types)
+    numbers = axis is None and not WEAK.isdisjoint(map(type, arrays))
+    if numbers:  # the only place where Python's can be among arrays, whose type they take whatever they are
+        parts = [v if type(v) in WEAK else x for v, x in zip(arrays, parts, strict=True)]
     options = {"axis": axis, "dtype": dtype, "casting": casting, **({} if out is None else {"out": out})}
-    if not parts or out is not None or _at_once(parts):
+    if not parts or out is not None or numbers or _at_once(parts):
         return _fallback(numpy.concatenate, parts, **options)
     key = None
     if dtype is None and type(axis) is int:

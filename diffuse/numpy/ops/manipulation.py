@@ -24,6 +24,10 @@ from diffuse.numpy.ops.operands import foreign, lowered
 NUMBERS = (bool, int, float, complex, numpy.generic)
 
 
+ASKING = ("unstack", "rollaxis")
+"""Functions that ask their argument for its dimensions, and take no sequences."""
+
+
 def is_array(x: Any) -> bool:
     """Is this an array of Diffuse's, or a scalar that a task will write?"""
     return isinstance(x, Array)
@@ -35,6 +39,8 @@ def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
         return fallback.asked(function, x, *args, **kwargs)
     if isinstance(x, NUMBERS) and not is_array(x):  # numbers stay what they are
         return function(x, *args, **kwargs)
+    if isinstance(x, (list, tuple)) and function.__name__ in ASKING:
+        return function(x, *args, **kwargs)  # raises
     x = asanyarray(x)
     args = tuple([lowered(a) for a in args])
     if not is_array(x):

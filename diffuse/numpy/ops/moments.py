@@ -79,13 +79,15 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
     if target is not None and (back is not None or not receives(target, wanted, x, axes, keep)):
         return _moment(numpy.mean, x, axis, dtype, out, keepdims, where, {})
     total = folds.fold("sum", x, axes, wanted, keep)
-    result = _given(_quotient(total, prod([x.form.shape[d] for d in axes]), wanted), back)
+    result = _given(_quotient(total, prod([x.form.shape[d] for d in axes]), wanted,
+                              keep and not x.form.ordered), back)
     return result if target is None else into(target, result, out)
 
 
-def _quotient(total: Any, count: int, wanted: numpy.dtype[Any]) -> Any:
-    """total / count in the type of the total."""
-    result = UFUNCS["divide"](total, count)
+def _quotient(total: Any, count: int, wanted: numpy.dtype[Any], inplace: bool = False) -> Any:
+    """total / count in the type of the total; in place, as NumPy divides, where its layout matters."""
+    kept = {"out": total} if inplace and type(total) is core.array_class and total.dtype == wanted else {}
+    result = UFUNCS["divide"](total, count, **kept)
     return result if result.dtype == wanted else result.astype(wanted)
 
 
@@ -129,8 +131,10 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
         else:
             squares = UFUNCS["multiply"](distance, distance)
         total = folds.fold("sum", asarray(squares), axes, real, keep)
-    result = _quotient(total, count - ddof, real)
+    inplace = keep and not x.form.ordered
+    result = _quotient(total, count - ddof, real, inplace)
     if name == "std":
-        result = UFUNCS["sqrt"](result)
+        kept = {"out": result} if inplace and type(result) is core.array_class else {}
+        result = UFUNCS["sqrt"](result, **kept)
     result = _given(result, back)
     return result if target is None else into(target, result, out)

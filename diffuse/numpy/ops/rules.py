@@ -200,9 +200,10 @@ def _casts(function: Any, operands: tuple[Any, ...], types: tuple[numpy.dtype[An
 
 def exponent(value: Any, dtype: numpy.dtype[Any]) -> Any:
     """Convert an integer exponent passed by value, or raise NumPy's error."""
+    found = cast_for(dtype, type(value))(value)
     if value < 0 and dtype.kind == "i":
         raise ValueError("Integers to negative integer powers are not allowed.")
-    return cast_for(dtype, type(value))(value)
+    return found
 
 
 def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:

@@ -98,7 +98,7 @@ def written(template: Any, key: Sequence[Any], operands: Sequence[Any], out: Any
     if values is None or memory is None or not trusted(template):
         return False
     if index is None:
-        key[1](*values, memory)
+        key[1](*values, out=memory)
     else:
         memory[index] = values[0]
     return True

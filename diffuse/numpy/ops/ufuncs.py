@@ -207,7 +207,8 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
                        for x, t in zip(operands, types, strict=False))
         if (whole or narrowed or any(t not in NATIVE for t in types) or small
                 or (mask is not True and mask.form.name != "bool") or rules.beyond(operands)
-                or (mask is not True and copies(operands, targets, types[self.nin:]))):
+                or (mask is not True and masks.copies(operands, targets, types[self.nin:]))
+                or len(targets) == 2 and masks.meeting(*targets)):
             return self.at_once(operands, targets, outs, options)
         if options:
             self.check(operands, targets, options)
@@ -361,13 +362,6 @@ def _shown(result: Any, written: tuple[Any, ...], outs: tuple[Any, ...], show: A
         if memory is result and out is not None:
             return out
     return show(result)
-
-
-def copies(operands: tuple[Any, ...], targets: tuple[Any, ...], types: Any) -> bool:
-    """Does NumPy compute in copies of outputs, of other types, because they share memory with an operand?  It
-    writes these back as a whole, including the elements that a mask excludes."""
-    return any(isinstance(target, Array) and target.form.dtype != dtype and masks.overlaps(target, x)
-               for target, dtype in zip(targets, types, strict=True) for x in operands)
 
 
 def alone(out: Any) -> Any:

@@ -159,7 +159,7 @@ static int assign(Array *x, PyObject *index, PyObject *value)
     int wrote = assign_element(x, index, value);
     if (wrote)
         return wrote < 0 ? -1 : 0;
-    if (!absent(x->memory)) {
+    if (!absent(x->memory) && PyArray_ISWRITEABLE((PyArrayObject *)x->meta)) {
         npy_intp bytes = 0;
         int fancy = !simple(index); /* NumPy does it at once, however many elements it selects */
         PyObject *plain = fancy ? small_index(x, index) : Py_NewRef(index);
@@ -209,7 +209,7 @@ static PyObject *called(PyObject *ufunc, PyObject *const *inputs, Py_ssize_t n, 
         values[1] = small_number_or_near(inputs[1]);
     if (values[n - 1] != NULL && (n == 1 || !small_spreads(values[0], values[1]))) {
         values[n] = out;
-        found = PyObject_Vectorcall(ufunc, values, n + (out != NULL), NULL);
+        found = out != NULL ? small_into(ufunc, values, n) : PyObject_Vectorcall(ufunc, values, n, NULL);
         found = out != NULL ? found : small_shown(found);
     }
     Py_XDECREF(values[0]);

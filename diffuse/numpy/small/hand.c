@@ -1,7 +1,7 @@
 /* The memory of arrays: diffuse/numpy/arrays/access.py in C, as far as can be told at once. */
 #include "views.h"
 
-static PyObject *name_touched, *name_epoch;
+static PyObject *name_touched, *name_epoch, *names_out;
 
 int small_native_type(PyArray_Descr *of)
 {
@@ -139,8 +139,14 @@ int small_spreads(PyObject *left, PyObject *right)
     return size >= state.small;
 }
 
+PyObject *small_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n)
+{
+    return PyObject_Vectorcall(ufunc, values, n, names_out);
+}
+
 int small_hand_ready(void)
 {
+    names_out = Py_BuildValue("(s)", "out");
     name_touched = PyUnicode_InternFromString("touched");
     name_epoch = PyUnicode_InternFromString("epoch");
     return PyErr_Occurred() ? -1 : 0;

@@ -113,7 +113,7 @@ static int written(PyObject *known, PyObject *function, PyObject *const *operand
     PyObject *memory = values[n] = small_mine(out), *found = NULL;
     int trusted = memory == NULL ? 0 : small_trusted(small_alone(SLOT(known, known_template)), often, most);
     if (trusted > 0 && index == NULL)
-        Py_XDECREF(found = PyObject_Vectorcall(function, values, n + 1, NULL));
+        Py_XDECREF(found = small_into(function, values, n));
     else if (trusted > 0 && PyObject_SetItem(memory, index, values[0]) == 0)
         found = memory;
     for (; n >= 0; n--)

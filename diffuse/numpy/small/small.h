@@ -61,6 +61,8 @@ PyObject *small_number_or_near(PyObject *x);
 
 Array *small_blank(void);               /* a new array whose fields are to be filled in */
 void small_recycle(PyTypeObject *type); /* keep the memory of arrays of this class for the next ones */
+/* Calls a ufunc on `n` values with an output behind them, by name: NumPy warns of an extremum's output by position. */
+PyObject *small_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n);
 PyObject *small_given(PyObject *found); /* steals `found`, a fresh array of NumPy's */
 PyObject *small_hosted(PyObject *memory, PyObject *form);
 PyObject *small_viewing(Array *parent, PyObject *meta);

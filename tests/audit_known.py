@@ -1,0 +1,84 @@
+"""What Diffuse is known to do otherwise than NumPy: patterns of the audit's calls and of differences."""
+
+from __future__ import annotations
+
+import re
+
+from tests.audit_calls import Call
+
+PRODUCTS = "|".join("""
+    multiply divide true_divide reciprocal square pow power float_power sinc prod nanprod cumprod nancumprod
+    cumulative_prod dot vdot vecdot matvec vecmat inner outer matmul multi_dot matrix_power einsum tensordot
+    kron cross convolve correlate polyval poly polymul polydiv roots vander corrcoef cov mean nanmean average
+    var nanvar std nanstd norm vector_norm matrix_norm interp trapezoid gradient linspace logspace geomspace
+    linalg fft""".split())
+"""Calls that multiply or divide complex numbers, as a pattern."""
+
+KNOWN = {
+    "no flag of NaN in comparisons of complex numbers": r"NumPy's .*encountered in (less|greater)(_equal)?'",
+    "no flag of NaN in logaddexp, at the poles of arctan, in spacing":
+        r"NumPy's .*(logaddexp2?|arctan|spacing)'\)",
+    "which NaN and infinities meet first in sums and products goes by their order":
+        r"^(?!.*dtype=(np\.dtype\()?.?[iu]).*=> warnings: .*invalid value .*"
+        r" in (reduce|accumulate|dot|matmul)",
+    "overflows and NaN of complex products, powers, moments":
+        rf"^(?=.*(c(8|16)'|complex|1j)).*(\b({PRODUCTS})\b|[*/@]).*warnings: .*(invalid value|overflow)",
+    "products of many complex numbers overflow or vanish by their order":
+        r"c(8|16)'.*(prod\(|multiply\.reduce).*=> result.*nan",
+    "NumPy's scalars tell of overflows of integers, those that tasks compute do not":
+        r"'[iu][1248]'.*np\.polyval\(.*=> "
+        r"warnings: \[\], NumPy's \[\('RuntimeWarning', 'overflow encountered in scalar (add|multiply)'\)\]$",
+    "no flag of overflow in floor_divide and divmod of float16":
+        r"'f2'.*warnings: \[\], NumPy's \[\('RuntimeWarning', "
+        r"'overflow encountered in (floor_divide|divmod)'\)\]$",
+    "warnings of casts that a task makes on its way": r"NumPy's .*(in cast'|discards the imaginary)",
+    "0 to the power of -inf divides by zero on some processors, with NumPy":
+        r"('f[248]'|np\.(inf|nan|float)).*(\bpow(er)?\b|\*\*).*=> "
+        r"warnings: \[\], NumPy's \[\('RuntimeWarning', 'divide by zero encountered in power'\)\]$",
+    "NumPy's tests of numbers write other elements where their output has strides":
+        r"('back'|'step'|'flip'|'[FT]', \d+\); np|::-1|::2).*(signbit|is(nan|inf|finite))\(.*elements"
+        r"|signbit\(.*::-1.*elements",
+    "an array of NumPy's own asks one of Diffuse's for a real number":
+        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*'c(8|16)'.*assign\(.*=> "
+        r"(a\.elements|error: \('TypeError', .*not 'complex')",
+    "NumPy takes other libraries' masks without elements for integers":
+        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\((0, 3|3, 0|0,)\), '\?'.*a\[[a-h]\] => result",
+    "NumPy warns of what it converts where a mask is off": r"where=.*NumPy's .*encountered in",
+    "views that NumPy lets programs write, with a warning": r"(broadcast_arrays|meshgrid|atleast).*flags: ",
+    "an array that changed its type or strides in place does not own its memory":
+        r"setattr\(\w, '(dtype|strides)'.*flags: ",
+    "NumPy's array over the memory of one of Diffuse's does not own it": r"__array__\('f4'\).*flags: ",
+    "types that Diffuse leaves to NumPy are none for `x.dtype = `":
+        r"setattr\(\w, 'dtype'.*(in place|\w\.dtype|\w\.shape)",
+    "NumPy raises no proper error itself": r"SystemError",
+    "arrays of NumPy's own types lie in memory elsewhere":
+        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*(place: |a\.base => result)",
+    "some bytes of long doubles say nothing": r"'[gG]'.*(tobytes\(|byteswap\(|setattr\(\w, 'dtype')",
+    "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
+    "a method of NumPy's own array takes no output of Diffuse's":
+        r"(output|'out') must be an array.\), NumPy's None",
+    "NumPy writes parts of locked arrays": r"setattr\(\w, 'real'.*is read-only",
+    "NumPy reads beyond operands without elements": r"\((0|3, 0|0, 3)(,|\)).*(fft[2n]?|unpackbits)\(",
+    "NumPy leaves results of complex matvec, vecmat and their like unwritten where outputs are operands":
+        r"'c(8|16)'.*np\.(vecmat|matvec|vecdot)\(.*out=.*elements",
+    "NumPy's casts of floats beyond uint32 come to two things, by the layout":
+        r"^(?=.*'u4')(?=.*'unsafe')(?=.*where=).*elements: ",
+    "which of several wrong arguments is named":
+        r"error: \('(TypeError|ValueError|IndexError|AxisError|OverflowError|UFuncTypeError)'.*, NumPy's \('",
+}
+"""Known differences: what they are, and the pattern of a call and, behind ` => `, the difference."""
+
+FOREIGN = r"np\.(as\w*array\w*|array|require)\(.*(flags|place|strides): |np\.array\(.*ndmax=.*too deep" \
+          r"|out=\(?(\.\.\.|None).*'where' used without 'out'" \
+          r"|\.(reduce|reduceat|accumulate)\(.*out=\(None,\)\) => error: None"
+"""What NumPy's own functions do otherwise with Diffuse's arrays: they convert them to NumPy's, count the
+dimensions of what is no array of NumPy's, and do not hand on that an output was `...`."""
+
+
+def known(call: Call, difference: str) -> str:
+    """Which known difference it is, or nothing."""
+    called = re.sub(r"\bnumpy\.(?!zeros|s_|arange)", "np.", call.text)
+    text = f"{'; '.join(call.lines)}; {called} => {difference}"
+    if called != call.text and re.search(FOREIGN, text):
+        return "NumPy's own functions do not know that Diffuse's arrays are arrays"
+    return next((what for what, pattern in KNOWN.items() if re.search(pattern, text)), "")
