@@ -83,7 +83,7 @@ class Local:
     target = "host"
     ranks = 1
     blocks = 0
-    exchange = None
+    sharing = None
 
     def __init__(self, points: int | None = None) -> None:
         self.points = points or machine.threads()
