@@ -24,6 +24,7 @@ from diffuse.kernels.llvm.math import (
     inverse_trigonometric,
     logarithm,
     power,
+    precise_logarithm,
     table,
     trigonometric,
 )
@@ -101,9 +102,14 @@ def log_error(coefficients: tuple[float, ...]) -> Any:
     return (polynomial(coefficients, z) - exact) * z / (2 + z * exact)
 
 
-def log_of_two_error(coefficients: tuple[float, ...]) -> Any:
-    z = spread(0, (3 - 2 * math.sqrt(2)) ** 2)
-    return (polynomial(coefficients, z) - series(lambda k: Fraction(2, 2 * k + 5), z)) * z * z / 2
+def precise_log_error(coefficients: tuple[float, ...]) -> Any:
+    r = spread(-0.0298, 0.0298)
+    return (polynomial(coefficients, r) - series(lambda k: Fraction(2 * (-1) ** k, k + 3), r)) * r * r / 2
+
+
+def precise_short_log_error(coefficients: tuple[float, ...]) -> Any:
+    r = spread(-0.0298, 0.0298)
+    return (polynomial(coefficients, r) - series(lambda k: Fraction((-1) ** (k + 1), k + 2), r)) * r
 
 
 def short_log_error(coefficients: tuple[float, ...]) -> Any:
@@ -150,7 +156,7 @@ def cbrt_error(coefficients: tuple[float, ...]) -> Any:
 @pytest.mark.parametrize("error, coefficients, bound", [
     (exp_error, exponential.EXP, -56.3), (exp_error, exponential.EXP_SHORT, -33.2),
     (exp_error, exponential.EXP_SINGLE, -28.2),
-    (log_error, logarithm.LOG, -58.9), (log_of_two_error, power.LOG, -73.0),
+    (log_error, logarithm.LOG, -58.9), (precise_log_error, precise_logarithm.LOG, -65.0),
     (short_log_error, logarithm.LOG_SHORT, -30.3), (short_log_error, logarithm.LOG_SINGLE, -27.8),
     (sin_error, trigonometric.SIN, -57.8), (sin_error, trigonometric.SIN_SHORT, -37.4),
     (cos_error, trigonometric.COS, -63.0), (cos_error, trigonometric.COS_SHORT, -32.9),
@@ -158,7 +164,7 @@ def cbrt_error(coefficients: tuple[float, ...]) -> Any:
     (atan_error, inverse_trigonometric.ATAN, -57.7), (atan_error, inverse_trigonometric.ATAN_SHORT, -31.8),
     (asin_error, inverse_trigonometric.ASIN, -55.8), (asin_error, inverse_trigonometric.ASIN_SHORT, -31.7),
     (cbrt_error, power.CBRT, -24.7), (cbrt_error, power.CBRT_SINGLE, -20.0),
-    (short_log_error, power.LOG_SHORT, -35.7),
+    (precise_short_log_error, precise_logarithm.LOG_SHORT, -37.0),
 ])
 def test_polynomials(error: Callable[[tuple[float, ...]], Any], coefficients: tuple[float, ...],
                      bound: float) -> None:

@@ -14,7 +14,7 @@ class OneLane:
     """The common properties of targets whose kernels compute one element per thread (see `Target`)."""
 
     lanes = 1
-    masks_bytes = quiet = sse = flags = library = counts = False
+    masks_bytes = quiet = sse = flags = library = counts = permutes = False
 
 
 class Target(Protocol):
@@ -45,6 +45,10 @@ class Target(Protocol):
     @property
     def counts(self) -> bool:
         """Does one instruction convert a vector of int64 to float64?"""
+
+    @property
+    def permutes(self) -> bool:
+        """Does one instruction read 8 float64 at places of their own of a table of 16 in registers?"""
 
     @property
     def tiles(self) -> bool:

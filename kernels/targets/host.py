@@ -44,6 +44,10 @@ class Host:
         """Does one instruction convert an int64 to a float64?"""
         return "+avx512dq" in self.features.split(",")
 
+    @property
+    def permutes(self) -> bool:
+        return "+avx512f" in self.features.split(",")
+
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
         return table.call(code, name, dtype, values)
 
