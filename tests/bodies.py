@@ -48,7 +48,7 @@ UNARY = {
 PREDICATES = {"f": ["isfinite", "isinf", "isnan", "signbit"], "i": [], "b": [], "c": ["isnan", "isfinite"]}
 TRANSCENDENTAL = {
     "f": """exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh
-         arccosh arctanh cbrt erf power3 power5 power-2 power-1.5""".split(),
+         arccosh arctanh cbrt erf erfc power3 power5 power-2 power-1.5""".split(),
     "c": "exp log sin cos sqrt square tanh".split(), "i": [], "b": [],
 }
 

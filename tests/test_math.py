@@ -20,18 +20,19 @@ from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import codegen, jit
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.math import (
-    error_function,
     exponential,
     inverse_trigonometric,
     logarithm,
     power,
+    precise_logarithm,
     table,
     trigonometric,
 )
+from tests import precise
+from tests.precise import LONG, pi, polynomial
 from tests.test_lowering import MACHINES, precisely, runs, same
 
 Array = np.ndarray[Any, np.dtype[Any]]
-LONG = np.longdouble
 
 OPERATIONS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
               "atanh": "arctanh", "pow": "power", "atan2": "arctan2"}
@@ -85,13 +86,6 @@ def series(terms: Callable[[int], Fraction], z: Any, count: int = 60) -> Any:
     return found
 
 
-def polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
-    found = LONG(0)
-    for coefficient in reversed(coefficients):
-        found = found * x + LONG(coefficient)
-    return found
-
-
 def spread(low: float, high: float) -> Any:
     return np.linspace(LONG(low), LONG(high), 4001)
 
@@ -108,9 +102,14 @@ def log_error(coefficients: tuple[float, ...]) -> Any:
     return (polynomial(coefficients, z) - exact) * z / (2 + z * exact)
 
 
-def log_of_two_error(coefficients: tuple[float, ...]) -> Any:
-    z = spread(0, (3 - 2 * math.sqrt(2)) ** 2)
-    return (polynomial(coefficients, z) - series(lambda k: Fraction(2, 2 * k + 5), z)) * z * z / 2
+def precise_log_error(coefficients: tuple[float, ...]) -> Any:
+    r = spread(-0.0298, 0.0298)
+    return (polynomial(coefficients, r) - series(lambda k: Fraction(2 * (-1) ** k, k + 3), r)) * r * r / 2
+
+
+def precise_short_log_error(coefficients: tuple[float, ...]) -> Any:
+    r = spread(-0.0298, 0.0298)
+    return (polynomial(coefficients, r) - series(lambda k: Fraction((-1) ** (k + 1), k + 2), r)) * r
 
 
 def short_log_error(coefficients: tuple[float, ...]) -> Any:
@@ -154,51 +153,10 @@ def cbrt_error(coefficients: tuple[float, ...]) -> Any:
     return polynomial(coefficients, h) * np.cbrt(1 - h) - 1
 
 
-def erf_exponent(coefficients: tuple[float, ...], x: Any) -> Any:
-    if coefficients is not error_function.ERF_ABOVE:
-        return polynomial(coefficients, x) * x
-    below = polynomial(error_function.ERF_BELOW, x)
-    return (polynomial(coefficients, x) / below * x + LONG(error_function.ERF_SLOPE)) * x
-
-
-def erf_error(coefficients: tuple[float, ...]) -> Any:
-    """1 - e^-p against erf, from its series in integers scaled by 2^200."""
-    errors, one = [], 1 << 200
-    root_pi = Fraction(math.isqrt(int(pi(400) * one * one)), one)
-    for x in np.linspace(0.01, 6 if coefficients is error_function.ERF_ABOVE else 4, 60).tolist():
-        term = total = int(Fraction(x) * one)
-        square, k = Fraction(x) * Fraction(x), 0
-        while term:
-            k += 1
-            term = int(-term * square / k)
-            total += term // (2 * k + 1)
-        exact = Fraction(2 * total, one) / root_pi
-        p = erf_exponent(coefficients, LONG(x))
-        rest = float(exact - Fraction(float(exact)))
-        errors.append(float((np.expm1(-p) + LONG(float(exact)) + LONG(rest)) / LONG(float(exact))))
-    return np.array(errors)
-
-
-@cache
-def pi(digits: int) -> Fraction:
-    """Machin's formula."""
-    one: int = 10 ** (digits + 10)
-
-    def arctan(n: int) -> int:
-        term = total = one // n
-        k = 1
-        while term:
-            term //= -n * n
-            k += 2
-            total += term // k
-        return total
-    return Fraction(4 * (4 * arctan(5) - arctan(239)), one)
-
-
 @pytest.mark.parametrize("error, coefficients, bound", [
     (exp_error, exponential.EXP, -56.3), (exp_error, exponential.EXP_SHORT, -33.2),
     (exp_error, exponential.EXP_SINGLE, -28.2),
-    (log_error, logarithm.LOG, -58.9), (log_of_two_error, power.LOG, -73.0),
+    (log_error, logarithm.LOG, -58.9), (precise_log_error, precise_logarithm.LOG, -65.0),
     (short_log_error, logarithm.LOG_SHORT, -30.3), (short_log_error, logarithm.LOG_SINGLE, -27.8),
     (sin_error, trigonometric.SIN, -57.8), (sin_error, trigonometric.SIN_SHORT, -37.4),
     (cos_error, trigonometric.COS, -63.0), (cos_error, trigonometric.COS_SHORT, -32.9),
@@ -206,8 +164,7 @@ def pi(digits: int) -> Fraction:
     (atan_error, inverse_trigonometric.ATAN, -57.7), (atan_error, inverse_trigonometric.ATAN_SHORT, -31.8),
     (asin_error, inverse_trigonometric.ASIN, -55.8), (asin_error, inverse_trigonometric.ASIN_SHORT, -31.7),
     (cbrt_error, power.CBRT, -24.7), (cbrt_error, power.CBRT_SINGLE, -20.0),
-    (short_log_error, power.LOG_SHORT, -35.7), (erf_error, error_function.ERF_ABOVE, -53.8),
-    (erf_error, error_function.ERF_SHORT, -27.8),
+    (precise_short_log_error, precise_logarithm.LOG_SHORT, -37.0),
 ])
 def test_polynomials(error: Callable[[tuple[float, ...]], Any], coefficients: tuple[float, ...],
                      bound: float) -> None:
@@ -220,7 +177,8 @@ def test_polynomials(error: Callable[[tuple[float, ...]], Any], coefficients: tu
 UNITS = {"exp": 0.95, "exp2": 1.2, "expm1": 1.5, "log": 0.9, "log2": 1.8, "log10": 2.0, "log1p": 2.0,
          "sin": 1.7, "cos": 1.7, "tan": 3.6, "asin": 2.3, "acos": 1.4, "atan": 1.9,
          "sinh": 2.3, "cosh": 1.6, "tanh": 2.7,
-         "asinh": 2.4, "acosh": 2.4, "atanh": 2.4, "cbrt": 0.9, "erf": 3.0, "pow": 1.1, "atan2": 2.0,
+         "asinh": 2.4, "acosh": 2.4, "atanh": 2.4, "cbrt": 0.9, "erf": 3.0, "erfc": 3.6,
+         "pow": 1.1, "atan2": 2.0,
          "hypot": 1.1, "logaddexp": 1.0, "logaddexp2": 1.0}
 """Errors in units in the last place: a little more than the largest of some millions of operands."""
 
@@ -230,7 +188,7 @@ SPANS: dict[str, tuple[tuple[float, float], ...]] = {
     "cos": ((-10, 10), (-1e6, 1e6)), "tan": ((-10, 10), (-1e6, 1e6)), "asin": ((-1, 1), (0.45, 0.55)),
     "acos": ((-1, 1), (0.45, 0.55)), "acosh": ((1, 2), (1, 100)), "atanh": ((-1, 1), (-0.1, 0.1)),
     "log": ((0.5, 2), (0, 1e3)), "log2": ((0.5, 2), (0, 1e3)), "log10": ((0.5, 2), (0, 1e3)),
-    "log1p": ((-1, 1), (0, 1e3)), "pow": ((0.5, 2), (0, 30))}
+    "log1p": ((-1, 1), (0, 1e3)), "erfc": ((-6, 26.5), (0, 9)), "pow": ((0.5, 2), (0, 30))}
 
 
 def operands(name: str, dtype: str, count: int) -> list[Array]:
@@ -251,8 +209,8 @@ def operands(name: str, dtype: str, count: int) -> list[Array]:
 
 
 def exact(name: str, operands: list[Array]) -> Any:
-    if name == "erf":
-        return np.array([math.erf(v) for v in operands[0].tolist()]).astype(LONG)
+    if name in ("erf", "erfc"):
+        return precise.erf(operands[0]) if name == "erf" else precise.erfc(operands[0])
     return precisely(OPERATIONS.get(name, name), [v.astype(LONG) for v in operands])
 
 
@@ -296,7 +254,8 @@ EXACT = [("exp", 0.0, 1.0), ("exp2", 10.0, 1024.0), ("exp2", -1074.0, 5e-324), (
          ("cos", 1e-9, 1.0), ("log", 1.0, 0.0), ("log2", 2.0 ** -1070, -1070.0), ("log2", 8.0, 3.0),
          ("log10", 1000.0, 3.0), ("log10", 1e22, 22.0), ("cbrt", 27.0, 3.0), ("cbrt", -1e-300, -1e-100),
          ("acos", 1.0, 0.0), ("acos", -1.0, math.pi), ("atan", math.inf, math.pi / 2), ("tanh", 30.0, 1.0),
-         ("erf", 6.0, 1.0), ("acosh", 1.0, 0.0), ("cosh", 0.0, 1.0), ("expm1", -100.0, -1.0)]
+         ("erf", 6.0, 1.0), ("erfc", 0.0, 1.0), ("erfc", 1e-20, 1.0), ("erfc", -7.0, 2.0),
+         ("acosh", 1.0, 0.0), ("cosh", 0.0, 1.0), ("expm1", -100.0, -1.0)]
 
 
 @pytest.mark.parametrize("name, x, result", EXACT)

@@ -355,7 +355,7 @@ _ROWS = [
     Operation("exp exp2 expm1 sinh cosh tan", exact=NONE, errors=RANGE | INVALID, cost=8),
     Operation("log log2 log10 log1p arctanh", exact=NONE, errors=DIVIDE | INVALID, cost=8),
     Operation("sin cos tanh arcsin arccos arccosh", exact=NONE, errors=INVALID, cost=8),
-    Operation("arctan arcsinh cbrt erf", exact=NONE, cost=8),
+    Operation("arctan arcsinh cbrt erf erfc", exact=NONE, cost=8),
     Operation("arctan2", 2, exact=NONE, cost=16),
     Operation("hypot", 2, exact=NONE, errors=RANGE | INVALID, cost=16),
     Operation("logaddexp logaddexp2", 2, exact=NONE, errors=DIVIDE | RANGE | INVALID, cost=16),

@@ -25,7 +25,7 @@ INTRINSICS = {name: f"llvm.{name}" for name in (
 """Intrinsics, and C functions, with exact results."""
 
 OPERATIONS = {name: name for name in (
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh cbrt hypot fmod erf").split()} | {
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh cbrt hypot fmod erf erfc").split()} | {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh",
     "acosh": "arccosh", "atanh": "arctanh", "pow": "power"}
 """Intrinsics, and C functions, that become operations of the kernel language."""

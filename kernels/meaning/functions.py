@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from math import erf
+from math import erf, erfc
 from typing import Any
 
 import numpy as np
@@ -75,8 +75,10 @@ def _imag(value: Array, out: Array) -> None:
     np.copyto(out, value.imag)
 
 
-def _error_function(value: Array, out: Array) -> None:
-    np.copyto(out, np.vectorize(erf, otypes="d")(value), casting="unsafe")
+def _by_element(function: Callable[[float], float]) -> Function:
+    def compute(value: Array, out: Array) -> None:
+        np.copyto(out, np.vectorize(function, otypes="d")(value), casting="unsafe")
+    return compute
 
 
 def _raised(exponent: float) -> Function:
@@ -94,7 +96,8 @@ def _part(whole: Function, part: int) -> Function:
 
 
 BY_HAND: dict[str, Function] = {
-    "cast": cast, "copy": cast, "where": where, "real": _real, "imag": _imag, "erf": _error_function,
+    "cast": cast, "copy": cast, "where": where, "real": _real, "imag": _imag,
+    "erf": _by_element(erf), "erfc": _by_element(erfc),
     "clip": _clip, "fmax": _quiet_extreme(np.fmax), "fmin": _quiet_extreme(np.fmin),
     **{name: _predicate(getattr(np, name)) for name in ("isnan", "isinf", "isfinite", "signbit")},
     **{name: _raised(exponent) for name, exponent in EXPONENTS.items()},

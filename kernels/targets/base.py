@@ -14,7 +14,7 @@ class OneLane:
     """The common properties of targets whose kernels compute one element per thread (see `Target`)."""
 
     lanes = 1
-    masks_bytes = quiet = sse = flags = library = counts = packs = False
+    masks_bytes = quiet = sse = flags = library = counts = packs = permutes = False
 
 
 class Target(Protocol):
@@ -49,6 +49,10 @@ class Target(Protocol):
     @property
     def packs(self) -> bool:
         """Does one instruction move chosen lanes of 32 or 64 bits to the front of a vector of 512 bits?"""
+
+    @property
+    def permutes(self) -> bool:
+        """Does one instruction read 8 float64 at places of their own of a table of 16 in registers?"""
 
     @property
     def tiles(self) -> bool:

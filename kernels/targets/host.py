@@ -49,6 +49,10 @@ class Host:
         """Does one instruction move chosen lanes of 32 or 64 bits to the front of a vector of 512 bits?"""
         return "+avx512f" in self.features.split(",")
 
+    @property
+    def permutes(self) -> bool:
+        return "+avx512f" in self.features.split(",")
+
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
         return table.call(code, name, dtype, values)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from diffuse.scipy.special import coefficients as c
-from diffuse.scipy.special.terms import Term, choose, copysign, formula, polynomial
+from diffuse.scipy.special.terms import Term, applied, choose, copysign, formula, polynomial
 
 ROOT_HALF = math.sqrt(0.5)
 LARGEST_GROWTH = -26.628735713751398
@@ -37,23 +37,13 @@ def bell(x: Term, scale: float) -> Term:
     return whole + whole * small
 
 
-@formula("erf")
-def erf(x: Term) -> Term:
-    return x.apply("erf")
+applied("erf")
+applied("erfc")
 
 
 def small_erf(x: Term) -> Term:
     """erf for |x| <= 1/2, without leaving the loop for it."""
     return x * polynomial(x * x, (c.ERF, None))
-
-
-@formula("erfc")
-def erfc(x: Term) -> Term:
-    near = abs(x) < 0.5
-    size = abs(x).below(28.0)
-    tail = bell(size, -1.0) * scaled_tail(size)
-    far = choose(x < 0.0, 2.0 - tail, choose(x > 28.0, 0.0, tail))
-    return choose(near, 1.0 - small_erf(choose(near, x, 0.0)), far)
 
 
 @formula("erfcx")

@@ -171,6 +171,16 @@ def formula(name: str, inputs: int = 1) -> Callable[[Formula], Formula]:
     return register
 
 
+def applied(name: str) -> None:
+    """Declare a function of one input that is an operation of the kernel language, in its own precision."""
+    def body(b: Builder) -> None:
+        dtype = b.signature[-1]
+        b.store(b.emit(name, dtype, b.cast(b.input(0), dtype)))
+
+    FORMULAS.append(name)
+    declare(Operation(PREFIX + name, 1, body=body))
+
+
 def _single(x: Term) -> Term:
     """Replace values beyond float32's range by infinity, so that the cast raises no flag."""
     return choose(abs(x) >= LARGEST_SINGLE, copysign(math.inf, x), x)

@@ -129,21 +129,28 @@ def exp_of_sum(x: Real, rest: Real | float, short: bool) -> Real:
 def exp_of_sum_anywhere(x: Real, rest: Real) -> Real:
     """Return e^(x + rest) for |x| up to 1000: it may overflow or underflow."""
     n, power = power_of_sum(x, rest, short=False)
-    return _raised(power, n << 32 >> 32)
+    return raised(power, n << 32 >> 32)
 
 
 def power_of_sum(x: Real, rest: Real | float, short: bool) -> tuple[Whole, Real]:
     """Return n and e^r, where r is kept as the sum of an exact number and a small one."""
+    n, more = growth_of_sum(x, rest, short)
+    return n, more + 1.0
+
+
+def growth_of_sum(x: Real, rest: Real | float, short: bool) -> tuple[Whole, Real]:
+    """Return n and e^r - 1, where r is kept as the sum of an exact number and a small one."""
     n, first, second = _reduced_in_two(x, rest)
     r = first + second
     square = r.squared()
-    return n, (first + fma(square, _growth(r, square, short), second)) + 1.0
+    return n, first + fma(square, _growth(r, square, short), second)
 
 
 def _reduced_in_two(x: Real, rest: Real | float) -> tuple[Whole, Real, Real]:
     """Return n, in the low bits, and the sum of r and the rest as an exact number and a small one."""
     n, turns = nearest(x, LOG2E)
-    return n, fma(turns, -LN2, x), turns * -LN2_REST if rest == 0.0 else fma(turns, -LN2_REST, rest)
+    first, second = (LN2_SINGLE, LN2_SINGLE_REST) if x.dtype == SINGLE else (LN2, LN2_REST)
+    return n, fma(turns, -first, x), turns * -second if rest == 0.0 else fma(turns, -second, rest)
 
 
 def _reduced(x: Real, short: bool) -> tuple[Whole, Real]:
@@ -171,12 +178,12 @@ def scaled(x: Real, n: Whole) -> Real:
 def exp_anywhere(x: Real, doublings: int = 0) -> Real:
     """Return e^x 2^doublings for any operand."""
     n, power = power_of_sum(_clamped(x, 1000.0), 0.0, short=False)
-    return _ends(x, _raised(power, (n << 32 >> 32) + doublings))
+    return _ends(x, raised(power, (n << 32 >> 32) + doublings))
 
 
 def exp2_anywhere(x: Real) -> Real:
     n, power = _power2(_clamped(x, 1100.0), short=False)
-    return _ends(x, _raised(power, n << 32 >> 32))
+    return _ends(x, raised(power, n << 32 >> 32))
 
 
 def _expm1_anywhere(x: Real) -> Real:
@@ -184,7 +191,7 @@ def _expm1_anywhere(x: Real) -> Real:
     return falls.choose(-1.0, exp_anywhere(falls.choose(0.0, x)))
 
 
-def _raised(x: Real, n: Whole) -> Real:
+def raised(x: Real, n: Whole) -> Real:
     """Multiply by 2^n by two products, which overflow, underflow and raise flags as the result does.
 
     A result below the normal numbers is an underflow even where the last product is exact, by chance.

@@ -19,7 +19,7 @@ from diffuse.kernels.llvm.math.exponential import (
     scaled,
 )
 from diffuse.kernels.llvm.math.logarithm import log1p_within
-from diffuse.kernels.llvm.math.power import logarithm_pair
+from diffuse.kernels.llvm.math.precise_logarithm import logarithm_pair
 from diffuse.kernels.llvm.math.values import (
     LAST,
     Real,
@@ -34,8 +34,6 @@ from diffuse.kernels.llvm.math.values import (
 NEGLIGIBLE = 300.0
 """At this distance log(1 + e^-d) is e^-d, and squares of that do not underflow."""
 LOG2E_REST = 2.0355273740931033e-17
-ROOT = 0.41421356237309503
-"""sqrt 2 - 1."""
 
 
 def logaddexp(x: Real, y: Real, short: bool) -> Real:
@@ -97,12 +95,9 @@ def _term(x: Real, rest: Real, binary: bool) -> tuple[Real, Real]:
     low = (first - (high - 1.0)) + small
     scale = scaled(x.of(1.0), n)
     power, rest = _exact(high * scale, low * scale)
-    past = beyond(power.size(), ROOT)
-    above = power - 1.0
-    rest = rest + past.choose(power - (above + 1.0), 0.0)
-    f = past.choose(above * 0.5, power)
-    found, low = logarithm_pair(past.choose(x.of(1.0), 0.0), f)
-    low = low + rest / (power + 1.0)
+    above, error = _exact(x.of(1.0), power)
+    found, low = logarithm_pair(above.whole())
+    low = low + (error + rest) / above
     if not binary:
         return found, low
     product = found * LOG2E

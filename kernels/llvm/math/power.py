@@ -1,21 +1,15 @@
 """pow, from a logarithm of twice the usual precision; cbrt and hypot.
 
 x^y = e^(y log x).  An error of log x grows with y log x, which reaches 700, so log x is a sum of two floats
-with a relative error of 2^-66: log(1 + f) = 2 s + s^3 (2/3 + s^2 Q(s^2)), s = f / (2 + f), where all but Q is
-computed with the rounding errors of each step.
+with a relative error of 2^-66.
 """
 
 from __future__ import annotations
 
 from diffuse.kernels.llvm.math.branches import rarely
 from diffuse.kernels.llvm.math.exponential import exp_of_sum, exp_of_sum_anywhere, exp_within
-from diffuse.kernels.llvm.math.logarithm import (
-    LEAST,
-    LN2,
-    LN2_SHORT,
-    LN2_SHORT_REST,
-    taken_apart,
-)
+from diffuse.kernels.llvm.math.logarithm import LEAST
+from diffuse.kernels.llvm.math.precise_logarithm import logarithm_pair, logarithm_shortly
 from diffuse.kernels.llvm.math.values import (
     INFINITY,
     LAST,
@@ -30,20 +24,11 @@ from diffuse.kernels.llvm.math.values import (
     fma,
     horner,
     outside,
-    paired,
     raises_divide,
     raises_invalid,
     widened,
 )
 
-LOG = (0.3999999999999998, 0.28571428571443835, 0.22222222217791554, 0.1818181884376006, 0.15384558443719035,
-       0.13336263967348377, 0.11675790179267076, 0.11981686801658752)
-"""Q(z) = ((log((1 + s) / (1 - s)) - 2 s) / s^3 - 2/3) / s^2 for z = s^2 <= 0.0295: 2^-73 of log."""
-LOG_SHORT = (-0.5000000002151236, 0.3333333404364341, -0.24999994830095754, 0.19999898138078226,
-             -0.1666692742540809, 0.14290571179728703, -0.12497413186292416, 0.11009611432350702,
-             -0.09927299521887488, 0.10015380290279545, -0.09871921437831191, 0.053587065732074786)
-"""(log(1 + f) - f) / f^2 for results of 24 bits, sqrt 1/2 <= 1 + f <= sqrt 2: log has an error of 2^-35.7."""
-TWO_THIRDS, TWO_THIRDS_REST = 0.6666666666666666, 3.700743415417188e-17
 CBRT = (0.999577915831299, 0.328160697046994, 0.19605423259577814, 0.10168865997674811, 0.028487213577221348)
 """(1 - h)^(-1/3) for -0.58 <= h <= -0.333, with a relative error of 2^-24.7."""
 CBRT_SINGLE = (0.998432664552528, 0.31773187075911746, 0.16090185514989377, 0.04969439546257004)
@@ -55,49 +40,25 @@ CBRT_BITS = 0.111
 def pow(x: Real, y: Real, short: bool) -> Real:
     raw = x.whole()
     special = (raw - LEAST).is_("uge", bits(INFINITY) - LEAST) | outside(y.size(), 2.0 ** -900, 2.0 ** 900)
-    k, m = taken_apart(special.pick(bits(1.0), raw))
-    exponent = special.replaced(1.0, y)
-    f = m - 1.0
+    harmless, exponent = special.pick(bits(1.0), raw), special.replaced(1.0, y)
     if short:
-        product = exponent * fma(k.counted(), LN2, fma(f * paired(LOG_SHORT, f), f, f))
+        product = exponent * logarithm_shortly(harmless)
         special = special | beyond(product.size(), 707.0)
         found = exp_within(special.replaced(0.0, product), short)
     else:
-        product, rest = _times(exponent, k, f)
+        product, rest = _times(exponent, harmless)
         special = special | beyond(product.size(), 707.0)
         found = exp_of_sum(special.replaced(0.0, product), special.replaced(0.0, rest), short)
     return rarely("pow", special, found, pow_anywhere, x, y)
 
 
-def _times(y: Real, k: Whole, f: Real) -> tuple[Real, Real]:
-    """Return y log(2^k (1 + f)) as a sum of two floats."""
-    high, low = logarithm_pair(k.counted(), f)
+def _times(y: Real, raw: Whole) -> tuple[Real, Real]:
+    """Return y log x as a sum of two floats, where x is a positive normal number given by its bits."""
+    high, low = logarithm_pair(raw)
     product = y * high
-    return product, fma(y, low, fma(y, high, -product))
-
-
-def logarithm_pair(k: Real, f: Real) -> tuple[Real, Real]:
-    """Return log(2^k (1 + f)) as a sum of two floats; names that end in `l` are of rounding errors."""
-    d = f + 2.0
-    dl = f - (d - 2.0)
-    inverse = 1.0 / d
-    s = f * inverse
-    sl = fma(-s, dl, fma(-s, d, f)) * inverse
-    z = s * s
-    zl = fma(s + s, sl, fma(s, s, -z))
-    more = z * horner(LOG, z)
-    c = more + TWO_THIRDS
-    cl = ((TWO_THIRDS - c) + more) + TWO_THIRDS_REST
-    u = z * c
-    ul = fma(z, c, -u) + fma(z, cl, zl * c)
-    v = s * u
-    vl = fma(s, u, -v) + fma(s, ul, sl * u)
-    twice = s + s
-    h = twice + v
-    hl = ((twice - h) + v) + (vl + (sl + sl))
-    base = k * LN2_SHORT
-    found = base + h
-    return found, ((base - found) + h) + fma(k, LN2_SHORT_REST, hl)
+    rest = fma(y, low, fma(y, high, -product))
+    found = product + rest
+    return found, (product - found) + rest
 
 
 def pow_anywhere(x: Real, y: Real) -> Real:
@@ -129,12 +90,11 @@ def _magnitude(x: Real, y: Real, ordinary: Truth) -> Real:
     """Return |x|^y, which may overflow or underflow, where both are ordinary numbers; 1 elsewhere."""
     small = x.size().is_("ult", LEAST)
     base = ordinary.choose(abs(x), 1.0)
-    k, m = taken_apart(small.choose(base * 2.0 ** 54, base).whole())
-    k = k - (small & ordinary).pick(54, 0)
+    raw = small.choose(base * 2.0 ** 54, base).whole() - (small & ordinary).pick(54 << MANTISSA, 0)
     moderate = beyond(y.size(), 2.0 ** 70).choose(y.of(2.0 ** 70).signed(y), y)
     tiny = ~beyond(y.size(), 2.0 ** -200)
     moderate = (tiny | ~ordinary).choose(0.0, moderate)
-    product, rest = _times(moderate, k, m - 1.0)
+    product, rest = _times(moderate, raw)
     far = beyond(product.size(), 1000.0)
     return exp_of_sum_anywhere(far.choose(x.of(1000.0).signed(product), product), far.choose(0.0, rest))
 

@@ -42,7 +42,8 @@ TABLE: dict[str, Function] = {
     "atan": inverse_trigonometric.atan, "atan2": inverse_trigonometric.atan2,
     "sinh": hyperbolic.sinh, "cosh": hyperbolic.cosh, "tanh": hyperbolic.tanh,
     "asinh": hyperbolic.asinh, "acosh": hyperbolic.acosh, "atanh": hyperbolic.atanh,
-    "erf": error_function.erf, "pow": power.pow, "cbrt": power.cbrt, "hypot": power.hypot,
+    "erf": error_function.erf, "erfc": error_function.erfc,
+    "pow": power.pow, "cbrt": power.cbrt, "hypot": power.hypot,
     "logaddexp": logaddexp.logaddexp, "logaddexp2": logaddexp.logaddexp2,
 }
 
@@ -54,7 +55,7 @@ NARROW: dict[str, Callable[..., Real]] = {
 }
 """Functions that are faster in float32 arithmetic, with an implementation of their own for it."""
 
-EITHER = frozenset("exp exp2 expm1 sinh cosh tanh asinh acosh atanh erf asin acos atan".split())
+EITHER = frozenset("exp exp2 expm1 sinh cosh tanh asinh acosh atanh erf erfc asin acos atan".split())
 """Functions that are faster in float32 arithmetic, with the implementation for float64."""
 
 

@@ -220,7 +220,8 @@ _MATH = {
     "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos",
     "arctan": "atan", "arctan2": "atan2", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
     "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "hypot": "hypot", "cbrt": "cbrt",
-    "power": "pow", "float_power": "pow", "erf": "erf", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
+    "power": "pow", "float_power": "pow", "erf": "erf", "erfc": "erfc",
+    "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
 }
 
 TABLE: Table = {
