@@ -40,7 +40,12 @@ def matmul(a: Sparse, x: Any) -> Any:
         if found is not None:
             return found
     dense = _dense(x)
-    found = None if dense is None else product(a, dense)
+    if dense is None and library.current().runtime.ranks > 1:
+        from diffuse.scipy.sparse import pairs  # not where there is one rank
+
+        found = pairs.product(a, x)
+    else:
+        found = None if dense is None else product(a, dense)
     if found is None:
         found = conversion.method(a, "_matmul_dispatch", x)
         if a._held.format in FORMATS and dense is not None and dense.form.ndim == 1 and soon(a, dense):

@@ -35,18 +35,23 @@ def build(self: Sparse, real: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     wrong = (positions[1:] < positions[:-1]).any() | (indices.min() < 0) | (indices.max() >= columns)
     if bool(wrong | (positions[0] != 0) | (positions[-1] != count)):
         return False
-    held = real((rows, columns), dtype=values.dtype)
+    distributed(real, (rows, columns), {"data": values, "indices": indices, "indptr": positions}, self)
+    return True
+
+
+def distributed(real: Any, shape: tuple[int, int], found: dict[Name, Any], ours: Sparse) -> None:
+    """Initialise a compressed array from arrays whose structure is known to be sound, and stays in parts."""
+    held = real(shape, dtype=found["data"].dtype)
     # SciPy derives the index type from arrays without elements and the largest value
-    index = held._get_index_dtype(tuple([numpy.empty(0, x.dtype) for x in (indices, positions)]),
-                                  maxval=max(rows, columns, count), check_contents=True)
-    found: dict[Name, Any] = {"data": values, "indices": indices.astype(index, copy=False),
-                              "indptr": positions.astype(index, copy=False)}
+    index = held._get_index_dtype(tuple([numpy.empty(0, found[name].dtype) for name in ("indices", "indptr")]),
+                                  maxval=max(*shape, found["data"].shape[0]), check_contents=True)
+    for name in ("indices", "indptr"):
+        found[name] = found[name].astype(index, copy=False)
     for name, part in found.items():
         stored(held, name, stand_in(part))
-    self._become(held, found)
-    put(self, "_asked", True)  # the program knows the structure, and its types
-    put(self, "_checked", checks.stamp(self))
-    return True
+    ours._become(held, found)
+    put(ours, "_asked", True)  # the program knows the structure, and its types
+    put(ours, "_checked", checks.stamp(ours))
 
 
 def _in_parts(given: Any) -> bool:
