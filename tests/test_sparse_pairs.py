@@ -10,14 +10,14 @@ import numpy
 import pytest
 
 from diffuse.runtime.mpi.played import played
-from diffuse.scipy.sparse import pairs
+from diffuse.scipy.sparse import asked
 from tests.jobs import TINY, diffuse
 
 
 def test_ranges_that_touch_are_one() -> None:
-    found = pairs.ranges(numpy.array([0, 3, 5, 5, 9]), numpy.array([3, 5, 5, 7, 11]))
+    found = asked.ranges(numpy.array([0, 3, 5, 5, 9]), numpy.array([3, 5, 5, 7, 11]))
     assert found.tolist() == [[0, 7], [9, 11]]
-    assert pairs.ranges(numpy.array([2]), numpy.array([2])).shape == (0, 2)
+    assert asked.ranges(numpy.array([2]), numpy.array([2])).shape == (0, 2)
 
 
 @pytest.mark.parametrize("ends", [(0, 30), (0, 10, 10, 30), (0, 7, 14, 21, 30)])
@@ -29,7 +29,7 @@ def test_ranks_get_the_ranges_for_which_they_ask(ends: tuple[int, ...]) -> None:
 
     def run(peers: Any, firsts: Any, rank: int) -> int:
         part = slice(ends[rank], ends[rank + 1])
-        got[rank] = pairs.fetched(peers((ends,)), ends, wanted[rank], x[part], y[part])
+        got[rank] = asked.fetched(peers((ends,)), ends, wanted[rank], x[part], y[part])
         return 0
 
     played(run, ends)
@@ -68,8 +68,13 @@ PROGRAM = """
         square = banded(900, 900, kind, dtype, index)
         d = square @ square
         say("square", d @ square, d.toarray(), (d + d).data, d.T @ np.cos(np.arange(900.0)), d.sum(axis=0))
+        for _ in range(2):
+            say("turned", a.T @ np.cos(np.arange(900.0)), np.sin(np.arange(900.0)) @ a, a.T)
+            square.data *= 2
+            say("turned", square.T @ np.ones((900, 3)), square.T @ square, square @ square.T, b.T @ a.T)
         say("left", square @ sp.random(900, 40, 0.1, format="csr", rng=3), d.nnz, d[3].toarray())
-    nothing = banded(900, 700, sp.csr_array, "f8", "i4", (650,)) @ banded(700, 900, sp.csr_array, "f8", "i4", (899,))
+    nothing = banded(900, 700, sp.csr_array, "f8", "i4", (650,)) @ banded(700, 900, sp.csr_array, "f8",
+                                                                        "i4", (899,))
     say("nothing", nothing)
     say("formats", (square @ square.tocsc()).toarray(), (square.tocoo() @ square).toarray())
     try:

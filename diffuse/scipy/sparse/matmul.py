@@ -20,10 +20,7 @@ from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops import elementwise, operands, single
 from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse import checks, conversion, narrow, products, rows
-from diffuse.scipy.sparse.state import Name, Sparse, fetched, put
-
-NUMBERS = frozenset("?bBhHiIlLqQfdFD")
-"""Characters of the element types that both SciPy's sparse arrays and kernels support."""
+from diffuse.scipy.sparse.state import NUMBERS, Name, Sparse, fetched, put
 
 DIAGONALS = 64
 """The most diagonals of an array for which a product is one task per diagonal instead of one call to

@@ -1,6 +1,7 @@
-"""Products of two csr arrays that ranks have in parts: each rank computes the rows of its part.
+"""Products of two sparse arrays that ranks have in parts: each rank computes the rows of its part.
 
-A rank gets the elements of its rows of the first array, finds which rows of the second one these refer to,
+If the result is a csc array, these are rows of the transpose: columns of the second operand times the first one.
+An operand in the other format is converted, as SciPy does it.  A rank gets the elements of its rows of the first array, finds which rows of the second one these refer to,
 and asks the ranks that have them.  SciPy multiplies what it got, so that rows have SciPy's elements in
 SciPy's order.  How many elements rows have is known only then; afterwards the arrays of the result are made,
 and the elements sent to where these have their parts.  No rank gets more than the rows that it needs.
@@ -8,7 +9,6 @@ and the elements sent to where these have their parts.  No rank gets more than t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -19,16 +19,15 @@ from diffuse.numpy.arrays import base, core, far
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.scipy.sparse import checks, products, rows
-from diffuse.scipy.sparse.matmul import NUMBERS
+from diffuse.scipy.sparse.asked import COUNT, fetched, ranges
 from diffuse.scipy.sparse.parts import distributed
-from diffuse.scipy.sparse.state import Name, Sparse, made
+from diffuse.scipy.sparse.state import NUMBERS, Name, Sparse, made
 
 Local = numpy.ndarray[Any, Any]
-COUNT = numpy.dtype(numpy.int64)
 
 
 def product(a: Sparse, b: Any) -> Any:
-    """The product of two csr arrays of one class, which stays distributed; None if SciPy has to compute it."""
+    """The product of two csr or csc arrays, which stays distributed; None if SciPy has to compute it."""
     if not _wanted(a, b):
         return None
     try:
@@ -38,9 +37,11 @@ def product(a: Sparse, b: Any) -> Any:
 
 
 def _wanted(a: Sparse, b: Any) -> bool:
-    if not isinstance(b, Sparse) or type(b) is not type(a) or not far.here():
+    if not isinstance(b, Sparse) or not far.here() or {a._held.format, b._held.format} - {"csr", "csc"}:
         return False
-    if a._held.format != "csr" or a._held.ndim != 2 or b._held.ndim != 2:
+    if a._held.ndim != 2 or b._held.ndim != 2:
+        return False
+    if isinstance(a, scipy.sparse.spmatrix) != isinstance(b, scipy.sparse.spmatrix):
         return False
     if a._held.shape[1] != b._held.shape[0] or not all(a._held.shape) or not b._held.shape[1]:
         return False
@@ -56,7 +57,9 @@ def _wanted(a: Sparse, b: Any) -> bool:
 def _product(a: Sparse, b: Sparse) -> Any:
     for each in (a, b):
         checks.check(each)
-    (m, _), n = a._held.shape, b._held.shape[1]
+    shape = a._held.shape[0], b._held.shape[1]
+    operands = (a, b) if a._held.format == "csr" else (b.transpose(), a.transpose())
+    m, n = operands[0]._held.shape[0], operands[1]._held.shape[1]
     index = a._held._get_index_dtype(tuple([numpy.empty(0, each._part(name).dtype)
                                             for each in (a, b) for name in ("indptr", "indices")]))
     dtype = numpy.result_type(a._part("data").dtype, b._part("data").dtype)
@@ -68,14 +71,14 @@ def _product(a: Sparse, b: Sparse) -> Any:
         arrays[-1][...] = numpy.diff(block.indptr)
 
     sources: list[Any] = []
-    for each in (a, b):
+    for each in operands:
         positions, columns, values = rows.rows_of(each)
         sources += [*products.ends(positions), columns, values]
     far.together("sparse_product", multiply, sources, (counts,))
     total = int(counts.sum())
     kind = type(a._held)
     if not total:
-        return made(kind((m, n), dtype=dtype), None, type(a))
+        return made(kind(shape, dtype=dtype), None, type(a))
     index = numpy.dtype(a._held._get_index_dtype((numpy.empty(0, index),), maxval=total))
     parts: dict[Name, Any] = {}
     for name, element in (("data", dtype), ("indices", index)):
@@ -84,7 +87,7 @@ def _product(a: Sparse, b: Sparse) -> Any:
     ends = np.cumsum(counts)
     parts["indptr"] = np.concatenate((np.zeros(1, COUNT), ends)).astype(index, copy=False)
     result = type(a).__new__(type(a))
-    distributed(kind, (m, n), parts, result)
+    distributed(kind, shape, parts, result)
     return result
 
 
@@ -114,31 +117,3 @@ def _block(peers: Any, width: int, begins: Local, ends: Local, columns: Local, v
                shape=(len(begins), len(needed)))
     lengths = numpy.concatenate(([0], numpy.cumsum(lasts.astype(COUNT) - firsts)))
     return one @ kind((b_values, b_columns, lengths), shape=(len(needed), width))
-
-
-def ranges(lows: Local, highs: Local) -> Local:
-    """Ranges (first, end) in ascending order as rows of an array: those that touch are one, empty ones none."""
-    kept = lows < highs
-    lows, highs = lows[kept].astype(COUNT), highs[kept].astype(COUNT)
-    if not len(lows):
-        return numpy.zeros((0, 2), COUNT)
-    breaks = numpy.flatnonzero(lows[1:] != highs[:-1])
-    return numpy.stack((lows[numpy.concatenate(([0], breaks + 1))],
-                        highs[numpy.concatenate((breaks, [-1]))]), axis=1)
-
-
-def fetched(peers: Any, ends: Sequence[int], wanted: Local, *arrays: Local) -> list[Local]:
-    """The elements in these ranges, one after another, of arrays of which ranks have the parts between
-    `ends`."""
-    asked = []
-    for low, high in zip(ends[:-1], ends[1:], strict=True):
-        some = wanted[numpy.searchsorted(wanted[:, 1], low, "right"):numpy.searchsorted(wanted[:, 0], high)]
-        asked.append(numpy.clip(some, low, high))
-    requests, counts = peers.swap(asked)
-    requests = requests - ends[peers.rank]
-    lengths = requests[:, 1] - requests[:, 0]
-    shifts = numpy.repeat(requests[:, 0] - numpy.cumsum(lengths) + lengths, lengths)
-    chosen = numpy.arange(len(shifts)) + shifts
-    sums = numpy.concatenate(([0], numpy.cumsum(lengths)))
-    cuts = sums[numpy.cumsum(counts)[:-1]]
-    return [peers.swap(numpy.split(array[chosen], cuts))[0] for array in arrays]

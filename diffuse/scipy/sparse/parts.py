@@ -12,10 +12,9 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import access, core
+from diffuse.numpy.arrays import access, core, far
 from diffuse.scipy.sparse import checks
-from diffuse.scipy.sparse.matmul import NUMBERS
-from diffuse.scipy.sparse.state import Name, Sparse, put, stand_in, stored
+from diffuse.scipy.sparse.state import CLASSES, NUMBERS, Name, Sparse, put, stand_in, stored
 
 
 def build(self: Sparse, real: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -52,6 +51,23 @@ def distributed(real: Any, shape: tuple[int, int], found: dict[Name, Any], ours:
     ours._become(held, found)
     put(ours, "_asked", True)  # the program knows the structure, and its types
     put(ours, "_checked", checks.stamp(ours))
+
+
+def apart(a: Sparse) -> bool:
+    """Is this a csr or csc array whose structure ranks have in parts?"""
+    return a._held.format in ("csr", "csc") and far.here() and all(
+        type(part := a._parts.get(name)) is core.array_class and not access.ready(part)
+        for name in ("indices", "indptr"))
+
+
+def transposed(a: Sparse) -> Any:
+    """The transpose of such an array, with the same arrays."""
+    held = a._held
+    real = held._csc_container if held.format == "csr" else held._csr_container
+    found = CLASSES[real].__new__(CLASSES[real])
+    distributed(real, held.shape[::-1], {name: a._part(name) for name in a._names}, found)
+    put(found, "_kept", a._kept)
+    return found
 
 
 def _in_parts(given: Any) -> bool:
