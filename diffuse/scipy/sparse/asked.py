@@ -1,5 +1,5 @@
-"""Elements of sparse arrays that ranks have in parts: by ranges, for which a rank asks those that have them; and
-in the order of the other dimension."""
+"""Elements of sparse arrays that ranks have in parts: by ranges, for which a rank asks those that have them;
+and in the order of the other dimension."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ COUNT = numpy.dtype(numpy.int64)
 
 
 def ranges(lows: Local, highs: Local) -> Local:
-    """Ranges (first, end) in ascending order as rows of an array: those that touch are one, empty ones none."""
+    """Ranges (first, end) in ascending order as rows of an array: those that touch are merged, and empty ones
+    left out."""
     kept = lows < highs
     lows, highs = lows[kept].astype(COUNT), highs[kept].astype(COUNT)
     if not len(lows):
@@ -46,8 +47,9 @@ def fetched(peers: Any, ends: Sequence[int], wanted: Local, *arrays: Local) -> l
 
 
 def by_other(positions: Any, indices: Any, length: int) -> tuple[Any, Any, Any]:
-    """A compressed array of rows (or columns), compressed along the other dimension, of this length: positions,
-    the row of each element, and its number among the elements.  Those of one column stay in order."""
+    """A compressed array of rows (or columns), compressed along the other dimension, of this length:
+    positions, the row of each element, and its number among the elements.  Those of one column stay in
+    order."""
     stored = indices.form.shape[0]
     counts = core.recorded(row_major((length,), COUNT))
     lines, order = [core.recorded(row_major((stored,), dtype)) for dtype in (indices.dtype, COUNT)]

@@ -1,10 +1,11 @@
 """Products of two sparse arrays that ranks have in parts: each rank computes the rows of its part.
 
-If the result is a csc array, these are rows of the transpose: columns of the second operand times the first one.
-An operand in the other format is converted, as SciPy does it.  A rank gets the elements of its rows of the first array, finds which rows of the second one these refer to,
-and asks the ranks that have them.  SciPy multiplies what it got, so that rows have SciPy's elements in
-SciPy's order.  How many elements rows have is known only then; afterwards the arrays of the result are made,
-and the elements sent to where these have their parts.  No rank gets more than the rows that it needs.
+If the result is a csc array, these are rows of its transpose, which is the product of both transposes in the
+other order.  An operand in the other format is converted, as by SciPy.  A rank gets the elements of its rows
+of the first array, finds which rows of the second one these refer to, and asks the ranks that have them.
+SciPy multiplies what it got, so that rows have SciPy's elements in SciPy's order.  How many elements rows
+have is known only then; afterwards the arrays of the result are made, and the elements sent to where these
+have their parts.  No rank gets more than the rows that it needs.
 """
 
 from __future__ import annotations

@@ -42,12 +42,13 @@ def distributed(real: Any, shape: tuple[int, int], found: dict[Name, Any], ours:
     """Initialise a compressed array from arrays whose structure is known to be sound, and stays in parts."""
     held = real(shape, dtype=found["data"].dtype)
     # SciPy derives the index type from arrays without elements and the largest value
-    index = held._get_index_dtype(tuple([numpy.empty(0, found[name].dtype) for name in ("indices", "indptr")]),
+    names: tuple[Name, ...] = ("indices", "indptr")
+    index = held._get_index_dtype(tuple([numpy.empty(0, found[name].dtype) for name in names]),
                                   maxval=max(*shape, found["data"].shape[0]), check_contents=True)
-    for name in ("indices", "indptr"):
-        found[name] = found[name].astype(index, copy=False)
-    for name, part in found.items():
-        stored(held, name, stand_in(part))
+    for part in names:
+        found[part] = found[part].astype(index, copy=False)
+    for each, array in found.items():
+        stored(held, each, stand_in(array))
     ours._become(held, found)
     put(ours, "_asked", True)  # the program knows the structure, and its types
     put(ours, "_checked", checks.stamp(ours))
@@ -56,7 +57,7 @@ def distributed(real: Any, shape: tuple[int, int], found: dict[Name, Any], ours:
 def apart(a: Sparse) -> bool:
     """Is this a csr or csc array whose structure ranks have in parts?"""
     return a._held.format in ("csr", "csc") and far.here() and all(
-        type(part := a._parts.get(name)) is core.array_class and not access.ready(part)
+        isinstance(part := a._parts.get(name), core.Array) and not access.ready(part)
         for name in ("indices", "indptr"))
 
 
@@ -64,7 +65,8 @@ def transposed(a: Sparse) -> Any:
     """The transpose of such an array, with the same arrays."""
     held = a._held
     real = held._csc_container if held.format == "csr" else held._csr_container
-    found = CLASSES[real].__new__(CLASSES[real])
+    kind: Any = CLASSES[real]
+    found = kind.__new__(kind)
     distributed(real, held.shape[::-1], {name: a._part(name) for name in a._names}, found)
     put(found, "_kept", a._kept)
     return found
