@@ -171,7 +171,7 @@ def test_ranks_find_what_one_does_and_send_what_is_predicted(tmp_path: Path) -> 
 @pytest.mark.ranks("mpi")
 def test_what_is_larger_than_a_rank_is_read_written_and_sorted() -> None:
     names = ["median", "sort_in_place", "mask_read", "read_many", "cumsum", "matrix_vector", "choice",
-             "shuffle_rows", "permutation_rows", "fft"]
+             "shuffle_rows", "permutation_rows", "vector_matrix", "gram", "tensordot", "tile", "fft"]
     verdicts = large.table(argparse.Namespace(megabytes=8.0, memory="3300K", width=500, ranks=4,
                                               runtime="mpi", seconds=120.0, names=names))
     assert verdicts == {name: "memory" if name == "fft" else "works" for name in names}
