@@ -78,7 +78,7 @@ class Memory(WithGhosts):
             arrivals, after = self._fetched(state, use.reads)
             less = moved(after, use.reads)
             growth = [b - a for a, b in zip(state.bytes, after.bytes, strict=True)]
-            if less is None or not any(arrivals) or not self._affords(growth):
+            if less is None or less.bytes == after.bytes or not any(arrivals) or not self._affords(growth):
                 continue
             self._charge(growth, 1)
             self._bring(tuple(moves(self.rank, use.place, arrivals, state.shape, state.itemsize)), instances)
