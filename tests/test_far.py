@@ -171,7 +171,30 @@ def test_ranks_find_what_one_does_and_send_what_is_predicted(tmp_path: Path) -> 
 @pytest.mark.ranks("mpi")
 def test_what_is_larger_than_a_rank_is_read_written_and_sorted() -> None:
     names = ["median", "sort_in_place", "mask_read", "read_many", "cumsum", "matrix_vector", "choice",
-             "shuffle_rows", "permutation_rows", "fft"]
+             "shuffle_rows", "permutation_rows", "vector_matrix", "gram", "tensordot", "tile", "fft"]
     verdicts = large.table(argparse.Namespace(megabytes=8.0, memory="3300K", width=500, ranks=4,
                                               runtime="mpi", seconds=120.0, names=names))
     assert verdicts == {name: "memory" if name == "fft" else "works" for name in names}
+
+
+MOVED = """
+    import hashlib
+    import numpy as np
+
+    x = np.cos(np.arange(1024 * 640.0)).reshape(64, 10240) * (1 + 2j)
+    y = np.fft.fft(x, axis=0)
+    for z in (x, y):
+        print(hashlib.sha256(z[::20].tobytes()).hexdigest(), z[:, 3:5].sum(), z[-1, -1])
+"""
+
+
+@pytest.mark.ranks("mpi")
+def test_an_array_that_is_read_in_other_parts_moves_if_there_is_no_room_for_both(tmp_path: Path) -> None:
+    """A part of each array takes 2.5 MB, and what a rank receives of the first one 1.9 MB."""
+    path = tmp_path / "x.py"
+    path.write_text(textwrap.dedent(MOVED))
+    settings = {"DIFFUSE_FALLBACK": "silent", "DIFFUSE_MIN_CHUNK": "1024"}
+    plain = diffuse("run", str(path), **settings)
+    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", "6M", str(path),
+                   seconds=120, **settings)
+    assert plain.returncode == 0 and done.stdout == plain.stdout, done.tail

@@ -18,8 +18,8 @@ from diffuse.movement.boxes import Box, Holding, Layout, volume
 from diffuse.runtime.base import LaunchArgument, Plane, Scratch
 from diffuse.runtime.base import Layout as Launched
 from diffuse.runtime.mpi.moves import region
-from diffuse.runtime.mpi.shares import boxes, owned, parted, run, runs, share, spread
-from diffuse.runtime.mpi.steps import Step, fetched, step, trimmed
+from diffuse.runtime.mpi.shares import boxes, owned, parted, run, runs, scaled, share, spread
+from diffuse.runtime.mpi.steps import Step, fetched, moved, step, trimmed
 from diffuse.runtime.mpi.validity import MOST_BOXES, State, all_of, everywhere, fresh, made, tidy
 
 READ, WRITE, BOTH, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.READ_WRITE, Privilege.REDUCE
@@ -339,3 +339,29 @@ def test_ranks_see_what_one_would(seed: int) -> None:
         if pick.random() < 0.5:
             ranks.swap()
         ranks.check()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_of_elements_lie_in_boxes_of_these(seed: int) -> None:
+    """Boxes of real numbers in a complex store: the store's elements under them, without gaps filled."""
+    pick = random.Random(seed)
+    shape = tuple(pick.randint(1, 6) for _ in range(pick.randint(1, 3)))
+    seen = (*shape[:-1], shape[-1] * 2)
+    box = some_box(pick, seen)
+    found = scaled(box, seen, 8, shape, 16)
+    assert found is not None
+    under = {(*point[:-1], point[-1] // 2) for point in elements((box,))}
+    assert elements((found,)) >= under
+    if box[-1].step in (1, 2):
+        assert elements((found,)) == under
+    assert scaled(box, seen, 8, (*shape, 1), 16) is None
+
+
+def test_what_ranks_received_is_theirs_alone_if_they_give_up_the_rest() -> None:
+    rows = tuple([((range(k, k + 512), range(4096)),) for k in range(0, 2048, 512)])
+    columns = tuple([((range(2048), range(k, k + 1024)),) for k in range(0, 4096, 1024)])
+    state = made((2048, 4096), 8, rows, rows).received(columns)
+    assert state.bytes == (8 * (2 * 512 * 4096 - 512 * 1024),) * 4
+    less = moved(state, columns)
+    assert less is not None and less.have == columns and less.bytes == (8 * 2048 * 1024,) * 4
+    assert moved(state, (*columns[:3], ())) is None

@@ -28,7 +28,7 @@ class MpiInstance(LocalInstance):
     """The memory of one store, and which ranks hold valid copies of its parts."""
 
     __slots__ = ("state", "number", "written", "used", "pieces", "trims", "version", "inspected", "ghosts",
-                 "ghost_bytes")
+                 "ghost_bytes", "seen")
 
     private = False
 
@@ -45,6 +45,8 @@ class MpiInstance(LocalInstance):
         """How often pieces were requested since the store was written."""
         self.trims = memory is not None and self.nbytes >= MAPPED
         """Is the memory a mapping of its own, of which parts can be returned to the system?"""
+        self.seen = memory is None
+        """Has the host its memory, and may look at it at any time?"""
         self.version = 0
         """How often it was written, or given to the host to write."""
         self.inspected: dict[Any, Any] = {}

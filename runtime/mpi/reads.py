@@ -44,6 +44,7 @@ class Reads(ABC):
             raise TypeError(f"{instance!r} is no instance of this runtime")
         if not instance.state.whole:
             self._gather(instance)
+        instance.seen = True
         self._pool.wait(instance.used if write else instance.written)
         if write:
             instance.version += 1
@@ -57,7 +58,10 @@ class Reads(ABC):
 
     def known(self, instance: Instance) -> NDArray[np.uint8] | None:
         """The bytes of a store that every rank holds whole; else None."""
-        return instance.array if isinstance(instance, MpiInstance) and instance.state.whole else None
+        if not isinstance(instance, MpiInstance) or not instance.state.whole:
+            return None
+        instance.seen = True
+        return instance.array
 
     def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
         """Some bytes of a store, on every rank; if pieces of it are read often, the whole store is

@@ -28,15 +28,15 @@ from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.calls import Calls
 from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, Mine, Prepared, addressed
 from diffuse.runtime.mpi.doubt import Doubt
-from diffuse.runtime.mpi.ghosts import WithGhosts
 from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance, Reserved
+from diffuse.runtime.mpi.memory import Memory
 from diffuse.runtime.mpi.moves import Move, carry, moves
 from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.parts import shared_out
 from diffuse.runtime.mpi.reads import Reads
 from diffuse.runtime.mpi.shares import Share
-from diffuse.runtime.mpi.steps import Step, fetched, step, trimmed
+from diffuse.runtime.mpi.steps import Step, fetched, step
 from diffuse.runtime.mpi.validity import State
 from diffuse.runtime.ranks import launcher, process
 from diffuse.runtime.ranks.activity import Activity
@@ -51,11 +51,9 @@ KEPT = 64 << 20
 """Bytes of freed stores that are kept for reuse, besides a quarter of what is in use."""
 BOUNDS = Struct("<2q")
 """A rank's first point and its number of points, at the beginning of a block with a header."""
-MUCH = 16 << 20
-"""Bytes of invalid copies from which on their memory is returned to the system."""
 
 
-class Mpi(Reads, Calls, WithGhosts):
+class Mpi(Reads, Calls, Memory):
     """Launches on the ranks of MPI."""
 
     name = "mpi"
@@ -111,11 +109,6 @@ class Mpi(Reads, Calls, WithGhosts):
         self._inspector = Inspector(self)
         self._process = os.getpid()
 
-    @property
-    def room(self) -> int:
-        """The bytes that arrays may take on each rank."""
-        return self._most
-
     # -- stores --------------------------------------------------------------------------------------------
 
     def scratch(self, nbytes: int) -> HostInstance:
@@ -153,20 +146,6 @@ class Mpi(Reads, Calls, WithGhosts):
         self._charge(instance.state.bytes, -1)
         self._free_ghosts(instance)
         instance._array = instance._memory = None
-
-    def _charge(self, nbytes: Sequence[int], sign: int) -> None:
-        self._touched = [before + sign * more for before, more in zip(self._touched, nbytes, strict=True)]
-        self._peak = max(self._peak, self._touched[self.rank])
-
-    def _afford(self, growth: Sequence[int], what: str) -> None:
-        """Count memory that ranks are about to touch.  Raises MemoryError on all ranks if it exceeds one
-        rank's."""
-        for rank, (used, more) in enumerate(zip(self._touched, growth, strict=True)):
-            if more > 0 and used + more > self._most:
-                raise MemoryError(f"{more} bytes more on rank {rank} for {what}, where arrays take {used} "
-                                  f"bytes of {self._most}: use more ranks or smaller arrays, or give them "
-                                  "more with DIFFUSE_MPI_MEMORY")
-        self._charge(growth, 1)
 
     # -- the host ------------------------------------------------------------------------------------------
 
@@ -222,10 +201,10 @@ class Mpi(Reads, Calls, WithGhosts):
             known = layout.derived[self._key] = self._prepared(layout, shares(shared_out(layout, self.ranks)))
         known, ghosts = self._inspected(layout, known.share, instances, watched, lambda shared: (
             self._prepared(layout, shared))) or (known, [])
-        states = tuple([instances[use.place].state for use in known.share.uses])
-        mine = known.steps.get(states)
-        if mine is None:
-            mine = known.steps[states] = self._mine(layout, known.share, states)
+        mine = self._steps_of(layout, known, instances)
+        short = mine.growth is not None and not self._affords(mine.growth)
+        if short and self._relocated(known.share, instances):
+            mine = self._steps_of(layout, known, instances)
         if self.agreement is not None:
             self.agreement.launch(known.form, layout.title, instances, packed[8 * layout.header:])
         if mine.growth is not None:
@@ -235,6 +214,14 @@ class Mpi(Reads, Calls, WithGhosts):
         for each, instance in ghosts:
             self._bring_ghosts(each, instance)
         return known.share, mine
+
+    def _steps_of(self, layout: Layout, known: Prepared, instances: Sequence[Any]) -> Mine:
+        """This rank's part of the step that follows from the present states."""
+        states = tuple([instances[use.place].state for use in known.share.uses])
+        mine: Mine | None = known.steps.get(states)
+        if mine is None:
+            mine = known.steps[states] = self._mine(layout, known.share, states)
+        return mine
 
     def _prepared(self, layout: Layout, shared: Share) -> Prepared:
         return Prepared(shared, form(layout.title, shared), Bounded(MOST_STEPS))
@@ -248,18 +235,6 @@ class Mpi(Reads, Calls, WithGhosts):
                 instance.written, instance.pieces, instance.version = number, 0, instance.version + 1
                 instance.ghosts.clear()
                 self._trim(instance, number)
-
-    def _trim(self, instance: MpiInstance, number: int) -> None:
-        """Return the memory of copies that the launch with this number made invalid, if it is much."""
-        state = instance.state
-        if state.stale > MUCH and instance.trims:
-            less = trimmed(state)
-            if less is state:
-                return
-            self._charge([a - b for a, b in zip(less.bytes, state.bytes, strict=True)], 1)
-            self._free_ghosts(instance)
-            self._pool.wait(number)
-            instance.trim(less, self.rank)
 
     def _mine(self, layout: Layout, shared: Share, states: Sequence[State]) -> Mine:
         """This rank's part of a step."""

@@ -2,8 +2,9 @@
 access.
 
 Every box is in the coordinates of its store.  An access in other coordinates (a reshaped array, or the real
-parts of a complex one) is translated if it is contiguous in memory; else everything between its ends is
-taken.  These are pure functions over plain data, independent of MPI.
+parts of a complex one) is translated if it is contiguous in memory, or if only the last dimension is counted
+in parts of elements; else everything between its ends is taken.  These are pure functions over plain data,
+independent of MPI.
 """
 
 from __future__ import annotations
@@ -173,10 +174,24 @@ def boxes(argument: LaunchArgument, point: Point) -> Holding:
     if (access.store.shape, access.store.dtype) == (shape, dtype):
         return (box,)
     found = run(box, access.store.shape)
-    if found is None:
-        (found,) = runs([box], access.store.shape)
     item = ITEMSIZE[access.store.dtype]
+    if found is None:
+        other = scaled(box, access.store.shape, item, shape, ITEMSIZE[dtype])
+        if other is not None:
+            return (other,)
+        (found,) = runs([box], access.store.shape)
     return spread(found[0] * item, found[1] * item, shape, ITEMSIZE[dtype])
+
+
+def scaled(box: Box, seen: Point, item: int, shape: Point, itemsize: int) -> Box | None:
+    """The box of a store of this shape whose elements lie under those of a box in coordinates of the shape
+    `seen`, with parts of an element along the last dimension, as the real parts of complex numbers have them;
+    None for other coordinates."""
+    if seen[:-1] != shape[:-1] or len(seen) != len(shape) or seen[-1] * item != shape[-1] * itemsize:
+        return None
+    *rest, last = box
+    step = last.step * item // itemsize if last.step * item % itemsize == 0 else 1
+    return *rest, range(last[0] * item // itemsize, -(-(last[-1] + 1) * item // itemsize), step)
 
 
 def run(box: Box, shape: Point) -> tuple[int, int] | None:

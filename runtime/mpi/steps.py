@@ -8,12 +8,13 @@ temporal order: what the points read arrives; they run; the partial results and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from diffuse.movement.boxes import Box, Holding, Layout, intersection, remove, size
 from diffuse.movement.direct import exchange
 from diffuse.runtime.mpi.shares import Partials, Share, parted, runs, spread
-from diffuse.runtime.mpi.validity import State, tidy
+from diffuse.runtime.mpi.validity import State, made, tidy
 
 Arrivals = tuple[tuple[tuple[int, Box], ...], ...]
 """For each rank, the boxes that it receives, each with its sender."""
@@ -106,6 +107,15 @@ def trimmed(state: State) -> State:
         kept.append(tidy([both for one in found for other in touched
                           if (both := intersection(one, other)) is not None]))
     return state.trimmed(tuple(kept))
+
+
+def moved(state: State, want: Layout) -> State | None:
+    """The state after ranks, which have received what they want, gave up everything else; None if an element
+    would be lost."""
+    every = tidy([box for boxes in want for box in boxes])
+    if size(every) != prod(state.shape):
+        return None
+    return trimmed(made(state.shape, state.itemsize, want, state.touched))
 
 
 def _bring(shared: Share, now: list[State], wants: Sequence[Layout], exchanged: Exchanged

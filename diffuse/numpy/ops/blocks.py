@@ -8,8 +8,8 @@ on all ranks.  The order does not depend on the numbers, so if all bits agree he
 numbers.  Each matrix of a stack is multiplied apart from the others, so that parts of the stack have the bits
 of the whole.
 
-A product that no rank has room for cannot be computed whole, and is tried at once.  The first matrix of the
-trial has its true shape, but repeats a few megabytes of numbers, which alone are in memory.
+A product that no rank has room for cannot be computed whole, and is tried at once.  Products of operands that
+ranks have in parts along the dimension that is summed are added up where they lie (inner.py).
 """
 
 from __future__ import annotations
@@ -24,17 +24,14 @@ import numpy
 
 from diffuse import library
 from diffuse.numpy.arrays.access import storage_of
-from diffuse.numpy.ops.periodic import PERIOD, periodic
-from diffuse.settings import config
+from diffuse.numpy.arrays.base import view_of
+from diffuse.numpy.ops import inner, trials
 
 Array = numpy.ndarray[Any, Any]
 Cut = tuple[int | None, ...]
 UNITS = 1, 48
 """Block lengths are multiples of these: first as other tasks cut arrays, then as BLAS kernels process
 rows."""
-MOST = 1 << 28
-"""The most bytes of the arrays of a trial, which may also take at most half of a rank's memory, except for a
-matrix that repeats its numbers.  Larger products are computed whole."""
 
 
 class Shapes(NamedTuple):
@@ -64,22 +61,44 @@ def in_blocks(x: Any, y: Any, product: Callable[..., None]) -> Callable[..., Non
         return product
     if library.current().window.region is not None:
         return _on_grids(x, y, product, cuts)
-    stack = max(x.ndim, y.ndim) > 2
-    if (runtime.ranks == 1 or not hasattr(runtime, "call_parts")
-            or storage_of(x) is storage_of(y) and not stack):
-        return product  # of a matrix and its transpose BLAS computes one half
-    cut = cuts[0]
-    if stack or x.dtype.kind in "biu" and y.dtype.kind in "biu":
-        return library.Independent(product, cuts if stack else (cut,))
+    if runtime.ranks == 1 or not hasattr(runtime, "call_parts"):
+        return product
+    if max(x.ndim, y.ndim) > 2:
+        return library.Independent(product, cuts)
+    same = _same(x, y)
+    if x.ndim == y.ndim and inner.lie_along(x, y) and (
+            inner.fewer(x, y, runtime.ranks) or _crowded((x.shape, y.shape), x.dtype, runtime.room)):
+        found = inner.summed(x, y, same, runtime)
+        if found is not None:
+            return found
+    return product if same else _in_rows(x, y, product, cuts[0], runtime) or product
+
+
+def _same(x: Any, y: Any) -> bool:
+    """Is this a matrix and its transpose, of whose product BLAS computes one half?"""
+    return bool(storage_of(x) is storage_of(y) and view_of(x).offset == view_of(y).offset
+                and x.shape == y.shape[::-1] and x.strides == y.strides[::-1])
+
+
+def _in_rows(x: Any, y: Any, product: Callable[..., None], cut: Cut, runtime: Any
+             ) -> library.Independent | None:
+    """The product of two operands of at most two dimensions in blocks of rows; of a vector and a matrix, of
+    columns.  None if it is to be computed whole."""
+    if x.dtype.kind in "biu" and y.dtype.kind in "biu":
+        return library.Independent(product, (cut,))
     shapes = Shapes(x.shape, y.shape, _turned(x), _turned(y), (x.dtype.name, y.dtype.name), runtime.points,
                     runtime.ranks, cut)
-    if shapes not in _known and not _crowded(shapes, runtime.room):
+    crowded = _crowded((x.shape, y.shape), x.dtype, runtime.room)
+    if shapes not in _known and not crowded:
         _known[shapes] = None
-        return product
+        return None
     unit = _known.get(shapes)
-    if unit is None:
+    along = inner.lie_along(x, y)
+    if unit is None and not (along and crowded):
         unit = _known[shapes] = _unit(shapes, runtime.over_ranks)
-    return library.Independent(product, (cut,), unit) if unit else product
+    if unit:
+        return library.Independent(product, (cut,), unit)
+    return inner.summed(x, y, False, runtime) if along else None
 
 
 def _on_grids(x: Any, y: Any, product: Callable[..., None], cuts: tuple[Cut, ...]) -> Callable[..., None]:
@@ -113,32 +132,17 @@ def _unit(shapes: Shapes, over_ranks: Callable[[int], int]) -> int:
 
 def _alike(shapes: Shapes, unit: int) -> bool:
     """Do blocks of random numbers, as ranks compute them, have the bits of the whole product?"""
-    length = shapes.x[0] if shapes.cut[0] == 0 else shapes.y[1]
-    columns = shapes.y[1:] if shapes.cut[0] == 0 else ()
-    dtype = numpy.result_type(*shapes.dtypes)
-    sizes = [prod(shapes.x), prod(shapes.y), 2 * prod((length, *columns))]
-    most = min(MOST, (config.mpi_memory or 2 * MOST) // 2)
-    random = numpy.random.default_rng(0)
-    if sum(sizes) * dtype.itemsize <= most:
-        x = _numbers(random, shapes.x, shapes.dtypes[0], shapes.x_turned)
-        return _equal(shapes, unit, x, _numbers(random, shapes.y, shapes.dtypes[1], shapes.y_turned))
-    kind = numpy.dtype(shapes.dtypes[0])
-    if sum(sizes[1:]) * dtype.itemsize > most or PERIOD % kind.itemsize or kind != dtype:
-        return False
-    y = _numbers(random, shapes.y, shapes.dtypes[1], shapes.y_turned)
-    some = _numbers(random, (PERIOD // kind.itemsize,), shapes.dtypes[0], False)
-    try:
-        with periodic(sizes[0], some) as line:
-            x = line.reshape(shapes.x[::-1]).T if shapes.x_turned else line.reshape(shapes.x)
-            return _equal(shapes, unit, x, y)
-    except OSError:
-        return False
+    result = prod((*shapes.x[:-1], *shapes.y[1:])) * numpy.result_type(*shapes.dtypes).itemsize
+    x = trials.Operand(shapes.x, shapes.dtypes[0], shapes.x_turned)
+    y = trials.Operand(shapes.y, shapes.dtypes[1], shapes.y_turned)
+    with trials.numbers(x, y, 2 * result) as operands:
+        return operands is not None and _equal(shapes, unit, *operands)
 
 
-def _crowded(shapes: Shapes, room: int) -> bool:
-    """Is the whole product too much for a rank that has its part of a large first matrix, too?"""
-    sizes = [prod(shapes.x), prod(shapes.y), prod((*shapes.x[:-1], *shapes.y[1:]))]
-    return shapes.cut[0] == 0 and sum(sizes) * numpy.dtype(shapes.dtypes[0]).itemsize > room
+def _crowded(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: Any, room: int) -> bool:
+    """Are the whole product and its operands too much for a rank?"""
+    x, y = shapes
+    return (prod(x) + prod(y) + prod((*x[:-1], *y[1:]))) * int(dtype.itemsize) > room
 
 
 def _equal(shapes: Shapes, unit: int, x: Array, y: Array) -> bool:
@@ -172,17 +176,6 @@ def _alike_blocks(x: Array, y: Array, whole: Array, shapes: Shapes, unit: int) -
         else:
             numpy.matmul(x, y[:, place[0]], out=found[place])
     return found.tobytes() == whole.tobytes()
-
-
-def _numbers(random: Any, shape: tuple[int, ...], dtype: str, turned: bool) -> Array:
-    """Random numbers in a matrix or vector with the operand's layout."""
-    found: Array = random.standard_normal(shape[::-1] if turned else shape)
-    if numpy.dtype(dtype).kind == "c":
-        found = found + 1j * found[::-1]
-    elif numpy.dtype(dtype).kind != "f":
-        found = found * 100.0
-    found = found.astype(dtype)
-    return found.T if turned else found
 
 
 def _cuts(x: Any, y: Any) -> tuple[Cut, ...]:

@@ -31,6 +31,8 @@ from diffuse.numpy.ops.operands import lowered
 from diffuse.settings import config
 
 WEAK = frozenset({int, float, complex})
+FEW = 16
+"""The most repetitions of an array that ranks join, each cut as the array is."""
 TURNS = {1: "roll", 2: "roll2"}
 """The operations that shift an array cyclically, by the number of shifted dimensions."""
 
@@ -276,6 +278,13 @@ def tile(A: Any, reps: Any) -> Any:
     whole = [r * n for r, n in zip(times, shape, strict=True)]
     if not a.size:
         return a.reshape(whole)
+    few = 0 < min(times) and max(times) <= FEW
+    if few and library.current().runtime.ranks > 1 and a.meta.flags.c_contiguous:
+        tiled = a.reshape(shape)  # ranks write boxes: of each repetition its part
+        for axis, count in enumerate(times):
+            if count > 1:
+                tiled = concatenate([tiled] * count, axis=axis)
+        return tiled
     tiled = empty(whole, a.dtype)
     if tiled.size:
         apart = tiled.reshape([k for pair in zip(times, shape, strict=True) for k in pair])

@@ -19,8 +19,7 @@ from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.ops import elementwise, rules
 from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse import checks, conversion
-from diffuse.scipy.sparse.matmul import NUMBERS
-from diffuse.scipy.sparse.state import Kept, Sparse, made, put, shell, stand_in
+from diffuse.scipy.sparse.state import NUMBERS, Kept, Sparse, made, put, shell, stand_in
 
 FUNCTIONS = """sin tan arcsin arctan sinh tanh arcsinh arctanh rint sign expm1 log1p deg2rad rad2deg floor
 ceil trunc sqrt""".split()

@@ -16,9 +16,8 @@ from diffuse.numpy.arrays.core import Array
 from diffuse.scipy.sparse import checks, conversion, matmul, parts
 from diffuse.scipy.sparse.arithmetic import Arithmetic, recordable, scalar, shrinks
 from diffuse.scipy.sparse.delegation import REFLECTED, Common, delegate, named
-from diffuse.scipy.sparse.matmul import NUMBERS
 from diffuse.scipy.sparse.reductions import Reductions
-from diffuse.scipy.sparse.state import CLASSES, SLOTS, Name, fetched, made, put, stand_in
+from diffuse.scipy.sparse.state import CLASSES, NUMBERS, SLOTS, Name, fetched, made, put, stand_in
 
 ARRAYS = {"csr": 3, "csc": 3, "bsr": 3, "coo": 2, "dia": 2}
 """For each format, the length of the tuple of values and structure that its constructor takes."""
@@ -97,6 +96,8 @@ class ArrayLike(Product):
         if held.format not in ("csr", "csc", "coo") or held.ndim != 2 or copy or axes is not None \
                 or not recordable(self) or shrinks(self):
             return conversion.method(self, "transpose", axes=axes, copy=copy)
+        if parts.apart(self):
+            return parts.transposed(self)
         held = self._structured()
         found = made(held.transpose())
         for name in found._part_names():

@@ -20,10 +20,7 @@ from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops import elementwise, operands, single
 from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse import checks, conversion, narrow, products, rows
-from diffuse.scipy.sparse.state import Name, Sparse, fetched, put
-
-NUMBERS = frozenset("?bBhHiIlLqQfdFD")
-"""Characters of the element types that both SciPy's sparse arrays and kernels support."""
+from diffuse.scipy.sparse.state import NUMBERS, Name, Sparse, fetched, put
 
 DIAGONALS = 64
 """The most diagonals of an array for which a product is one task per diagonal instead of one call to
@@ -40,7 +37,12 @@ def matmul(a: Sparse, x: Any) -> Any:
         if found is not None:
             return found
     dense = _dense(x)
-    found = None if dense is None else product(a, dense)
+    if dense is None and library.current().runtime.ranks > 1:
+        from diffuse.scipy.sparse import pairs  # not where there is one rank
+
+        found = pairs.product(a, x)
+    else:
+        found = None if dense is None else product(a, dense)
     if found is None:
         found = conversion.method(a, "_matmul_dispatch", x)
         if a._held.format in FORMATS and dense is not None and dense.form.ndim == 1 and soon(a, dense):

@@ -12,10 +12,9 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import access, core
+from diffuse.numpy.arrays import access, core, far
 from diffuse.scipy.sparse import checks
-from diffuse.scipy.sparse.matmul import NUMBERS
-from diffuse.scipy.sparse.state import Name, Sparse, put, stand_in, stored
+from diffuse.scipy.sparse.state import CLASSES, NUMBERS, Name, Sparse, put, stand_in, stored
 
 
 def build(self: Sparse, real: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -35,18 +34,42 @@ def build(self: Sparse, real: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     wrong = (positions[1:] < positions[:-1]).any() | (indices.min() < 0) | (indices.max() >= columns)
     if bool(wrong | (positions[0] != 0) | (positions[-1] != count)):
         return False
-    held = real((rows, columns), dtype=values.dtype)
-    # SciPy derives the index type from arrays without elements and the largest value
-    index = held._get_index_dtype(tuple([numpy.empty(0, x.dtype) for x in (indices, positions)]),
-                                  maxval=max(rows, columns, count), check_contents=True)
-    found: dict[Name, Any] = {"data": values, "indices": indices.astype(index, copy=False),
-                              "indptr": positions.astype(index, copy=False)}
-    for name, part in found.items():
-        stored(held, name, stand_in(part))
-    self._become(held, found)
-    put(self, "_asked", True)  # the program knows the structure, and its types
-    put(self, "_checked", checks.stamp(self))
+    distributed(real, (rows, columns), {"data": values, "indices": indices, "indptr": positions}, self)
     return True
+
+
+def distributed(real: Any, shape: tuple[int, int], found: dict[Name, Any], ours: Sparse) -> None:
+    """Initialise a compressed array from arrays whose structure is known to be sound, and stays in parts."""
+    held = real(shape, dtype=found["data"].dtype)
+    # SciPy derives the index type from arrays without elements and the largest value
+    names: tuple[Name, ...] = ("indices", "indptr")
+    index = held._get_index_dtype(tuple([numpy.empty(0, found[name].dtype) for name in names]),
+                                  maxval=max(*shape, found["data"].shape[0]), check_contents=True)
+    for part in names:
+        found[part] = found[part].astype(index, copy=False)
+    for each, array in found.items():
+        stored(held, each, stand_in(array))
+    ours._become(held, found)
+    put(ours, "_asked", True)  # the program knows the structure, and its types
+    put(ours, "_checked", checks.stamp(ours))
+
+
+def apart(a: Sparse) -> bool:
+    """Is this a csr or csc array whose structure ranks have in parts?"""
+    return a._held.format in ("csr", "csc") and far.here() and all(
+        isinstance(part := a._parts.get(name), core.Array) and not access.ready(part)
+        for name in ("indices", "indptr"))
+
+
+def transposed(a: Sparse) -> Any:
+    """The transpose of such an array, with the same arrays."""
+    held = a._held
+    real = held._csc_container if held.format == "csr" else held._csr_container
+    kind: Any = CLASSES[real]
+    found = kind.__new__(kind)
+    distributed(real, held.shape[::-1], {name: a._part(name) for name in a._names}, found)
+    put(found, "_kept", a._kept)
+    return found
 
 
 def _in_parts(given: Any) -> bool:

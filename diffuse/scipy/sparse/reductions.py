@@ -20,7 +20,7 @@ import diffuse.numpy as np
 from diffuse.numpy.arrays import access
 from diffuse.numpy.arrays.core import Array
 from diffuse.scipy.sparse import checks, conversion, matmul, narrow, products, rows
-from diffuse.scipy.sparse.state import Sparse, fetched, made, put, shell, stand_in
+from diffuse.scipy.sparse.state import NUMBERS, Sparse, fetched, made, put, shell, stand_in
 
 FORMATS = ("csr", "csc", "coo")
 
@@ -130,7 +130,7 @@ def _axes(a: Sparse, axis: Any) -> tuple[int, ...] | None:
     if held.format not in FORMATS or held.ndim != 2 or not held.nnz or not checks.integers(a):
         return None
     values, structure = a._part("data"), ("indices",) if held.format != "coo" else (0, 1)
-    if not isinstance(values, Array) or values.form.dtype.char not in matmul.NUMBERS or any(
+    if not isinstance(values, Array) or values.form.dtype.char not in NUMBERS or any(
             len(a._parts.get(name, fetched(held, name))) != values.form.shape[0] for name in structure):
         return None
     if axis is None:

@@ -14,9 +14,10 @@ import numpy
 import scipy.sparse
 
 from diffuse import library
-from diffuse.numpy.arrays import access, base, core
+from diffuse.numpy.arrays import access, base, core, far
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops.operands import wrap
+from diffuse.scipy.sparse import asked, parts
 from diffuse.scipy.sparse.state import Kept, Name, Sparse
 
 
@@ -58,6 +59,9 @@ def _kept(a: Sparse, name: str, stamp: Any, make: Any) -> Any:
 
 def _order(a: Sparse) -> Order:
     """Sort the elements of a csc or coo array by row, in stored order within each."""
+    if parts.apart(a):
+        positions, indices = contiguous(a._part("indptr")), contiguous(a._part("indices"))
+        return Order(*asked.by_other(positions, indices, a._held.shape[0]))
     held = a._structured()
     count, rows = held.data.shape[0], held.shape[0]
     numbers = numpy.arange(count, dtype=numpy.int32 if count < 2**31 else numpy.int64)
@@ -78,6 +82,8 @@ def _order(a: Sparse) -> Order:
 def _ordered(values: Any, order: Any) -> Any:
     """Record `values[order]`, in stream order."""
     out = core.recorded(row_major(order.shape, values.dtype))
+    if far.here() and far.gathered(values, 0, order, out):
+        return out
     operands = tuple([(access.storage_of(x), base.view_of(x)) for x in (values, order)])
     library.call("take", _take, operands, ((access.storage_of(out), base.view_of(out)),))
     return out

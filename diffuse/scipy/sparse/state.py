@@ -28,6 +28,9 @@ SLOTS = ("_held", "_parts", "_kept", "_read", "_checked", "_narrow", "_asked",
          "_rows", "_light")
 """The state of an object, as slots of the most derived classes: elsewhere they would conflict with dict's."""
 
+NUMBERS = frozenset("?bBhHiIlLqQfdFD")
+"""Characters of the element types that both SciPy's sparse arrays and kernels support."""
+
 put = object.__setattr__
 
 Name = str | int

@@ -1,0 +1,80 @@
+"""Random operands for trials of products: whether parts of a product have the bits of the whole.
+
+The order of BLAS' additions does not depend on the numbers.  Operands for which there is no room have their
+true shape, but repeat a few megabytes of numbers, which alone are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy
+
+from diffuse.numpy.ops.periodic import PERIOD, periodic
+from diffuse.settings import config
+
+Array = numpy.ndarray[Any, Any]
+MOST = 1 << 28
+"""The most bytes of the arrays of a trial, which may also take at most half of a rank's memory, except for
+operands that repeat their numbers."""
+
+
+class Operand(NamedTuple):
+    """What an operand looks like."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    turned: bool
+    """Are its columns contiguous?"""
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * numpy.dtype(self.dtype).itemsize
+
+    def laid_out(self, line: Array) -> Array:
+        """So many elements as an array of this form."""
+        return line.reshape(self.shape[::-1]).T if self.turned else line.reshape(self.shape)
+
+
+def described(x: Any) -> Operand:
+    """Describe a Diffuse array."""
+    return Operand(x.shape, x.dtype.name, bool(x.ndim == 2 and x.strides[0] < x.strides[1]))
+
+
+@contextmanager
+def numbers(x: Operand, y: Operand, result: int, alike: bool = False) -> Iterator[tuple[Array, Array] | None]:
+    """Operands of a trial whose other arrays take `result` bytes; None if there is no room.  If they are
+    `alike`, the first one is the second one, turned."""
+    left = min(MOST, (config.mpi_memory or 2 * MOST) // 2) - result
+    random = numpy.random.default_rng(0)
+    found: dict[Operand, Array] = {}
+    with ExitStack() as stack:
+        for each in sorted({y} if alike else {x, y}, key=lambda each: each.nbytes):
+            if each.nbytes <= left:
+                left -= each.nbytes
+                found[each] = each.laid_out(_random(random, prod(each.shape), each.dtype))
+                continue
+            itemsize = numpy.dtype(each.dtype).itemsize
+            if left < 0 or x.dtype != y.dtype or PERIOD % itemsize:
+                break
+            some = _random(random, PERIOD // itemsize, each.dtype)
+            try:
+                found[each] = each.laid_out(stack.enter_context(periodic(prod(each.shape), some)))
+            except OSError:
+                break
+        if alike and y in found:
+            found[x] = found[y].T
+        yield (found[x], found[y]) if x in found and y in found else None
+        found.clear()
+
+
+def _random(random: Any, count: int, dtype: str) -> Array:
+    found: Array = random.standard_normal(count)
+    if numpy.dtype(dtype).kind == "c":
+        found = found + 1j * found[::-1]
+    elif numpy.dtype(dtype).kind != "f":
+        found = found * 100.0
+    return found.astype(dtype)
