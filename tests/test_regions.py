@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -228,6 +229,43 @@ def test_what_a_plan_says_is_what_moves(tmp_path: Path) -> None:
     once = 8 * 64 * 64 * 3 // 4
     assert rows == {"stencil": (8 * 32 * 4, 8 * 32 * 4), "product": (0, 0), "sweeps": (2 * once, 2 * once),
                     "scaled": (0, 0)}
+
+
+HEADS = """
+    import argparse
+    from contextlib import nullcontext
+    from apps import attention
+    from diffuse.runtime.mpi import traffic
+    from diffuse.stream import engine
+    import diffuse
+
+    parser = argparse.ArgumentParser()
+    attention.arguments(parser)
+    sizes = parser.parse_args(["--size", "32", "--batches", "2", "--features", "64", "--heads", "2"])
+    plan = diffuse.plan()
+    for region in (nullcontext(), plan):
+        state, turns = attention.setup(sizes), []
+        for turn in range(8):
+            with region:
+                attention.step(state)
+            engine.fence()
+            turns.append(traffic.kept.total(engine.current().runtime.over_ranks)[0])
+        print(turns[-1] - turns[-2])
+    print(str(plan))
+"""
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_the_default_is_what_ranks_do_without_a_plan(tmp_path: Path, ranks: int) -> None:
+    """The stream cuts products of heads in the one way that moves least just then, on fewer ranks than there
+    are, while a plan may cut heads and batches: it has to know both, and takes no more time than either."""
+    done = command("run", "--predict", str(ranks), program(tmp_path, HEADS), **TINY)
+    assert done.returncode == 0, done.tail
+    default, planned, told = done.stdout.splitlines()[:3]
+    found = re.match(r"([\d,]+) bytes in (\S+) ms, ([\d,]+) in (\S+) by default", told)
+    assert found is not None, told
+    assert (int(found[1].replace(",", "")), int(found[3].replace(",", ""))) == (int(planned), int(default))
+    assert float(found[2]) <= float(found[4])
 
 
 @pytest.mark.ranks("mpi")

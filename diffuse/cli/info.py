@@ -36,6 +36,7 @@ def gathered() -> dict[str, Any]:
         "legate": legate(),
         "mpi": mpi(),
         "cuda": cuda(),
+        "plans": plans(),
         "small arrays": {"extension": small.state()},
         "versions": versions(),
     }
@@ -84,6 +85,20 @@ def cuda() -> dict[str, str]:
             "driver": f"CUDA {driver.version // 1000}.{driver.version % 1000 // 10}",
             "memory": f"{sized(free)} of {sized(total)} available",
             "cupy": cupy()}
+
+
+def plans() -> dict[str, str]:
+    """By which machine `diffuse.plan` counts, in words."""
+    from diffuse.movement.machine import FILE, Machine, measured
+
+    found = measured(settings.config.cache_dir)
+    model = found or Machine()
+    said = (f"measured, {settings.config.cache_dir}/{FILE}" if found else
+            "not measured (diffuse machine does that), so that of a cluster with a fast network")
+    return {"machine": said,
+            "a message": f"{1e6 * model.latency:.1f} us and {model.bandwidth / 1e9:.2f} GB/s",
+            "work": f"fused {model.compute / 1e9:.2f} GB/s of results, memory {model.memory / 1e9:.2f} GB/s, "
+                    f"products {model.products / 1e9:.2f} GFLOP/s"}
 
 
 def cupy() -> str:
@@ -145,7 +160,7 @@ def text(found: dict[str, Any]) -> str:
         lines.append(f"  {one['variable']:22} {one['value']!s:24} {one['source']}")
     cache = found["cache"]
     lines += ["", "cache", f"  {cache['folder']}: {cache['kernels']} kernels, {sized(cache['bytes'])}"]
-    for part in ("legate", "mpi", "cuda", "small arrays", "versions"):
+    for part in ("legate", "mpi", "cuda", "plans", "small arrays", "versions"):
         lines += ["", part, *(f"  {name:18} {value}" for name, value in found[part].items())]
     return "\n".join(lines)
 

@@ -9,7 +9,8 @@ cheapest sequence (`weak`, `search`, with `exhaustive` as its definition) to wha
 
 from diffuse.movement.boxes import Box, Holding, Layout, layout
 from diffuse.movement.choice import direct, gathered, redistribute, synthesised
-from diffuse.movement.route import Machine, Route, Turn
+from diffuse.movement.machine import Machine
+from diffuse.movement.route import Route, Turn
 
 __all__ = ["Box", "Holding", "Layout", "Machine", "Route", "Turn", "direct", "gathered", "layout",
            "redistribute", "synthesised"]

@@ -12,7 +12,8 @@ from diffuse.ir import Point
 from diffuse.movement.boxes import Layout, even, total
 from diffuse.movement.direct import exchange
 from diffuse.movement.lowering import lower
-from diffuse.movement.route import Machine, Route
+from diffuse.movement.machine import Machine
+from diffuse.movement.route import Route
 from diffuse.movement.search import cheapest
 from diffuse.movement.weak import Space, WeakStep
 

@@ -14,27 +14,10 @@ from typing import Protocol
 
 from diffuse.ir import Point
 from diffuse.movement.boxes import Box, Holding, Layout, describe, placed, size, total, volume
+from diffuse.movement.machine import Machine
 
 Pieces = tuple[tuple[int, Box], ...]
 """Boxes, each with the rank that sends or receives it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """The cost of messages: a step takes its messages times the latency plus its bytes divided by the
-    bandwidth.
-
-    The defaults are those of a cluster with a fast network; a runtime measures its own.
-    """
-
-    latency: float = 5e-6
-    """Seconds per message."""
-    bandwidth: float = 5e9
-    """Bytes a second that one rank can send and receive."""
-
-    def seconds(self, messages: int, moved: int) -> float:
-        """Return the time of so many messages one after the other, with so many bytes in all."""
-        return messages * self.latency + moved / self.bandwidth
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,23 @@ def lacked(wanted: Boxes, here: Boxes) -> NDArray[np.float64]:
     return volumes(wanted)[:, None] - common(wanted[:, None], here[None])
 
 
+def crossed(wanted: Boxes, here: Boxes) -> NDArray[np.float64]:
+    """By alternatives of what is wanted and of what is there, from how many others the rank receives that
+    receives from most, where tiles form a grid: those whose tiles its box crosses, copies counted once."""
+    found = np.empty((len(wanted), len(here)))
+    some = (volumes(wanted) > 0).astype(np.float64)
+    for k, tiles in enumerate(here):
+        there = tiles[volumes(tiles) > 0]
+        count = some.copy()
+        for d in range(tiles.shape[1]):
+            low, high = np.unique(there[:, d, 0]), np.unique(there[:, d, 1])
+            if len(low) > 1:
+                count *= np.maximum(np.searchsorted(low, wanted[..., d, 1])
+                                    - np.searchsorted(high, wanted[..., d, 0], "right"), 0)
+        found[:, k] = np.maximum(count - (common(wanted, tiles[None]) > 0), 0.0).max(-1)
+    return found
+
+
 def extended(boxes: Boxes, shape: Point) -> Boxes:
     """Boxes of which the outermost ones reach the ends of the array, as where tasks go through all of it but
     its border."""

@@ -49,7 +49,9 @@ def integer_program(problem: Problem, seconds: float = 60.0) -> list[int]:
                               shape=(len(equals), count))
     binary = np.zeros(count)
     binary[:starts[-1]] = 1
-    found = optimize.milp(np.concatenate(costs), integrality=binary, bounds=optimize.Bounds(0, 1),
+    goal = np.concatenate(costs)
+    goal /= max(float(np.abs(goal).max(initial=0.0)), 1e-300)  # tolerances of the solver are absolute
+    found = optimize.milp(goal, integrality=binary, bounds=optimize.Bounds(0, 1),
                           constraints=optimize.LinearConstraint(matrix, equals, equals),
                           options={"time_limit": seconds})
     if found.x is None:

@@ -5,11 +5,15 @@ the dimension that it cuts, or -1: along that axis the array is repeated.  An *a
 names for each axis the loop that it cuts, or -1: along that axis the work is repeated.  Axes commute: a
 dimension that two axes cut is cut into as many blocks as their sizes' product, and a rank's block is told by
 its two coordinates, in whatever order the axes were chosen, as papers/002's recursion supposes.
+
+Along an axis with `PENDING` ranks hold terms of a sum that is still to be added up.  Whatever an operator
+writes there is one term more.  An operator that is linear in an operand may run on the terms of that operand
+(`of_terms`), with terms of its own result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 from math import prod
 
@@ -19,17 +23,26 @@ from diffuse.spec.opspec import Indexing, OpSpec
 Layout = tuple[int, ...]
 Mesh = tuple[int, ...]
 """The sizes of the axes of a mesh."""
+PENDING = -2
+"""Along an axis: each rank holds a term of the sum that the array is."""
 
 
-def choices(extents: Point, mesh: Mesh, repeats: bool = True, candidates: Iterable[int] | None = None
-            ) -> list[Layout]:
+def of_terms(operand: int) -> int:
+    """What an assignment says of an axis along which an operator runs on the terms of one operand."""
+    return PENDING - operand
+
+
+def choices(extents: Point, mesh: Mesh, repeats: bool = True, candidates: Iterable[int] | None = None,
+            terms: Sequence[int] = ()) -> list[Layout]:
     """All assignments of the axes of a mesh to dimensions, or loops, of these extents; none is cut into more
-    parts than it has indices.  `repeats` allows axes without one; `candidates` are those that may be cut.  If
-    nothing can be cut on every axis, the one assignment that cuts nothing is returned."""
+    parts than it has indices.  `repeats` allows axes without one; `candidates` are those that may be cut, and
+    `terms` what else axes may have, `PENDING` and `of_terms`.  If nothing can be cut on every axis, the one
+    assignment that cuts nothing is returned."""
     dimensions = list(range(len(extents)) if candidates is None else candidates)
-    found = [layout for layout in product([*dimensions, *([-1] if repeats else [])], repeat=len(mesh))
+    found = [layout for layout in product([*dimensions, *([-1] if repeats else []), *terms],
+                                                 repeat=len(mesh))
              if all(parts(layout, mesh, d) <= extents[d] for d in dimensions)]
-    return found or choices(extents, mesh, True, dimensions)
+    return found or choices(extents, mesh, True, dimensions, terms)
 
 
 def parts(layout: Layout, mesh: Mesh, dimension: int) -> int:

@@ -3,15 +3,15 @@ operators."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from diffuse.planning.beam import beam
 from diffuse.planning.eliminate import TooWide, eliminate
 from diffuse.planning.graph import Graph
 from diffuse.planning.integer import integer_program
-from diffuse.planning.layouts import Layout, Mesh, parts
-from diffuse.planning.problem import States, build
+from diffuse.planning.layouts import PENDING, Layout, Mesh, parts
+from diffuse.planning.problem import WORK, States, build
 
 METHODS = ("auto", "eliminate", "integer", "beam", "recursive")
 
@@ -43,19 +43,25 @@ class Plan:
         return "\n".join(lines)
 
     def _tiles(self, array: int) -> str:
-        """The parts that each dimension of an array is cut into, as `[4, 1]`."""
-        return str([parts(self.layouts[array], self.mesh, d) for d in range(len(self.graph.shapes[array]))])
+        """The parts that each dimension of an array is cut into, as `[4, 1]`; `[+4]` has the terms of a
+        sum."""
+        layout, terms = self.layouts[array], parts(self.layouts[array], self.mesh, PENDING)
+        cut = [str(parts(layout, self.mesh, d)) for d in range(len(self.graph.shapes[array]))]
+        return f"[{', '.join(cut)}]" if terms == 1 else f"[+{terms}]" if set(cut) == {"1"} else \
+            f"[+{terms}, {', '.join(cut)}]"
 
 
 def plan(graph: Graph, mesh: Mesh, method: str = "auto", repeats: bool = False,
-         held: Mapping[int, Sequence[Layout]] | None = None, run: Mapping[int, Sequence[Layout]] | None = None
+         held: Mapping[int, Sequence[Layout]] | None = None,
+         run: Mapping[int, Sequence[Layout]] | None = None, sums: Collection[int] = (), work: float = WORK
          ) -> Plan:
     """Choose the partitioning of a graph over a mesh that communicates the fewest elements.
 
     `method` is "eliminate" (exact), "integer" (an integer program), "auto" (the first, or the second where
     its tables would be too large), or one of the papers' own: "beam", and "recursive", which decides one axis
-    after another.  `repeats`, `held` and `run` restrict the states, as `problem.build` says.  Raises
-    ValueError for another method, and for a mesh without axes or with axes of one rank.
+    after another.  `repeats`, `held`, `run`, `sums` and `work` are those of `problem.build`; the recursion
+    adds sums up at once.  Raises ValueError for another method, and for a mesh without axes or with axes of
+    one rank.
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r}: choose one of {', '.join(METHODS)}")
@@ -63,7 +69,7 @@ def plan(graph: Graph, mesh: Mesh, method: str = "auto", repeats: bool = False,
         raise ValueError(f"mesh {mesh}: axes have at least 2 ranks, and there is at least one")
     if method == "recursive":
         return _recursive(graph, mesh, repeats, held, run)
-    states = build(graph, mesh, repeats, held, run)
+    states = build(graph, mesh, repeats, held, run, sums, work)
     if method == "beam":
         return _plan(graph, mesh, states, beam(states.problem, order=graph.order()))
     if method == "integer":

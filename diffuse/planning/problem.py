@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,10 +11,14 @@ import numpy as np
 
 from diffuse.ir import Point
 from diffuse.planning import words
-from diffuse.planning.graph import Graph
-from diffuse.planning.layouts import Layout, Mesh, choices
+from diffuse.planning.graph import Graph, Operator
+from diffuse.planning.layouts import PENDING, Layout, Mesh, choices, of_terms
 from diffuse.planning.words import Table
 from diffuse.spec.opspec import Indexing, OpSpec
+
+WORK = 0.125
+"""Elements that move in the time of one multiplication and addition, for four bytes each: by the machine that
+`diffuse.movement.machine` documents as the default."""
 
 
 @dataclass
@@ -44,19 +48,26 @@ class States:
 
 
 def build(graph: Graph, mesh: Mesh, repeats: bool = False, held: Mapping[int, Sequence[Layout]] | None = None,
-          run: Mapping[int, Sequence[Layout]] | None = None) -> States:
+          run: Mapping[int, Sequence[Layout]] | None = None, sums: Collection[int] = (),
+          work: float = WORK) -> States:
     """The problem of partitioning a graph over a mesh.
 
     `repeats` says whether arrays may be replicated, and work repeated, along an axis: memory costs nothing
     here, so that arrays are then replicated wherever it saves communication.  `held` and `run` give the
-    states of some arrays and operators instead of all there are.  Operators of one form share their tables.
+    states of some arrays and operators instead of all there are.  `sums` are arrays that may stay terms which
+    are still to be added up: results that somebody reads later.  An iteration that is repeated because an
+    operator runs on terms counts as `work` elements.  Operators of one form share their tables.
     """
-    layouts = [list((held or {}).get(k) or choices(shape, mesh, repeats, cut))
+    layouts = [list((held or {}).get(k) or
+                    choices(shape, mesh, repeats, cut, (PENDING,) if k in sums else ()))
                for k, (shape, cut) in enumerate(zip(graph.shapes, graph.cut(), strict=True))]
-    assignments = [list((run or {}).get(k) or choices(operator.spec.shape, mesh, repeats))
+    assignments = [list((run or {}).get(k) or choices(operator.spec.shape, mesh, repeats, None,
+                                                      passing(operator, sums)))
                    for k, operator in enumerate(graph.operators)]
-    tables: dict[tuple[int, int], Table] = {}
+    tables: dict[tuple[int, ...], Table] = {}
     for k, operator in enumerate(graph.operators):
+        if sums:
+            tables[len(graph.shapes) + k,] = work * words.repeated(operator.spec, assignments[k], mesh)
         for uses, reads in ((operator.spec.reads, True), (operator.spec.writes, False)):
             for use in uses:
                 array = operator.arrays[use.operand]
@@ -66,6 +77,13 @@ def build(graph: Graph, mesh: Mesh, repeats: bool = False, held: Mapping[int, Se
                 tables[key] = tables[key] + table if key in tables else table
     sizes = [*map(len, layouts), *map(len, assignments)]
     return States(Problem(sizes, list(tables.items())), layouts, assignments)
+
+
+def passing(operator: Operator, sums: Collection[int]) -> tuple[int, ...]:
+    """What axes of an operator may have if it runs on terms: of each operand in which it is linear."""
+    spec = operator.spec
+    return tuple([of_terms(k) for k in sorted(spec.linear)
+                  if operator.arrays[k] in sums and spec.reducer in (None, "sum")])
 
 
 @lru_cache(maxsize=1 << 12)

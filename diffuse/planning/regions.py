@@ -22,6 +22,7 @@ from diffuse.ir import ONE
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Recorded, Template
 from diffuse.observe import trace
+from diffuse.planning.agreed import machine
 from diffuse.planning.windows import Chosen, Search
 from diffuse.runtime.independent import Independent
 from diffuse.stream.engine import current
@@ -207,7 +208,8 @@ class Planned:
             if links and window.learned is not None and window.learned.turn():
                 window.memo.forget_trails()  # the loop is known: the stream, too, would cut by it now
             hands = [None if hand is None else hand.chosen(0, recorded) for recorded, hand in self._held]
-            found = Search(tasks, window, hands, links, gone).solve(self.memory)
+            found = Search(tasks, window, hands, links, gone).solve(
+                self.memory, machine(current().runtime))
             known = self.answers[form] = links, found
             self._name = object()
             window.begin()  # under the new name
@@ -223,7 +225,8 @@ class Planned:
 
 def _told(tasks: list[Recorded], found: Chosen) -> str:
     lines = [f"{len(tasks)} operations were planned: {found.bytes:,.0f} bytes move, {found.default:,.0f} by "
-             f"default, and a rank has {found.peak:,} at most"]
+             f"default, in {1e3 * found.seconds:.3g} ms, {1e3 * found.usual:.3g} by default, and a rank has "
+             f"{found.peak:,} bytes at most"]
     return "\n".join([*lines, *[f"         {task[0].operation:16} {words}  # {task[3]}"
                                 for task, words in zip(tasks, found.words, strict=True)]])
 
@@ -233,7 +236,8 @@ _regions: dict[Any, Planned] = Bounded()
 
 
 class plan(ContextDecorator):
-    """Has the operations that are recorded within partitioned by search, for the fewest bytes between ranks::
+    """Has the operations that are recorded within partitioned by search, for the least time on the ranks by a
+    model of the machine (`diffuse machine` measures one), and never for more than without a plan::
 
         for _ in range(steps):
             with diffuse.plan():
@@ -283,7 +287,8 @@ class plan(ContextDecorator):
         """What was chosen the last time."""
         found = _regions.get(self._key)
         return "not planned" if found is None else "\n".join(
-            [f"{each.bytes:,.0f} bytes, {each.default:,.0f} by default: " + ", ".join(each.words)
+            [f"{each.bytes:,.0f} bytes in {1e3 * each.seconds:.4g} ms, {each.default:,.0f} in "
+             f"{1e3 * each.usual:.4g} by default: " + ", ".join(each.words)
              for each in found.answers_last])
 
 

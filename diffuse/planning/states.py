@@ -18,8 +18,6 @@ from diffuse.stream.decompose import constraints, refusal, unit
 from diffuse.stream.regions import called, crossing, cuts, grid, under
 from diffuse.stream.window import Window
 
-MOVED = 4
-"""The time to move an element, in that of computing one."""
 HEAVY = 1 << 16
 """Bytes of partial results, of all ranks together, from which on one rank combines them."""
 MOST_CUT = 3
@@ -35,15 +33,16 @@ class State(NamedTuple):
     """For each use of a store what each rank touches of it."""
     grid: str
     """The grid in words, as `i:2 j:2`."""
-    work: float
-    """What the largest share takes to compute, as bytes."""
+    results: float
+    """Bytes of results that the rank with the largest share computes."""
+    multiplied: float = 0.0
+    """Multiplications and additions in that share of a product."""
     beside: float = 0.0
     """Bytes that move beside the operands."""
-
-    @property
-    def cost(self) -> float:
-        """All that the state itself costs, as bytes."""
-        return self.work + self.beside
+    messages: float = 0.0
+    """Messages of the busiest rank for that."""
+    usual: bool = False
+    """May the stream itself choose this way, because none moves less?"""
 
 
 def states(recorded: Recorded, window: Window) -> list[State]:
@@ -58,7 +57,7 @@ def states(recorded: Recorded, window: Window) -> list[State]:
         return []
     default = window.decomposed(template)
     if template.decomposition is not None:
-        return [_state(default, ranks)]
+        return [_state(default, ranks, True)]
     found = [default] if volume(default.domain) > 1 else []
     whole, _ = constraints(template)
     allowed = [d not in whole and n > 1 for d, n in enumerate(template.shape)]
@@ -67,8 +66,8 @@ def states(recorded: Recorded, window: Window) -> list[State]:
         if made is not None and made not in found:
             found.append(made)
     if not found:
-        return [State(None, _alone(template, ranks), "one rank", ranks * _work(template, ONE, 1))]
-    return [_state(made, ranks) for made in found]
+        return [State(None, _alone(template, ranks), "one rank", _results(template, ONE, 1), usual=True)]
+    return [_state(made, ranks, k == 0) for k, made in enumerate(found)]
 
 
 def _grids(points: int, allowed: Sequence[bool]) -> Iterator[tuple[tuple[int, int], ...]]:
@@ -96,19 +95,19 @@ def _under(template: Template, cut: tuple[tuple[int, int], ...], window: Window)
     return made if made.valid and refusal(template, made.decomposition) is None else None
 
 
-def _state(made: Template, ranks: int) -> State:
+def _state(made: Template, ranks: int, usual: bool = False) -> State:
     domain = made.domain
     boxes = [touched(use.partition, domain, use.frame, ranks) for use in made.uses]
-    beside = 0.0
+    beside = messages = 0.0
     result = made.uses[-1]
-    if result.privilege is Privilege.REDUCE:
-        kept = tuple([d for d in range(len(made.shape)) if result.map.follows(d)])
+    kept = tuple([d for d in range(len(made.shape)) if result.map.follows(d)])
+    if result.privilege is Privilege.REDUCE and any([s.axis not in kept for s in made.splits if s.axis >= 0]):
         partial = prod([made.shape[d] for d in kept]) * abi.leaves(made.shape, kept) * ITEMSIZE[result.dtype]
         heavy = ranks * partial > HEAVY
-        beside = partial * (ranks - 1) / (ranks if heavy else 1)
+        beside, messages = partial * (ranks - 1) / (ranks if heavy else 1), ranks - 1.0
         boxes[-1] = everything(result.frame, ranks, 1 if heavy else None)
-    return State(made, tuple(boxes), _words(made), ranks * _work(made, made.decomposition or ONE, ranks),
-                 beside)
+    return State(made, tuple(boxes), _words(made), _results(made, made.decomposition or ONE, ranks), 0.0,
+                 beside, messages, usual)
 
 
 def _words(made: Template) -> str:
@@ -116,11 +115,11 @@ def _words(made: Template) -> str:
                      zip(made.domain, made.splits, strict=True) if split.axis >= 0]) or "one rank"
 
 
-def _work(template: Template, decomposition: Decomposition, ranks: int) -> float:
-    """What the largest share of the iterations costs, as bytes."""
+def _results(template: Template, decomposition: Decomposition, ranks: int) -> float:
+    """The bytes of results of the largest share of the iterations."""
     cut = {split.axis: split.tile for split in decomposition.splits}
     each = prod([min(cut.get(d, n), n) for d, n in enumerate(template.shape)])
-    return -(-volume(decomposition.domain) // ranks) * each * ITEMSIZE[template.uses[-1].dtype] / MOVED
+    return -(-volume(decomposition.domain) // ranks) * each * ITEMSIZE[template.uses[-1].dtype]
 
 
 def _alone(template: Template, ranks: int | None, some: int | None = 1) -> tuple[Boxes, ...]:
@@ -128,61 +127,74 @@ def _alone(template: Template, ranks: int | None, some: int | None = 1) -> tuple
 
 
 def _calls(recorded: Recorded, window: Window) -> list[State]:
-    """The ways to share out a call of a host function."""
+    """The ways to share out a call of a host function: grids of as many ranks as can be, and each cut by
+    itself, of which the runtime takes the one that moves least."""
     template, function = recorded[0], called(recorded)
     ranks = window.stores.runtime.ranks
     if max([volume(use.map.shape) for use in template.uses], default=0) // config.min_chunk < 2:
         return []
-    whole = State(None, _alone(template, ranks, None), "whole on every rank", _call_work(template, (), ranks))
+    whole = State(None, _alone(template, ranks, None), "whole on every rank",
+                  *_call_work(recorded, (), ranks), usual=True)
     if function is None:
         return [whole]
     extents = cuts(recorded)
+    usual = 1 if function.blocks is not None and len(template.uses[-1].map.shape) <= 2 else len(extents)
+    found: dict[tuple[tuple[int, int], ...], State] = {}
+    for number, (_, n) in enumerate(extents):
+        order = ((number, min(n, ranks)),)
+        state = _shared(recorded, function, extents, order, ranks, number < usual) if n > 1 else None
+        found |= {} if state is None else {order: state}
     for count in range(ranks, 1, -1):  # a short axis has less parts than there are ranks
-        found = _shared(recorded, function, extents, count, ranks)
-        if found:
-            return found
-    return [whole]
+        before = len(found)
+        for some in _grids(count, [n > 1 for _, n in extents]):
+            if some not in found:
+                state = _shared(recorded, function, extents, some, ranks)
+                found |= {} if state is None else {some: state}
+        if len(found) > before or any(prod([n for _, n in order]) == count for order in found):
+            break
+    return list(found.values()) or [whole]
 
 
-def _shared(recorded: Recorded, function: Independent, extents: list[tuple[str, int]], count: int, ranks: int
-            ) -> list[State]:
-    """The ways to share out a call among so many of the ranks, the stream's own first: that cuts one way."""
-    found = []
-    for order in sorted(_grids(count, [n > 1 for _, n in extents]), key=lambda order: order != ((0, count),)):
-        if not crossing(function, tuple([n for n, _ in order])):
-            continue
-        parts = [1] * len(extents)
-        for number, n in order:
-            parts[number] = n
-        if all([n <= extents[number][1] for number, n in order]):
-            made = grid(recorded, tuple(parts), tuple([number for number, _ in order]))
-            if made is not None:
-                found.append(_call_state(made, function.cuts, extents, ranks))
-    return found
+def _shared(recorded: Recorded, function: Independent, extents: list[tuple[str, int]],
+            order: tuple[tuple[int, int], ...], ranks: int, usual: bool = False) -> State | None:
+    """A call on the grid that has so many parts of these cuts, in this order; None if there is none."""
+    if not crossing(function, tuple([n for n, _ in order])) or any(n > extents[k][1] for k, n in order):
+        return None
+    parts = [1] * len(extents)
+    for number, n in order:
+        parts[number] = n
+    made = grid(recorded, tuple(parts), tuple([number for number, _ in order]))
+    return None if made is None else _call_state(recorded, made, extents, ranks, usual)
 
 
-def _call_state(made: Template, ways: Sequence[tuple[int | None, ...]], extents: list[tuple[str, int]],
-                ranks: int) -> State:
+def _call_state(recorded: Recorded, made: Template, extents: list[tuple[str, int]], ranks: int,
+                usual: bool = False) -> State:
+    function = called(recorded)
+    assert function is not None
     domain = tuple([-(-extents[split.axis][1] // split.tile) for split in made.splits])
     boxes = []
     for k, use in enumerate(made.uses):
-        axes = [ways[split.axis][k] for split in made.splits]
+        axes = [function.cuts[split.axis][k] for split in made.splits]
         splits = tuple([Split(-1 if axis is None else axis, 0 if axis is None else split.tile)
                         for axis, split in zip(axes, made.splits, strict=True)])
         boxes.append(touched(use.map.partition(use.access(-1).store, splits), domain, use.frame, ranks))
     words = " ".join([f"{extents[split.axis][0]}:{n}" for n, split in zip(domain, made.splits, strict=True)])
-    return State(made, tuple(boxes), words, _call_work(made, domain, ranks))
+    return State(made, tuple(boxes), words, *_call_work(recorded, domain, ranks), usual=usual)
 
 
-def _call_work(template: Template, domain: Point, ranks: int) -> float:
+def _call_work(recorded: Recorded, domain: Point, ranks: int) -> tuple[float, float]:
+    """The bytes of results of the largest share of a call, and its multiplications and additions."""
+    template, function = recorded[0], called(recorded)
     result = template.uses[-1]
     share = -(-volume(domain) // ranks) / volume(domain) if domain else 1.0
-    return ranks * share * volume(result.map.shape) * ITEMSIZE[result.dtype] / MOVED
+    elements = share * volume(result.map.shape)
+    folded = template.uses[0].map.shape[-1] if function is not None and function.folded else 0
+    return elements * ITEMSIZE[result.dtype], 2.0 * elements * folded
 
 
 def named(recorded: Recorded, made: Template, ranks: int) -> State:
     """The state of an operation whose grid the program itself names."""
     function = called(recorded)
     if function is not None and volume(made.domain) > 1:
-        return _call_state(made, function.cuts, cuts(recorded), ranks)
-    return _state(made, ranks)
+        return _call_state(recorded, made, cuts(recorded), ranks, True)
+    return _state(made, ranks, True)

@@ -140,7 +140,7 @@ def _probes(function: Callable[..., Any], given: Sequence[Any], seed: int) -> It
     """The sets of operands to try the function on: with distinct extents if it accepts them, else as
     given."""
     classes = sorted({n for each in given for n in each.shape if n > 1})
-    made = {n: UNIT * (2 + k) for k, n in enumerate(classes)}
+    made = {n: UNIT * (1 + k) for k, n in enumerate(classes)}
     for kept in [None, *classes]:
         extents = {n: n if n == kept else to for n, to in made.items()}
         probes = _drawn(function, given, extents, seed)

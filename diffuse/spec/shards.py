@@ -43,7 +43,7 @@ def differing(found: Any, expected: Any) -> tuple[int, ...] | None:
         same = found == expected
     if numpy.all(same):
         return None
-    return tuple(int(i) for i in numpy.argwhere(~numpy.asarray(same))[0])
+    return tuple(int(i) for i in numpy.unravel_index(int(numpy.argmin(same)), expected.shape))
 
 
 def repeatable(function: Callable[..., Any], given: Sequence[Any]) -> None:
