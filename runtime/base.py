@@ -39,11 +39,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from diffuse.ir import Access, Point, Privilege, Store
-from diffuse.runtime.sharing import Sharing
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from diffuse.runtime.sharing import Sharing
 
 Value = Any
 """One word of a kernel's block: an integer or a float."""

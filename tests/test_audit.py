@@ -242,6 +242,9 @@ x=np.zeros((3,4),"?"); x.setflags(write=False); np.clip(np.arange(12).reshape(3,
 x=np.arange(7)+1; x.setflags(write=True, align=False); x.flags.aligned
 x=np.array(7)+1; y=np.clip(x, 2, 5); (y, np.clip(x, 2, 5))
 x=np.zeros((2,2,2,2),"u2").T; np.diff(x).strides
+a=np.broadcast_to(np.arange(5)+1,(4,5)); np.modf(a, out=(np.zeros((4,5),order="F"), None))[1].strides
+x=np.arange(6.)-3; (np.clip(x, -0.0, np.zeros(6,"?")), np.clip(x, np.zeros(6), -np.zeros(6)))
+x=np.arange(6.)-3; np.clip(x, -0.0, 0.0)
 x=np.zeros((2,2,1),"u2",order="F"); (np.clip(x, 0, 1).strides, x.copy("K").strides, np.zeros_like(x).strides)
 x=np.zeros((2,2,1),order="F"); y=x.astype(int); ((x+x).strides, (x+y).strides, np.sqrt(y).strides)
 x=-np.array([np.inf,0.,-4.]); np.power(x, 0.5, dtype=float)

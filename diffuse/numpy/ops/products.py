@@ -207,7 +207,9 @@ def vdot(a: Any, b: Any, /) -> Any:
     kinds = {x.dtype.kind, y.dtype.kind}
     if not _plain(x, y) or not kinds <= {*"fiuc"} or x.size != y.size or x.size < core.SMALL:
         return fallback.call(numpy.vdot, (a, b), {}, "numpy.vdot", "library")
-    with numpy.errstate(all="ignore"):  # NumPy does not look at what the processor noted
+    if x.dtype.kind in "fiu" and x.dtype.char != "e":
+        return folds.product(x.ravel(), y.ravel())
+    with numpy.errstate(all="ignore"):  # NumPy's has no warnings; changing the modes forwards pending work
         if "c" in kinds:
             return UFUNCS["multiply"](UFUNCS["conjugate"](x.ravel()), y.ravel()).sum()
         return folds.product(x.ravel(), y.ravel())

@@ -208,7 +208,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         if (whole or narrowed or any(t not in NATIVE for t in types) or small
                 or (mask is not True and mask.form.name != "bool") or rules.beyond(operands)
                 or (mask is not True and masks.copies(operands, targets, types[self.nin:]))
-                or len(targets) == 2 and masks.meeting(*targets)):
+                or len(targets) == 2 and (masks.meeting(*targets) or _halfway(targets, arrays))):
             return self.at_once(operands, targets, outs, options)
         if options:
             self.check(operands, targets, options)
@@ -354,6 +354,12 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         if overrides.answer((*args, options.get("out"), options.get("where"))):
             return method(*args, **given)
         return fallback.call(method, args, given, f"{self.library}.{self.__name__}.{name}")
+
+
+def _halfway(targets: tuple[Any, ...], arrays: list[Array]) -> bool:
+    """Does the layout of the new one of two results depend on that of the output given for the other?"""
+    return ((targets[0] is None) != (targets[1] is None)
+            and not all(x.meta.flags.c_contiguous for x in arrays))
 
 
 def _shown(result: Any, written: tuple[Any, ...], outs: tuple[Any, ...], show: Any) -> Any:
