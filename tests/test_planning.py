@@ -128,6 +128,13 @@ def drawn(rng: random.Random) -> Problem:
     return Problem(sizes, tables)
 
 
+def test_a_variable_beside_many_that_have_one_state_each() -> None:
+    """An array has at most 64 dimensions; these need none."""
+    table = np.array([2.0, 1.0])
+    problem = Problem([2] + [1] * 100, [((0, k), table.reshape(2, 1)) for k in range(1, 101)])
+    assert eliminate(problem) == [1] + [0] * 100
+
+
 def test_elimination_finds_what_trying_everything_finds() -> None:
     rng = random.Random(1)
     for number in range(120):

@@ -31,7 +31,7 @@ def eliminate(problem: Problem, widest: int = WIDEST) -> list[int]:
     a table has more than `widest` entries: solve such a problem as an integer program.
     """
     sizes = problem.sizes
-    tables: dict[int, tuple[tuple[int, ...], Any]] = dict(enumerate(problem.tables))
+    tables = {k: _undecided(variables, table) for k, (variables, table) in enumerate(problem.tables)}
     holding: list[set[int]] = [set() for _ in sizes]
     for number, (variables, _) in tables.items():
         for v in variables:
@@ -44,7 +44,7 @@ def eliminate(problem: Problem, widest: int = WIDEST) -> list[int]:
         """The entries of the table that remains after the elimination of a variable."""
         return prod(sizes[w] for w in joined(v)) // sizes[v]
 
-    heap = [(size(v), v) for v in range(len(sizes))]
+    heap = [(size(v), v) for v in range(len(sizes)) if sizes[v] > 1]
     heapify(heap)
     solved: list[tuple[int, list[int], Any]] = []
     done = [False] * len(sizes)
@@ -78,6 +78,12 @@ def eliminate(problem: Problem, widest: int = WIDEST) -> list[int]:
     for v, others, best in reversed(solved):
         choice[v] = int(best[tuple([choice[w] for w in others])])
     return choice
+
+
+def _undecided(variables: tuple[int, ...], table: Any) -> tuple[tuple[int, ...], Any]:
+    """A table without dimensions for the variables that have one state: an array has at most 64."""
+    kept = tuple([v for v, extent in zip(variables, table.shape, strict=True) if extent > 1])
+    return kept, table.reshape([extent for extent in table.shape if extent > 1])
 
 
 def _spread(variables: tuple[int, ...], table: Any, into: list[int]) -> Any:
