@@ -156,8 +156,7 @@ def test_the_integer_program_is_exact_for_large_costs() -> None:
 def backward(sums: bool) -> tuple[Graph, dict[int, list[Layout]], list[int]]:
     """The gradient that three products add up, and a product that reads it, with arrays that are cut as in
     Megatron-LM: by columns, and the next weights by rows."""
-    graph = Graph()
-    held: dict[int, list[Layout]] = {}
+    graph, held = Graph(), dict[int, list[Layout]]()
     gradient, out = graph.array("dx", 64, 256), graph.array("y", 64, 256)
     for name in "qkv":
         one, weight = graph.array(f"d{name}", 64, 256), graph.array(f"w{name}", 256, 256)
@@ -185,8 +184,7 @@ def test_a_sum_that_stays_pending_is_added_up_once() -> None:
 def test_terms_pass_through_operators_where_that_pays(product: bool, work: float, passed: bool) -> None:
     """s = f(x w) + f(y v) needs one reduction instead of two if f takes terms, which repeats its work on each
     rank: little for a transpose, too much for a product of matrices unless work costs nothing."""
-    graph = Graph()
-    held: dict[int, list[Layout]] = {}
+    graph, held = Graph(), dict[int, list[Layout]]()
     total, out = graph.array("s", 64, 64), graph.array("out", 64, 64)
     sums = [total]
     for name in "xy":

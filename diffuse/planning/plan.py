@@ -95,7 +95,8 @@ def _recursive(graph: Graph, mesh: Mesh, repeats: bool, held: Mapping[int, Seque
     """Decide one axis after another, each optimally given the earlier decisions (papers/002, section 5.2)."""
     found: Plan | None = None
     for axes in range(1, len(mesh) + 1):
-        everything = build(graph, mesh[:axes], repeats, _begun(held or {}, axes), _begun(run or {}, axes))
+        layouts, assignments = [_begun(each, axes) for each in (held or {}, run or {})]
+        everything = build(graph, mesh[:axes], repeats, layouts, assignments)
         if found is not None:
             everything = build(graph, mesh[:axes], repeats,
                                _extending(everything.layouts, found.layouts),
