@@ -113,10 +113,13 @@ def _tables() -> list[Any]:
 @pytest.fixture(autouse=True)
 def room_in_tables() -> None:
     """No table is emptied in the middle of a test because other tests have filled it: what it remembered is
-    then found anew, as tests of waits and analyses would count."""
-    stream = sys.modules.get("diffuse.stream.engine")
+    then found anew, as tests of waits and analyses would count.  Nor is anything done at once because of
+    operations on new views in a test before."""
+    stream, soon = sys.modules.get("diffuse.stream.engine"), sys.modules.get("diffuse.numpy.arrays.soon")
     if stream is None:
         return
+    if soon is not None:
+        soon.looked()
     engine = stream.current()
     memo, templates = engine.window.memo, engine.templates
     for table in (*_tables(), templates.known, templates._places, templates._overlaps):
