@@ -123,9 +123,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
             if type(mask) in (list, tuple):
                 mask = numpy.array(lowered(mask), bool)
             mask = options["where"] = adopt(mask)
-        known = all(
-            x in ARRAYS or x in rules.WEAK or x in rules.STRONG for x in map(type, operands)
-        )
+        known = all(x in ARRAYS or x in rules.WEAK or x in rules.STRONG for x in map(type, operands))
         if (not known or elementwise.eager_errors or self.signature is not None
                 or not any(type(x) in ARRAYS for x in (*operands, *targets, mask))
                 or any(x is not None and type(x) is not core.array_class for x in targets)
@@ -135,10 +133,11 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
                 if mask is not True:
                     options["where"] = given
                 return self.numpy(*args, **options, **({} if out is None and mask is True else {"out": outs}))
-            return self.at_once(operands, targets, outs, options, wrap if known else shared)
+            return self.at_once(_as_given(args, operands), targets, outs, options, wrap if known else shared)
         if out is None and not options:
             return self.plain(operands)
-        return self.full(operands, targets, outs, options)
+        found = self.full(operands, targets, outs, options)
+        return self.at_once(_as_given(args, operands), targets, outs, options) if found is None else found
 
     def plain(self, operands: tuple[Any, ...]) -> Any:
         """Handle a call without keywords, seen for the first time with these types and shapes."""
@@ -147,11 +146,9 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         except (OverflowError, base.Unaddressable):
             rule = None
         if rule is None or self.nout != 1 or self.nin > 2:
-            return (
-                self.at_once(operands, (), (), {})
-                if rule is None
-                else self.full(operands, (None,) * self.nout, (None,) * self.nout, {})
-            )
+            none = (None,) * self.nout
+            found = None if rule is None else self.full(operands, none, none, {})
+            return self.at_once(operands, (), (), {}) if found is None else found
         key = [x.form if type(x) in ARRAYS else type(x) for x in operands]
         rules.RULES[self.numpy, *key] = rule
         return elementwise.binary(self, *operands) if self.nin == 2 else elementwise.unary(self, operands[0])
@@ -183,17 +180,17 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
     def full(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
              options: dict[str, Any]) -> Any:
-        """Handle a call with outputs or keywords; it is recorded if kernels support the types."""
+        """Record a call with outputs or keywords; None if NumPy has to compute it at once."""
         if (set(options) - {"where", "dtype", "casting", "order", "subok"} or not self.recordable
                 or any(not o.meta.flags.writeable for o in targets if o is not None)):
-            return self.at_once(operands, targets, outs, options)
+            return None
         mask, casting = options.get("where", True), options.get("casting", "same_kind")
         if casting == "equiv" and not all(isinstance(x, Array) for x in operands):
-            return self.at_once(operands, targets, outs, options)  # NumPy 2.4 would crash in `resolve_dtypes`
+            return None  # NumPy 2.4 would crash in `resolve_dtypes`
         try:
             types = rules.resolve(self, operands, targets, options.get("dtype"), casting)
         except (TypeError, ValueError):  # which NumPy finds in an order of its own, among other errors
-            return self.at_once(operands, targets, outs, options)
+            return None
         if len(targets) == 1 and targets[0] is operands[0] and self.nin == 2 and not options:
             rule = rules.plan_inplace(self, *operands)
             if rule is not None:
@@ -209,7 +206,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
                 or (mask is not True and mask.form.name != "bool") or rules.beyond(operands)
                 or (mask is not True and masks.copies(operands, targets, types[self.nin:]))
                 or len(targets) == 2 and (masks.meeting(*targets) or _halfway(targets, arrays))):
-            return self.at_once(operands, targets, outs, options)
+            return None
         if options:
             self.check(operands, targets, options)
         try:
@@ -217,7 +214,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
             return self._record(operands, targets, outs, types, mask, options.get("order", "K"), not options,
                                 shape)
         except (OverflowError, TypeError, ValueError, base.Unaddressable):
-            return self.at_once(operands, targets, outs, options)
+            return None
 
     def check(self, operands: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]) -> None:
         """Raise NumPy's errors for options, and give its warnings for casts, by a call without elements."""
@@ -354,6 +351,12 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         if overrides.answer((*args, options.get("out"), options.get("where"))):
             return method(*args, **given)
         return fallback.call(method, args, given, f"{self.library}.{self.__name__}.{name}")
+
+
+def _as_given(args: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands for a call of NumPy: its own arrays as they were given, since the inner loops that it
+    chooses by their strides differ in the last bits."""
+    return tuple([x if type(x) is numpy.ndarray else o for x, o in zip(args, operands, strict=True)])
 
 
 def _halfway(targets: tuple[Any, ...], arrays: list[Array]) -> bool:
