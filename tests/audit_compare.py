@@ -64,8 +64,9 @@ class Outcome:
             warnings.simplefilter("always")
             try:
                 self.result = audit_calls.run(np, call.lines, call.text, self.scope)
+                diffuse.fence()  # what lacks memory is known when it is computed
             except Exception as error:
-                self.error = type(error).__name__, wording(error)
+                self.error = named(error)
             diffuse.fence()
             self.operands = {name: self.scope[name] for name in "abcdefgh" if name in self.scope}
             self.roots = {name: memory(root(value)) for name, value in self.operands.items()}
@@ -147,6 +148,13 @@ def flags(value: Any, known: bool) -> str:
     letters = (("C", found.c_contiguous), ("F", found.f_contiguous), ("W", found.writeable),
                ("A", found.aligned), ("O", known and found.owndata))
     return "".join(letter for letter, on in letters if on)
+
+
+def named(error: BaseException) -> tuple[str, str]:
+    """The name and the words of an error; that memory is lacking each allocator says in its own."""
+    if isinstance(error, MemoryError):
+        return "MemoryError", ""
+    return type(error).__name__, wording(error)
 
 
 def wording(error: BaseException) -> str:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 Check = Callable[[str, int], tuple[str, list[str]]]
-PATIENCE = 20.0
-"""Seconds that a check may take, many times what any takes: then its process is ended."""
+LOOK = 0.05
+"""Seconds that a look for news of a process waits."""
+PATIENCE = 400
+"""How many looks in a row may find nothing, 20 seconds and many times what any check takes: then its process
+is ended.  They are counted because a clock goes on while all processes are stopped."""
 Share = tuple[str, int, int]
 """A mode, the first number, and the one behind the last."""
 
@@ -43,24 +45,25 @@ class Worker:
         self.process.start()
         self.share: Share | None = None
         self.now: tuple[str, int] = "", 0
-        self.since = time.monotonic()
+        self.looks = 0
 
     def begin(self, share: Share) -> None:
-        self.share, self.now, self.since = share, share[:2], time.monotonic()
+        self.share, self.now, self.looks = share, share[:2], 0
         self.jobs.put(share)
 
     def news(self) -> Any:
         """What the process found, that it has done its share, or the check at which it ended."""
-        while self.found._reader.poll(0.05):  # type: ignore[attr-defined]
+        while self.found._reader.poll(LOOK):  # type: ignore[attr-defined]
             told = self.found.get()
-            self.since = time.monotonic()
+            self.looks = 0
             if told[0] == "now":
                 self.now = told[1:]
                 continue
             if told[0] == "done":
                 self.share = None
             return told
-        if time.monotonic() - self.since > PATIENCE:
+        self.looks += 1
+        if self.looks > PATIENCE:
             self.process.kill()
             self.process.join()
         return None if self.process.is_alive() else ("ended", *self.now)
