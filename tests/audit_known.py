@@ -54,7 +54,8 @@ KNOWN = {
     "NumPy raises no proper error itself": r"SystemError",
     "arrays of NumPy's own types lie in memory elsewhere":
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*(place: |a\.base => result)",
-    "some bytes of long doubles say nothing": r"'[gG]'.*(tobytes\(|byteswap\(|setattr\(\w, 'dtype'|= a\.view\()",
+    "some bytes of long doubles say nothing":
+        r"'[gG]'.*(tobytes\(|byteswap\(|setattr\(\w, 'dtype'|= a\.view\()",
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
     "a method of NumPy's own array takes no output of Diffuse's":
         r"(output|'out') must be an array.\), NumPy's None",
