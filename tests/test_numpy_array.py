@@ -316,6 +316,23 @@ def test_a_derived_class_is_one_of_numpys() -> None:
     assert (x + 1).name == "a" and type(x[1:] + ones(2)) is Named and (x * 2).sum() == 6
 
 
+SHAPES = [4.2, numpy.float64(4.2), True, numpy.True_, {}, None, "a", 1j, [[1]], [2.0], numpy.array(3.0), -1,
+          (2, -1), (1,) * 70, numpy.int64(3), numpy.array([2, 3]), numpy.array(2), (), range(2), 1 << 70]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=repr)
+@pytest.mark.parametrize("name", ["zeros", "ones", "empty", "zeros_like"])
+def test_shapes_are_what_numpy_takes_for_shapes(name: str, shape: Any) -> None:
+    def made(m: Any) -> Any:
+        try:
+            found = m.zeros_like(m.ones(300), shape=shape) if name == "zeros_like" else getattr(m, name)(shape)
+        except Exception as error:
+            return type(error), str(error)
+        return found.shape
+
+    assert made(np) == made(numpy)
+
+
 @pytest.mark.usefixtures("nothing_alone")
 def test_memory_is_shown_for_as_long_as_somebody_looks() -> None:
     """While a NumPy array shares the memory calls are done when they return; afterwards they fuse again."""

@@ -33,18 +33,13 @@ from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.operands import adopt, foreign, lowered, shared, wrap
 
 
+NOTHING = numpy.dtype([])
+"""An element type without bytes: an array of it has a shape, and takes no memory."""
+
+
 def _shape(shape: Any) -> tuple[int, ...]:
-    """Check a shape argument, with NumPy's messages."""
-    if isinstance(shape, (Array, numpy.ndarray)):
-        shape = lowered(shape).tolist()
-    if isinstance(shape, (tuple, list)) or hasattr(shape, "__len__"):
-        found = tuple([operator.index(n) for n in shape])
-    else:
-        found = (operator.index(shape),)
-    if any(n < 0 for n in found):
-        raise ValueError("negative dimensions are not allowed")
-    if len(found) > 64:
-        raise ValueError(f"maximum supported dimension for an ndarray is currently 64, found {len(found)}")
+    """Check a shape argument, with NumPy's errors and warnings."""
+    found: tuple[int, ...] = numpy.empty(lowered(shape), NOTHING).shape
     return found
 
 
