@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import sqlite3
 import statistics
 import struct
 from collections.abc import Callable
@@ -48,6 +49,8 @@ USES: list[Callable[[Any, Any], Any]] = [
     lambda s, n: (statistics.mean([s, s]), statistics.median([s, 1.0, 3.0])),
     lambda s, n: (s != None, s == "text", bool(n)),  # noqa: E711
     lambda s, n: (s.item(), s.dtype, s.shape, s.is_integer(), s.astype("float32"), int(s), complex(s)),
+    lambda s, n: sqlite3.connect(":memory:").execute("select ?, ?", (s, n)).fetchall(),
+    lambda s, n: [type(found) for found in (s == "a", s != None, n == {}, b"a" == s, float != n)],  # noqa: E711
     lambda s, n: numpy.full(2, s).tolist() + [numpy.linspace(0, s, 3).tolist()],
 ]
 
@@ -55,6 +58,20 @@ USES: list[Callable[[Any, Any], Any]] = [
 @pytest.mark.parametrize("use", USES)
 def test_a_lazy_scalar_serves_as_numpys(use: Callable[[Any, Any], Any]) -> None:
     assert use(total(), count()) == use(numpy.float64(50_000.0), numpy.int64(SIZE))
+
+
+@pytest.mark.parametrize("use", [lambda s: s @ s, lambda s: s @ [1], lambda s: 2 @ s, lambda s: "a" + s])
+def test_operators_of_a_lazy_scalar_refuse_what_numpys_do(use: Callable[[Any], Any]) -> None:
+    for value in (total(), numpy.float64(50_000.0)):
+        with pytest.raises(TypeError, match="unsupported operand|can only concatenate"):
+            use(value)
+
+
+def test_powers_of_a_lazy_truth_value_have_numpys_type() -> None:
+    some = (np.ones(SIZE) * 0.5 > 0.25).any()
+    assert type(some) is scalar_class
+    for exponent in (2, 0, 3, True, 2.0, numpy.int8(2)):
+        assert repr(some ** exponent) == repr(numpy.True_ ** exponent)
 
 
 def test_indices_of_a_lazy_scalar_are_those_of_numpys() -> None:

@@ -21,6 +21,8 @@ from diffuse.numpy.arrays.operators import Protocols
 
 SEQUENCES = (list, tuple, str, bytes)
 """Types that an integer repeats by multiplication."""
+OTHERS = (str, bytes, type(None), dict, type)
+"""Types of which no operator of a number knows anything."""
 
 
 def of_value(function: Callable[[Any], Any]) -> Any:
@@ -76,6 +78,30 @@ class scalar(Protocols, arithmetic.Operators):
         if type(other) in SEQUENCES:
             return other * self.value()
         return arithmetic.Operators.__rmul__(self, other)
+
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+        if self.form.dtype.kind == "b":  # NumPy's rule for truth values is another one than that of arrays
+            return self.value() ** other if modulo is None else NotImplemented
+        return arithmetic.Operators.__pow__(self, other, modulo)
+
+    def __radd__(self, other: Any) -> Any:
+        return other + self.value() if type(other) in OTHERS else arithmetic.Operators.__radd__(self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return self.value() == other if type(other) in OTHERS else arithmetic.Operators.__eq__(self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return self.value() != other if type(other) in OTHERS else arithmetic.Operators.__ne__(self, other)
+
+    def __matmul__(self, other: Any) -> Any:
+        return self.value() @ other
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return other @ self.value()
+
+    def __conform__(self, protocol: Any) -> Any:
+        """The value, for `sqlite3`, which adapts what it does not know by this method."""
+        return self.value()
 
     __float__, __int__, __complex__ = of_value(float), of_value(int), of_value(complex)
     __bool__, __index__, __hash__ = of_value(bool), of_value(operator.index), of_value(hash)
