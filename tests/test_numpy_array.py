@@ -15,6 +15,7 @@ from diffuse.numpy.arrays.array import ndarray
 from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.creation import arange, empty, eye, full, linspace, ones, zeros
 from diffuse.numpy.ops.operands import wrap
+from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.stream import engine
 from tests.kinds import is_ours
@@ -325,12 +326,24 @@ SHAPES = [4.2, numpy.float64(4.2), True, numpy.True_, {}, None, "a", 1j, [[1]], 
 def test_shapes_are_what_numpy_takes_for_shapes(name: str, shape: Any) -> None:
     def made(m: Any) -> Any:
         try:
-            found = m.zeros_like(m.ones(300), shape=shape) if name == "zeros_like" else getattr(m, name)(shape)
+            like = name == "zeros_like"
+            found = m.zeros_like(m.ones(300), shape=shape) if like else getattr(m, name)(shape)
         except Exception as error:
             return type(error), str(error)
         return found.shape
 
     assert made(np) == made(numpy)
+
+
+@pytest.mark.skipif(native is None, reason="the extension names the class")
+@pytest.mark.parametrize("use", [hash, lambda x: x(), lambda x: x.none, lambda x: {x: 1}, lambda x: "%d" % x,
+                                 lambda x: setattr(x, "none", 1), lambda x: "".join([x]), open])
+def test_errors_name_the_class_as_numpys(use: Callable[[Any], Any]) -> None:
+    with pytest.raises((TypeError, AttributeError)) as theirs:
+        use(numpy.ones(300))
+    with pytest.raises(theirs.type) as ours:
+        use(np.ones(300))
+    assert str(ours.value) == str(theirs.value)
 
 
 @pytest.mark.usefixtures("nothing_alone")

@@ -32,7 +32,6 @@ from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.operands import adopt, foreign, lowered, shared, wrap
 
-
 NOTHING = numpy.dtype([])
 """An element type without bytes: an array of it has a shape, and takes no memory."""
 
