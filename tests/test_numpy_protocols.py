@@ -129,6 +129,7 @@ def test_creation_like_an_array_of_a_derived_class() -> None:
     like = numpy.zeros(2).view(Mine)
     assert type(dnp.zeros(3, like=like)) is Mine and type(dnp.asarray([1], like=like)) is Mine
     assert is_ours(dnp.zeros(3, like=dnp.zeros(1)))
+    assert type(dnp.require(dnp.arange(300.0), like=like)) is Mine  # whose memory nobody asks its class for
 
 
 def test_the_namespace_and_the_wrapper_of_an_array() -> None:

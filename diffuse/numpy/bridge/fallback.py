@@ -130,7 +130,7 @@ class Conversion:
         if isinstance(value, (numpy.ndarray, *KEEPERS)):
             for plain, known in self.pairs:
                 if isinstance(known, Array) and (isinstance(value, KEEPERS)
-                                                 or numpy.may_share_memory(plain, value)):
+                                                 or numpy.may_share_memory(plain, numpy.asarray(value))):
                     base.shown(known)
         return value
 
