@@ -322,7 +322,7 @@ SHAPES = [4.2, numpy.float64(4.2), True, numpy.True_, {}, None, "a", 1j, [[1]], 
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=repr)
-@pytest.mark.parametrize("name", ["zeros", "ones", "empty", "zeros_like"])
+@pytest.mark.parametrize("name", ["zeros", "ones", "empty", "zeros_like", "identity"])
 def test_shapes_are_what_numpy_takes_for_shapes(name: str, shape: Any) -> None:
     def made(m: Any) -> Any:
         try:

@@ -67,6 +67,16 @@ def test_operators_of_a_lazy_scalar_refuse_what_numpys_do(use: Callable[[Any], A
             use(value)
 
 
+@pytest.mark.filterwarnings("ignore:'where' used without 'out'")
+def test_a_lazy_scalar_is_a_mask_as_numpys_is() -> None:
+    for some, none in ((count(), np.zeros(SIZE, int).max()), (numpy.int64(3), numpy.int64(0))):
+        out = numpy.zeros(300)
+        np.add(np.ones(300), 1, out=out, where=none)
+        assert not out.any()
+        np.add(np.ones(300), 1, out=out, where=some)
+        assert (out == 2).all()
+
+
 def test_powers_of_a_lazy_truth_value_have_numpys_type() -> None:
     some = (np.ones(SIZE) * 0.5 > 0.25).any()
     assert type(some) is scalar_class
@@ -92,6 +102,8 @@ FUNCTIONS: list[Callable[[Any], Any]] = [
     lambda m: m.round(m.ones(SIZE, dtype=int).sum()),
     lambda m: m.nan_to_num((m.ones(SIZE) * 0.5).sum()),
     lambda m: m.average((m.ones(SIZE) * 0.5).sum()),
+    *[lambda m, name=name: getattr(m, name)((m.ones(SIZE) * 0.5).sum())
+      for name in ("squeeze", "transpose", "real", "imag")],
 ]
 
 

@@ -267,3 +267,23 @@ def test_slices_by_any_bounds(n: int) -> None:
     for step in (0, True):
         with pytest.raises(ValueError, match="zero") if not step else nullcontext():
             assert ours[::step].shape == theirs[::step].shape
+
+
+REFUSED: list[Callable[[Any], Any]] = [
+    lambda np: np.split([1, 2, 3, 4], 2), lambda np: np.hsplit((1, 2, 3, 4), 2),
+    lambda np: np.vsplit([[1], [2]], 2),
+    lambda np: np.dsplit([[[1, 2]]], 2), lambda np: np.exp(np.ones(300), dtype=np.ones(300)),
+    lambda np: np.may_share_memory(np.ones(300), np.ones(300), max_work="all"),
+    lambda np: np.shares_memory(np.ones(300), np.ones(300), max_work=-5),
+]
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_arguments_that_numpy_refuses_are_refused(call: Callable[[Any], Any]) -> None:
+    with pytest.raises((TypeError, ValueError, AttributeError)) as theirs:
+        call(numpy)
+    with pytest.raises(theirs.type) as ours:
+        call(diffuse.numpy)
+    assert str(ours.value) == str(theirs.value)
+    parts = diffuse.numpy.split([1, 2, 3, 4], [1, 3])
+    assert [part.tolist() for part in parts] == [[1], [2, 3], [4]]

@@ -290,8 +290,7 @@ def eye(N: int, M: Any = None, k: int = 0, dtype: Any = float, order: Any = "C",
         like: Any = None) -> Any:
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.eye, N, M, k, dtype, order, like=like)
-    rows = operator.index(N)
-    columns = rows if M is None else operator.index(M)
+    rows, columns = _shape((N, N if M is None else M))
     x = zeros((rows, columns), dtype, order)
     k = operator.index(k)
     if isinstance(x, Array) and -rows < k < columns:

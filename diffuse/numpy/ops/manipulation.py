@@ -24,8 +24,8 @@ from diffuse.numpy.ops.operands import foreign, lowered
 NUMBERS = (bool, int, float, complex, numpy.generic)
 
 
-ASKING = ("unstack", "rollaxis")
-"""Functions that ask their argument for its dimensions, and take no sequences."""
+ASKING = ("unstack", "rollaxis", "split", "hsplit", "vsplit", "dsplit")
+"""Functions that ask their argument for its dimensions, and take no sequences, or not in every case."""
 
 
 def is_array(x: Any) -> bool:
@@ -37,16 +37,14 @@ def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     """Apply a view function of NumPy to an array's description; the result is a view of the same store."""
     if foreign(x):
         return fallback.asked(function, x, *args, **kwargs)
-    if isinstance(x, NUMBERS) and not is_array(x):  # numbers stay what they are
-        return function(x, *args, **kwargs)
+    if isinstance(x, NUMBERS):  # numbers stay what they are, and so do pending ones
+        return function(lowered(x), *args, **kwargs)
     if isinstance(x, (list, tuple)) and function.__name__ in ASKING:
-        return function(x, *args, **kwargs)  # raises
+        return fallback.call(function, (x, *args), kwargs, silent="foreign")
     x = asanyarray(x)
     args = tuple([lowered(a) for a in args])
     if not is_array(x):
         return function(x, *args, **kwargs)
-    if type(x) is not core.array_class:
-        x = x[...]
     found = function(x.meta, *args, **kwargs)
     if isinstance(found, numpy.ndarray):
         return x if found is x.meta else core.viewing(x, found)
@@ -186,8 +184,8 @@ def imag(val: Any) -> Any:
 def _component(val: Any, function: Callable[..., Any]) -> Any:
     if type(val) is core.array_class:
         return getattr(val, function.__name__)
-    if foreign(val) or (numpy.isscalar(val) and not is_array(val)):
-        return fallback.asked(function, val)
+    if foreign(val) or numpy.isscalar(val):
+        return fallback.asked(function, lowered(val))
     return getattr(asanyarray(val), function.__name__)
 
 
@@ -214,7 +212,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
 
 
 def _shared(a: Any, b: Any, function: Callable[..., Any], max_work: Any) -> bool:
-    if isinstance(a, Array) and isinstance(b, Array):
+    if isinstance(a, Array) and isinstance(b, Array) and type(max_work) is int and max_work >= -1:
         one, other = access.storage_of(a), access.storage_of(b)
         if one is other and (a.meta is a.memory) is (b.meta is b.memory):
             return bool(function(a.meta, b.meta, max_work=max_work))

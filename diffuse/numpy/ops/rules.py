@@ -136,6 +136,8 @@ def resolve(function: Any, operands: tuple[Any, ...], outs: tuple[Any, ...], dty
             casting: str = "same_kind", signature: Any = None) -> tuple[numpy.dtype[Any], ...]:
     """The types in which NumPy computes; raises NumPy's exception."""
     types = tuple([type_of(x) for x in operands]) + tuple([None if o is None else o.form.dtype for o in outs])
+    if isinstance(dtype, Array):
+        raise TypeError("Cannot construct a dtype from an array")
     if dtype is not None:
         signature = (None,) * function.nin + (dtype,) * function.nout
     options = {"casting": casting} if signature is None else {"casting": casting, "signature": signature}

@@ -122,7 +122,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         if mask is not True:
             if type(mask) in (list, tuple):
                 mask = numpy.array(lowered(mask), bool)
-            mask = options["where"] = adopt(mask)
+            mask = options["where"] = adopt(mask.value() if type(mask) is core.scalar_class else mask)
         known = all(x in ARRAYS or x in rules.WEAK or x in rules.STRONG for x in map(type, operands))
         if (not known or elementwise.eager_errors or self.signature is not None
                 or not any(type(x) in ARRAYS for x in (*operands, *targets, mask))
