@@ -17,7 +17,7 @@ import numpy
 
 from tests import audit_operands
 from tests.audit_operands import SELDOM
-from tests.audit_parameters import NUMBERS, OF_FUNCTION, PARAMETERS, Draft
+from tests.audit_parameters import NUMBERS, OF_FUNCTION, PARAMETERS, STRANGE, Draft, of
 
 LEFT_OUT = set("""
     save savez savez_compressed savetxt load loadtxt genfromtxt fromfile fromregex memmap seterr geterr
@@ -206,6 +206,8 @@ def _with_arguments(draft: Draft, chosen: Callable_) -> str:
         if make is None:
             open_ = False
             continue
+        if pick.random() < 0.02:
+            make = of(*STRANGE)
         by_position = open_ and parameter.kind is not parameter.KEYWORD_ONLY
         if parameter.kind is parameter.VAR_POSITIONAL:
             words += [make(draft) for _ in range(1 if chosen.name == "view" else pick.randrange(1, 4))]

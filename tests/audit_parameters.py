@@ -18,6 +18,10 @@ NUMBERS = """0 1 2 3 -1 -2 7 0.5 2.0 -0.0 1.5 True False 1j 300 -300 1<<40 1<<70
 np.float64(2) np.int8(3) np.uint8(200) np.int64(2) np.bool_(True)
 np.complex64(1+1j) np.float16(.1) None np.longdouble(1.5) 'a' np.timedelta64(3,'D') np.array(2.5)
 np.array([2])""".split()
+STRANGE = """True 2.5 -1 1j 'x' '' b'x' None ... {} [] () (1,) [[1]] [True] (None,) slice(1) float 'f8'
+'i4,f8' len np.float64(2.5) np.int64(2) np.array(1) np.array([0,1]) np.array(2.5) np.str_('C') np.True_
+np.zeros(300) np.arange(9).sum() np.arange(9.)""".split()
+"""What any parameter is given now and then, whatever it means."""
 TINY = "0 1 2 3 -1 -2 1.5 True np.int64(1) None 5".split()
 
 
