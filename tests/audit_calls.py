@@ -145,7 +145,9 @@ def _before(draft: Draft) -> None:
     if exact and not re.search("where=|empty", text) and not avoided(draft, text) and len(draft.shapes) < 5:
         with contextlib.suppress(Exception):
             found = run(numpy, draft.lines, text)
-    if type(found) is numpy.ndarray and found.dtype.str[1:] in audit_operands.NATIVE and found.size < 60_000:
+    spreads = mode == "large" and 1 in getattr(found, "shape", ())  # a column and a row make a large square
+    if (type(found) is numpy.ndarray and found.dtype.str[1:] in audit_operands.NATIVE and found.size < 60_000
+            and not spreads):
         draft.keep(text, found.shape, found.dtype.str[1:])
     else:
         draft.forget()

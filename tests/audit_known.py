@@ -42,8 +42,8 @@ KNOWN = {
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*'c(8|16)'.*assign\(.*=> "
         r"(a\.elements|error: \('TypeError', .*not 'complex')",
     "NumPy takes other libraries' masks without elements for integers":
-        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\((0, \d|\d, 0|0,)\), '\?'.*a\[[a-h]\] => "
-        r"(result|error: None, NumPy's \('IndexError', 'too many indices)",
+        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\((0, \d|\d, 0|0,)\), '\?'.*(a\[[a-h]\]|assign\(a, "
+        r"numpy\.s_\[[a-h]\].*) => (result|error: None, NumPy's \('IndexError', '(too many|boolean) ind)",
     "NumPy warns of what it converts where a mask is off": r"where=.*NumPy's .*encountered in",
     "views that NumPy lets programs write, with a warning": r"(broadcast_arrays|meshgrid|atleast).*flags: ",
     "an array that changed its type or strides in place does not own its memory":

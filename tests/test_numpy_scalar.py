@@ -77,6 +77,10 @@ def test_a_lazy_scalar_is_a_mask_as_numpys_is() -> None:
         assert (out == 2).all()
 
 
+def test_a_lazy_scalar_stands_for_its_type_where_a_type_is_asked_for() -> None:
+    assert np.ones(300).astype(count()).dtype == numpy.ones(300).astype(numpy.int64(1)).dtype == "int64"
+
+
 def test_powers_of_a_lazy_truth_value_have_numpys_type() -> None:
     some = (np.ones(SIZE) * 0.5 > 0.25).any()
     assert type(some) is scalar_class

@@ -48,7 +48,9 @@ def element_type(dtype: Any) -> numpy.dtype[Any]:
     objects, and any object that has an element type for that type, even an array that was meant for `out`.
     """
     if isinstance(dtype, Array):
-        raise TypeError("Cannot construct a dtype from an array")
+        if type(dtype) is core.array_class:
+            raise TypeError("Cannot construct a dtype from an array")
+        dtype = dtype.dtype  # of a pending number
     return numpy.empty(0, dtype).dtype if isinstance(dtype, FAMILIES) else numpy.dtype(dtype)
 
 

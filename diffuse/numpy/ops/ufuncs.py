@@ -157,7 +157,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
                 options: dict[str, Any], show: Any = wrap) -> Any:
         """Call NumPy's own ufunc on the memory of the operands, after waiting for it.  `show` converts a new
         array; the result of an operand of another class may be an array that it keeps."""
-        kwargs = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
+        kwargs = {k: lowered(v) if isinstance(v, Array) else v for k, v in options.items()}
         if any(o is not None for o in targets) or "where" in kwargs:  # the warning was given
             given = targets or (None,) * self.nout
             kwargs["out"] = tuple([base.writable(o) if isinstance(o, Array) else o for o in given])
