@@ -50,7 +50,7 @@ def element_type(dtype: Any) -> numpy.dtype[Any]:
     if isinstance(dtype, Array):
         if type(dtype) is core.array_class:
             raise TypeError("Cannot construct a dtype from an array")
-        dtype = dtype.dtype  # of a pending number
+        return dtype.form.dtype  # of a pending number
     return numpy.empty(0, dtype).dtype if isinstance(dtype, FAMILIES) else numpy.dtype(dtype)
 
 
