@@ -77,6 +77,22 @@ def test_a_lazy_scalar_is_a_mask_as_numpys_is() -> None:
         assert (out == 2).all()
 
 
+def test_functions_of_shapes_and_types_read_the_value_of_a_lazy_scalar() -> None:
+    """Those that only look at descriptions must not take what a pending number has for memory."""
+    three = (np.ones(SIZE, dtype=numpy.int64) * 3).max()
+    assert type(three) is scalar_class
+    assert np.broadcast_shapes((three, 1), (1, 2)) == (3, 2) and np.broadcast_shapes(three) == (3,)
+    assert np.promote_types("f4", three) == numpy.promote_types("f4", numpy.int64(3)) == "f8"
+    assert np.result_type(three, "i1") == "i8" and np.min_scalar_type(three) == "u1"
+    assert [part.tolist() for part in np.split(np.arange(6), three)] == [[0, 1], [2, 3], [4, 5]]
+    with pytest.raises(ValueError, match="hsplit only works on arrays of 1 or more dimensions"):
+        np.hsplit(three, three)
+    found = np.astype(three, "f4")
+    assert isinstance(found, numpy.float32) and not isinstance(found, np.ndarray)
+    with pytest.raises(TypeError, match="`like` argument must be an array-like"):
+        np.zeros(3, like=three)
+
+
 def test_a_lazy_scalar_stands_for_its_type_where_a_type_is_asked_for() -> None:
     assert np.ones(300).astype(count()).dtype == numpy.ones(300).astype(numpy.int64(1)).dtype == "int64"
 

@@ -83,7 +83,7 @@ class Conversion:
             return value
         if isinstance(value, Array):
             if self.described:
-                return value.meta
+                return value.meta if kind is core.array_class else value.form.dtype.type(0)
             root = value if value.owner is None else value.owner
             plain = self._memory(value) if root.storage is not None or value.memory is None else value.memory
             if kind is not core.array_class:

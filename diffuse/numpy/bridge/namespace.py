@@ -37,11 +37,11 @@ ORDERING = {name: module for module, names in (
 """The functions of `diffuse.numpy.order`, and the module of each, which is imported when one is used."""
 
 DESCRIPTION = """shape ndim size iscomplexobj isrealobj typename mintypecode common_type result_type
-promote_types issubdtype isdtype isfortran broadcast_shapes
+promote_types issubdtype isdtype isfortran
 tril_indices_from triu_indices_from diag_indices_from""".split()
 TEXT = """array2string array_repr array_str format_float_positional format_float_scientific save savez
 savez_compressed savetxt datetime_as_string base_repr binary_repr info""".split()
-TESTS = """array_equiv can_cast min_scalar_type isscalar iterable""".split()
+TESTS = """broadcast_shapes array_equiv can_cast min_scalar_type isscalar iterable""".split()
 LIBRARY = "einsum_path polyfit roots convolve correlate packbits unpackbits".split()
 ORDER = "histogram_bin_edges unique_values sort_complex".split()
 SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter fromfunction

@@ -91,6 +91,8 @@ def elsewhere(device: Any, like: Any) -> bool:
     """Does the call request an array of another library?  Requests for another device raise NumPy's error."""
     if device not in (None, "cpu"):
         numpy.empty(0, device=device)
+    if type(like) is core.scalar_class:
+        numpy.empty(0, like=0.0)  # raises: no number is like an array
     return like is not None and not isinstance(like, Array) and type(like) is not numpy.ndarray
 
 

@@ -23,7 +23,7 @@ from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.creation import arange, fresh
 from diffuse.numpy.ops.indexing import nonzero
 from diffuse.numpy.ops.manipulation import asking, broadcast_arrays
-from diffuse.numpy.ops.operands import adopt, answers, foreign
+from diffuse.numpy.ops.operands import adopt, answers, foreign, lowered
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 
@@ -71,8 +71,8 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
 
 @asking(numpy.astype)
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
-    if not isinstance(x, Array) and type(x) is not numpy.ndarray:
-        return fallback.asked(numpy.astype, x, dtype, copy=copy, device=device)
+    if type(x) is not core.array_class and type(x) is not numpy.ndarray:
+        return fallback.asked(numpy.astype, lowered(x), dtype, copy=copy, device=device)
     elsewhere(device, None)
     return asarray(x).astype(dtype, copy=copy)
 

@@ -37,12 +37,12 @@ def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     """Apply a view function of NumPy to an array's description; the result is a view of the same store."""
     if foreign(x):
         return fallback.asked(function, x, *args, **kwargs)
+    args, kwargs = tuple([lowered(a) for a in args]), {k: lowered(v) for k, v in kwargs.items()}
     if isinstance(x, NUMBERS):  # numbers stay what they are, and so do pending ones
         return function(lowered(x), *args, **kwargs)
     if isinstance(x, (list, tuple)) and function.__name__ in ASKING:
         return fallback.call(function, (x, *args), kwargs, silent="foreign")
     x = asanyarray(x)
-    args = tuple([lowered(a) for a in args])
     if not is_array(x):
         return function(x, *args, **kwargs)
     found = function(x.meta, *args, **kwargs)
