@@ -56,6 +56,8 @@ KNOWN = {
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*(place: |a\.base => result)",
     "some bytes of long doubles say nothing":
         r"'[gG]'.*(tobytes\(|byteswap\(|setattr\(\w, 'dtype'|= a\.view\()",
+    "a method of NumPy's own array takes no numbers of Diffuse's for truth values":
+        r"\ba\.compress\(.*Cannot cast array data from .* to dtype\('bool'\)",
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
     "a method of NumPy's own array takes no output of Diffuse's":
         r"(output|'out') must be an array.\), NumPy's None",

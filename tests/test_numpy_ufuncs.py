@@ -246,3 +246,20 @@ def test_an_output_array_does_not_change_the_bits(name: str) -> None:
     target = arrays[0][::-1]
     function(*arrays, out=target)
     assert numpy.array_equal(numpy.asarray(target), want)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8"])
+def test_any_number_of_decimals_rounds_as_numpy(dtype: str) -> None:
+    values = numpy.random.default_rng(2).standard_normal(300) * 1e3
+    for decimals in (0, 1, -2, 22, 23, 29, -26, 300, 400, -400, numpy.int8(3), True):
+        found = diffuse.numpy.round(wrap(values.astype(dtype)), decimals)
+        assert numpy.array_equal(found, numpy.round(values.astype(dtype), decimals), equal_nan=True), decimals
+
+
+@pytest.mark.parametrize("exponent", [-2, 2, 0.5, 3])
+def test_powers_refuse_casts_as_numpy(exponent: Any) -> None:
+    """NumPy 2.4 itself would crash if it was asked for the types."""
+    for m in (numpy, diffuse.numpy):
+        with pytest.raises(TypeError, match="under the casting rule 'equiv'"):
+            m.power(m.ones(300, "f2"), exponent, casting="equiv", where=m.ones(300, bool))

@@ -275,12 +275,14 @@ REFUSED: list[Callable[[Any], Any]] = [
     lambda np: np.dsplit([[[1, 2]]], 2), lambda np: np.exp(np.ones(300), dtype=np.ones(300)),
     lambda np: np.may_share_memory(np.ones(300), np.ones(300), max_work="all"),
     lambda np: np.shares_memory(np.ones(300), np.ones(300), max_work=-5),
+    lambda np: np.round(np.ones(300), 1.5), lambda np: np.ones(300).round(None),
+    lambda np: np.round(np.arange(300), 2.0), lambda np: np.round(np.ones(300), 1 << 40),
 ]
 
 
 @pytest.mark.parametrize("call", REFUSED)
 def test_arguments_that_numpy_refuses_are_refused(call: Callable[[Any], Any]) -> None:
-    with pytest.raises((TypeError, ValueError, AttributeError)) as theirs:
+    with pytest.raises((TypeError, ValueError, AttributeError, OverflowError)) as theirs:
         call(numpy)
     with pytest.raises(theirs.type) as ours:
         call(diffuse.numpy)

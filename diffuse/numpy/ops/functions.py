@@ -7,6 +7,7 @@ does.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,17 @@ def _method_function(name: str) -> Callable[..., Any]:
 trace = _method_function("trace")
 
 
+NOTHING = numpy.empty(0)
+
+
+def _power_of_ten(n: int) -> float:
+    """10 to the power n, as NumPy multiplies it: with its roundings beyond 22, and infinity beyond 308."""
+    found = 10.0 ** min(n, 22)
+    for _ in range(22, min(n, 320)):
+        found *= 10.0
+    return found
+
+
 def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     if answers(a, out):
         return fallback.asked(numpy.round, a, decimals, out)
@@ -55,10 +67,13 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
         raise TypeError("output must be an array")
     if out is not None and target.size != x.size:
         raise ValueError("invalid output shape")
+    decimals = lowered(decimals)
+    numpy.round(NOTHING, decimals)  # raises for what is no number of decimals
+    decimals = operator.index(decimals)
     if isinstance(x, Array) and x.form.dtype.kind == "f":
         if decimals == 0:
             return UFUNCS["rint"](x, **options)
-        factor = 10.0 ** abs(decimals)
+        factor = _power_of_ten(abs(decimals))
         first, last = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
         scaled = UFUNCS["rint"](UFUNCS[first](x, factor, **options), **options)  # as NumPy: within `out`
         if out is None and x.form.ndim > 1 and not x.meta.flags.forc:  # where NumPy's result is in C order
