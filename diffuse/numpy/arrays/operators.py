@@ -112,8 +112,15 @@ def simpler_power(base_array: Any, exponent: Any) -> ufunc | None:
     return raised(base_array, exponent)
 
 
+OTHERS = (str, bytes, type(None), dict, type)
+"""Types of operands that no number equals."""
+
+
 def equality(name: str, self: Any, other: Any) -> Any:
     """`==` and `!=`, which also compare operands that no ufunc compares."""
+    if type(self) is core.scalar_class and type(other) in OTHERS:
+        value = host(self)[()]
+        return value == other if name == "equal" else value != other
     try:
         return forward(name, self, other)
     except (numpy.exceptions.DTypePromotionError, _core_exceptions._UFuncNoLoopError):
@@ -126,6 +133,8 @@ def power(self: Any, other: Any) -> Any:
     """`self ** other`."""
     if type(other) not in ARRAYS and type(other) not in PLAIN and answers(other):
         return answered("power", self, other)
+    if type(self) is core.scalar_class and self.form.dtype.kind == "b":
+        return host(self)[()] ** other  # NumPy's rule for truth values is another one than that of arrays
     simpler = simpler_power(self, other)
     function = UFUNCS["power"]
     return elementwise.binary(function, self, other) if simpler is None else unary(simpler, self)

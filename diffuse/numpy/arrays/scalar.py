@@ -21,8 +21,6 @@ from diffuse.numpy.arrays.operators import Protocols
 
 SEQUENCES = (list, tuple, str, bytes)
 """Types that an integer repeats by multiplication."""
-OTHERS = (str, bytes, type(None), dict, type)
-"""Types of which no operator of a number knows anything."""
 
 
 def of_value(function: Callable[[Any], Any]) -> Any:
@@ -79,19 +77,10 @@ class scalar(Protocols, arithmetic.Operators):
             return other * self.value()
         return arithmetic.Operators.__rmul__(self, other)
 
-    def __pow__(self, other: Any, modulo: Any = None) -> Any:
-        if self.form.dtype.kind == "b":  # NumPy's rule for truth values is another one than that of arrays
-            return self.value() ** other if modulo is None else NotImplemented
-        return arithmetic.Operators.__pow__(self, other, modulo)
-
     def __radd__(self, other: Any) -> Any:
-        return other + self.value() if type(other) in OTHERS else arithmetic.Operators.__radd__(self, other)
-
-    def __eq__(self, other: Any) -> Any:
-        return self.value() == other if type(other) in OTHERS else arithmetic.Operators.__eq__(self, other)
-
-    def __ne__(self, other: Any) -> Any:
-        return self.value() != other if type(other) in OTHERS else arithmetic.Operators.__ne__(self, other)
+        if type(other) in (str, bytes):  # to which no number is added
+            return other + self.value()
+        return arithmetic.Operators.__radd__(self, other)
 
     def __matmul__(self, other: Any) -> Any:
         return self.value() @ other
