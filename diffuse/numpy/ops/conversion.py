@@ -92,7 +92,8 @@ def elsewhere(device: Any, like: Any) -> bool:
     if device not in (None, "cpu"):
         numpy.empty(0, device=device)
     if type(like) is core.scalar_class:
-        numpy.empty(0, like=0.0)  # raises: no number is like an array
+        number: Any = 0.0
+        numpy.empty(0, like=number)  # raises: no number is like an array
     return like is not None and not isinstance(like, Array) and type(like) is not numpy.ndarray
 
 
