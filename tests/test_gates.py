@@ -233,3 +233,17 @@ def test_elements_of_large_arrays_at_hand_run_no_python_code() -> None:
         x.item(50_000)
     y = x + 1.0
     assert y.item(9) == 2.5
+
+
+@pytest.mark.parametrize("count", [0, 1, 100, 128, 5000, 100_000, -1, 1 << 62, 1 << 80])
+@pytest.mark.parametrize("name", ["empty", "zeros", "ones"])
+def test_rows_of_elements_are_made_as_numpy_makes_them(name: str, count: int) -> None:
+    def made(library: Any) -> Any:
+        try:
+            x = getattr(library, name)(count)
+        except Exception as error:
+            return type(error), str(error)
+        values = None if name == "empty" else numpy.asarray(x).tobytes()
+        return x.shape, x.dtype, x.flags.owndata, x.flags.writeable, values
+
+    assert made(np) == made(numpy)

@@ -1,6 +1,14 @@
 /* Gates: functions, ufuncs and methods of NumPy that small arrays take straight to NumPy (ops/gates.py). */
 #include "gate.h"
 
+/* `empty`, `zeros` or a function like them of so many elements in one dimension. */
+static PyObject *row_of(Gate *gate, PyObject *const *args)
+{
+    npy_intp count = PyLong_AsSsize_t(args[0]);
+    return gate->flags & BLANK ? PyArray_Empty(1, &count, NULL, 0) : gate->zeros ? PyArray_Zeros(1, &count, NULL, 0)
+           : PyObject_Vectorcall(gate->real, args, 1, NULL);
+}
+
 /* What NumPy gives where the arguments are small, or where the call only looks at the description of a large array or
  * reads its memory.  NULL, without an exception, of other calls. */
 static PyObject *call_on_small(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
@@ -8,7 +16,7 @@ static PyObject *call_on_small(Gate *gate, PyObject *const *args, Py_ssize_t n, 
     PyObject *low[MOST], *result = NULL;
     Py_ssize_t all = small_count(n, kwnames);
     if (gate->need == SHAPED && all == 1 && n == 1 && PyLong_CheckExact(args[0])) /* as often, of one dimension */
-        return small_makes_few(gate, args, n, kwnames) ? small_shown(PyObject_Vectorcall(gate->real, args, n, NULL)) : NULL;
+        return small_makes_few(gate, args, n, kwnames) ? small_shown(row_of(gate, args)) : NULL;
     int looks = gate->flags & (VIEWS | READS);
     if (looks && n > 0 && all == n) {
         result = gate->flags & READS ? small_read_from(gate, args, n) : small_views(gate, args, n);
@@ -133,7 +141,8 @@ static const struct { const char *name; Quick quick; int at_hand, function, desc
 static void find_quick(Gate *gate)
 {
     gate->quick = NULL;
-    if (gate->need != ARRAYS || gate->flags & OPERATES)
+    gate->zeros = 0;
+    if ((gate->need != ARRAYS && gate->need != SHAPED) || gate->flags & OPERATES)
         return;
     PyObject *name = PyObject_GetAttrString(gate->real, "__name__");
     if (name == NULL || !PyUnicode_Check(name)) { /* some objects that NumPy has as functions have none */
@@ -141,7 +150,7 @@ static void find_quick(Gate *gate)
         PyErr_Clear();
         return;
     }
-    for (size_t k = 0; k < sizeof QUICK / sizeof *QUICK; k++)
+    for (size_t k = 0; gate->need == ARRAYS && k < sizeof QUICK / sizeof *QUICK; k++)
         if (PyUnicode_CompareWithASCIIString(name, QUICK[k].name) == 0
                 && (gate->flags & BELONGS || QUICK[k].function)) {
             gate->quick = QUICK[k].quick;
@@ -149,6 +158,7 @@ static void find_quick(Gate *gate)
             gate->describes = QUICK[k].describes;
         }
     gate->searches = PyUnicode_CompareWithASCIIString(name, "any") == 0 || PyUnicode_CompareWithASCIIString(name, "all") == 0;
+    gate->zeros = gate->need == SHAPED && PyUnicode_CompareWithASCIIString(name, "zeros") == 0;
     gate->rolls = PyUnicode_CompareWithASCIIString(name, "roll") == 0 && !(gate->flags & BELONGS);
     Py_DECREF(name);
 }

@@ -46,6 +46,7 @@ typedef struct {
     int describes; /* its result is no view, but what the description tells */
     int searches;  /* `any` or `all` */
     int rolls;     /* `roll` */
+    int zeros;     /* `zeros` */
     vectorcallfunc call;
 } Gate;
 
