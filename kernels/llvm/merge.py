@@ -2,7 +2,8 @@
 
 Rows of two elements would leave most lanes of a vector unused, and each row costs a few instructions of its
 own.  Whether the rows of a slice are adjacent is known at launch only: the kernel looks once for each loop
-nest, and then runs the innermost loop over all dimensions that it may, and the others over one index.
+nest, and then runs the innermost loop over all dimensions that it may, and the others over one index.  With
+two dimensions, short rows run as one loop in any case (flat.py), and long ones gain too little.
 """
 
 from __future__ import annotations
@@ -44,13 +45,17 @@ def rows(block: Block, body: Body, loop: Loop, order: Sequence[int], bounds: Bou
 
 def _mergeable(body: Body, loop: Loop, order: Sequence[int]) -> list[int]:
     """The dimensions that may be merged with the one after them, from the last one on: a launch cuts none of
-    those after it, and each array follows both or neither."""
+    those after it, and each array follows both or neither.  Of short rows it is known which have gaps."""
     found: list[int] = []
-    if list(order) != [*range(len(order))] or any(op.kind in PLACED for op in loop.ops):
+    space = body.spaces[loop.space]
+    if (space.rank < 3 or list(order) != [*range(len(order))]
+            or any(op.kind in PLACED for op in loop.ops)):
         return found
     letters = [body.arguments[a].classes for op in loop.ops for a in op.arguments]
     for d in range(len(order) - 2, -1, -1):
-        if d + 1 in body.spaces[loop.space].axes or any((x[d] == "0") != (x[d + 1] == "0") for x in letters):
+        if d + 1 in space.axes or any((x[d] == "0") != (x[d + 1] == "0") for x in letters):
+            break
+        if space.flat and d == space.rank - 2 and not {x[d] for x in letters} <= {"c", "0"}:
             break
         found.append(d)
     return found
