@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir import Privilege
-from diffuse.ir.loops import REPEATS, SHORT
+from diffuse.ir.loops import NEAR, REPEATS, SHORT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.body.operations import EXTREMES, FOLDS, INDEXED, TRUTH
@@ -140,6 +140,8 @@ class Case:
         r = self.random
         whole = self.flat and (blank or r.random() < 0.6)
         steps = [1 if whole else r.choice([1, 1, 1, 2, -1, -2]) for _ in self.extents]
+        if whole and followed[-1]:
+            steps[-1] = r.choice([1, 1, 1, 1, 2, 3, 4])
         order = list(range(self.rank))
         if not whole and r.random() < 0.3:
             r.shuffle(order)
@@ -174,11 +176,12 @@ class Case:
         classes = "".join("0" if not f else "1" if s == view.itemsize else "s"
                           for f, s in zip(followed, view.strides, strict=True))
         step = view.strides[-1] // view.itemsize if view.ndim else 0
-        if classes[-1:] == "s" and step == 2 and len(self.arguments) % 2:
+        nears = (2, 3, 4) if self.flat else (2,)
+        if classes[-1:] == "s" and step in nears and len(self.arguments) % 2:
             classes = classes[:-1] + str(step)
-        rows = self.extents[-1:] and len(classes) > 1 and self.extents[-1] * view.itemsize == view.strides[-2]
-        if classes[-1:] == "1" and rows and followed[-2]:
-            classes = classes[:-2] + "c1"
+        rows = len(classes) > 1 and self.extents[-1] * view.strides[-1] == view.strides[-2]
+        if classes[-1:] in (*"1", *NEAR) and rows and followed[-2]:
+            classes = classes[:-2] + "c" + classes[-1]
         for letter, times in REPEATS.items():
             one = 4 <= view.itemsize <= 8 and view.dtype.kind != "c"
             if classes[-2:] == "10" and one and self.extents[-1] == times and self.flat:

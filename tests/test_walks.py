@@ -6,6 +6,7 @@ test that counts has loops of its own.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.ops.single import OFTEN
+from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream.walk import EVEN, MOST, NEW, TRUSTED, TURNS
@@ -517,3 +519,26 @@ def test_a_large_task_ends_a_loop_that_the_last_of_its_turns_began() -> None:
         x = np.sin(x)
         assert not walk.begun
     fence()
+
+
+@pytest.mark.skipif(native is None, reason="the extension is not in use")
+def test_compiled_code_tells_that_a_part_of_a_pending_array_is_not_at_hand() -> None:
+    def levels(x: Any, out: Any) -> None:
+        for k in range(1, 12):
+            out[:, :, k] -= x[:, :, k] * out[:, :, k - 1]
+
+    plain = numpy.random.default_rng(3).random((90, 80, 12))
+    expected = plain * 1.0 * 3.0
+    levels(plain, expected)
+    asked: list[str] = []
+    for _ in range(3):  # recorded anew, then along the trail
+        x = busy(plain)
+        out = x * 3.0
+        asked.clear()
+        sys.setprofile(lambda frame, event, _: asked.append(frame.f_code.co_name))
+        try:
+            levels(x, out)
+        finally:
+            sys.setprofile(None)
+        assert numpy.array_equal(numpy.asarray(out), expected)
+    assert [name for name in asked if name in ("near", "near_to_write", "mine", "begun")] == []

@@ -53,8 +53,11 @@ def letters(access: Access, shape: Point, flattened: int, gaps: bool = False) ->
     """The stride class of an access along each dimension (see `kernels.body.expr.Argument`)."""
     found, rank = access.map.classes(len(shape)), len(shape)
     if found[-1:] == "s" and not gaps and any((rank - 1, 1) in terms for _, terms in access.map.rows):
-        step = str(_step(access, rank - 1))
-        return found[:-1] + step if step in (*NEAR,) else found
+        step = _step(access, rank - 1)
+        if str(step) not in (*NEAR,):
+            return found
+        behind = flattened and found[-2] != "0" and _step(access, rank - 2) == step * shape[-1]
+        return (found[:-2] + "c" if behind else found[:-1]) + str(step)
     if flattened and found[-1] == "0" and found[-2] != "0":
         for letter, times in REPEATS.items():
             if times == shape[-1] and _plain(access) and _step(access, rank - 2) == 1:

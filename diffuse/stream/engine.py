@@ -20,7 +20,7 @@ from typing import Any
 from diffuse.ir import Frame, IndexTask, Point, Privilege, Scalar
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
-from diffuse.observe import notices, provenance, trace
+from diffuse.observe import notices, provenance
 from diffuse.observe.provenance import where
 from diffuse.runtime.independent import Independent
 from diffuse.runtime.sharing import Sharing
@@ -312,7 +312,7 @@ def recording() -> dict[str, Any]:
     parts: tuple[Any, ...] = (_engine.window, _engine.stores, _engine.walk, _engine.window.open,
                               _engine.window.open.trail, _engine.waits)
     return {"Engine": Engine, "Storage": Storage, "Template": Template, "engine": _engine,
-            "fills": _engine.zeros.held, "counters": trace.counters, "provenance": vars(provenance),
+            "fills": _engine.zeros.held, "provenance": vars(provenance),
             **{type(part).__name__: type(part) for part in parts}}
 
 

@@ -1,7 +1,8 @@
 """Runs two dimensions as one loop: a short last dimension and the one before it.
 
 Rows of three elements would leave most lanes of a vector unused.  Where the stores of a loop are contiguous
-over both dimensions, the loop counts elements across rows.  Contiguous arrays are then read by whole vectors.
+over both dimensions, or every second to fourth element is stored, the loop counts elements across rows.
+Contiguous arrays are then read by whole vectors.
 An array each of whose elements is used for a whole row of two or four is read by parts of vectors.
 An array that repeats in every row (a row of coefficients) is copied to a small table of one row plus as many
 elements as there are lanes, and a step reads it from its starting column on.  All other arrays (one number
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from diffuse.ir.loops import REPEATS, SHORT
+from diffuse.ir.loops import NEAR, REPEATS, SHORT
 from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, counted
@@ -23,6 +24,8 @@ from diffuse.kernels.llvm.memory import Place, Step, element, load_one, store_on
 ALONG, APART, REPEATED, FIXED = "c1", "s1", "0", "00"
 """The stride classes of an access in the last two dimensions: contiguous over both; contiguous rows with
 gaps, which are better read as vectors row by row; the same row repeated (first letter); a single element."""
+NEARBY = tuple(["c" + step for step in NEAR])
+"""Those of an access to every second to fourth element over both dimensions."""
 BY_VECTORS = (REPEATED, *REPEATS)
 """First letters of accesses that are not read lane by lane."""
 
@@ -36,11 +39,11 @@ def applies(body: Body, loop: Loop, order: tuple[int, ...], lanes: int) -> bool:
         return False
     stored = [body.arguments[op.attribute].classes[-2:] for op in loop.ops if op.kind == "store"]
     loaded = [body.arguments[op.attribute].classes[-2:] for op in loop.ops if op.kind == "load"]
-    if set(stored) != {ALONG} or APART in loaded:
+    if not stored or not {*stored} <= {ALONG, *NEARBY} or APART in loaded:
         return False
     # instructions for a row of unknown width: in vectors of its own, and as part of longer vectors
     rows = space.flat * len(loop.ops) + 2 * len(stored + loaded) + 12
-    picked = sum(letters != ALONG and letters[0] not in BY_VECTORS for letters in loaded)
+    picked = sum(letters not in (ALONG, *NEARBY) and letters[0] not in BY_VECTORS for letters in loaded)
     return bool((space.flat - 0.625) * (len(loop.ops) + 3 * lanes * picked) < rows)
 
 
@@ -63,7 +66,7 @@ class Rows:
         code = self.code
         for argument in arguments:
             letters = self.body.arguments[argument].classes[-2:]
-            if letters == ALONG or letters[0] in BY_VECTORS:
+            if letters in (ALONG, *NEARBY) or letters[0] in BY_VECTORS:
                 continue
             table = self.distances[argument] = self.block.room("int64", self.size)
             down, along = (self.block.stride(argument, self.rank - k) for k in (2, 1))
@@ -79,6 +82,8 @@ class Rows:
         letters = kind.classes[-2:]
         if letters == ALONG:
             return Place(kind.dtype, "1", base)
+        if letters in NEARBY:
+            return Place(kind.dtype, letters[1], base, self.block.stride(argument, self.rank - 1))
         if letters[0] in REPEATS:
             return Place(kind.dtype, letters[0], base)
         if letters == FIXED:

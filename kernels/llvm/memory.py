@@ -22,6 +22,7 @@ from diffuse.kernels.llvm.vectors import (
     loaded,
     read_some,
     shuffled,
+    store_apart,
     stream,
     strictly,
     suffix,
@@ -97,10 +98,13 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
             end = code.let(f"sub i64 {step.active}, 1")
         store_one(code, place.dtype, place.base, lane(code, place.dtype, value, end))
         return
-    if place.letter in (*NEAR,):
+    near = int(place.letter) if place.letter in (*NEAR,) else 0
+    if near:
         place = place._replace(letter="s")
     at = _address(code, place, step)
-    if code.lanes == 1:
+    if near and code.lanes > 1 and place.dtype in GATHERED and code.module.target.permutes:
+        store_apart(code, place.dtype, at, str(value), near, step.active)
+    elif code.lanes == 1:
         store_one(code, place.dtype, at, value)
     elif place.letter == "s":
         _store_strided(code, place, at, step, value)

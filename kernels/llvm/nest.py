@@ -19,7 +19,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Op
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.body.user import FUNCTIONS
-from diffuse.kernels.llvm import flat, memory, reduce, scatter
+from diffuse.kernels.llvm import flat, memory, merge, reduce, scatter
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import COMPONENT, Code, Module, counted, guarded, with_lanes
 from diffuse.kernels.llvm.combine import combine, fold
@@ -202,6 +202,8 @@ class _Nest(Iteration):
         if not self.order:
             self._head(bases)
             return
+        apart = self.order[:-1] if self.flat else self.order
+        merge.rows(self.block, self.body, self.loop, apart, self.bounds)
         low, high = self.bounds[self.order[-2] if self.flat else self.inner]
         with guarded(code, code.let(f"icmp slt i64 {low}, {high}")):
             self._head(bases)

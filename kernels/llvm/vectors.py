@@ -104,3 +104,23 @@ def store_first(code: Code, dtype: str, at: str, raw: str, count: str) -> None:
     name = f"llvm.masked.store.{suffix(MEMORY[dtype], n)}.p0"
     code.declare(f"declare void @{name}({kind}, ptr, <{n} x i1>)")
     code.do(f"call void @{name}({kind} {raw}, ptr align {ITEMSIZE[dtype]} {at}, <{n} x i1> {mask})")
+
+
+def store_apart(code: Code, dtype: str, at: str, raw: str, stride: int, active: str | None) -> None:
+    """Store the lanes of a vector so many elements apart, by as many vectors under masks; only the first
+    `active` lanes, an i64, unless it is None."""
+    n, kind = code.lanes, code.memory(dtype)
+    name = f"llvm.masked.store.{suffix(MEMORY[dtype], n)}.p0"
+    code.declare(f"declare void @{name}({kind}, ptr, <{n} x i1>)")
+    if active is not None:
+        one = code.let(f"insertelement <{n} x i64> poison, i64 {active}, i64 0")
+        bound = shuffled(code, f"<{n} x i64>", one, "poison", [0] * n)
+    for start in range(0, n * stride, n):
+        lanes = [(start + k) // stride if (start + k) % stride == 0 else n for k in range(n)]
+        spread = shuffled(code, kind, raw, "poison", [min(lane, n - 1) for lane in lanes])
+        mask = f"<{', '.join('i1 ' + ('true' if lane < n else 'false') for lane in lanes)}>"
+        if active is not None:
+            numbers = ", ".join(f"i64 {lane}" for lane in lanes)
+            mask = code.let(f"icmp sgt <{n} x i64> {bound}, <{numbers}>")
+        to = code.let(f"getelementptr inbounds {MEMORY[dtype]}, ptr {at}, i64 {start}")
+        code.do(f"call void @{name}({kind} {spread}, ptr align {ITEMSIZE[dtype]} {to}, <{n} x i1> {mask})")

@@ -62,6 +62,8 @@ PyObject *small_near(Array *x)
         return NULL;
     int now = small_readable(x);
     small_step(x);
+    if (now == 0 && !absent(x->storage) && small_pending(x->storage, 0))
+        return NULL;
     return now < 0 ? NULL : now ? Py_NewRef(x->memory) : asked(state.near, x);
 }
 
@@ -81,6 +83,8 @@ PyObject *small_near_to_write(Array *x)
     if (absent(x->meta) || size_of(x->meta) >= state.small)
         return NULL;
     PyObject *memory = small_mine(x);
+    if (memory == NULL && !PyErr_Occurred() && !absent(x->storage) && small_pending(x->storage, 1))
+        return NULL;
     return memory != NULL || PyErr_Occurred() ? memory : asked(state.near_to_write, x);
 }
 

@@ -143,6 +143,9 @@ int small_again(PyObject *template, PyObject *const *inputs, Py_ssize_t n, PyObj
 PyObject *small_store(void);
 int small_exported(PyObject *storage);
 int small_idle(PyObject *storage); /* is no task pending on a store?  -1 where Python's code has to say */
+/* Is a store's memory certain not to be at hand for reading, or for writing, and nothing to be waited for (walks.py)?
+ * Only where that is told at once. */
+int small_pending(PyObject *storage, int writes);
 int small_wrote(PyObject *storage); /* count a write by the host to a store of which `small_idle` tells; -1 as usual */
 /* single.trusted: count a call that NumPy is to do; 0 where it is to be recorded, -1 with an exception. */
 int small_trusted(PyObject **alone, long often, long most);

@@ -9,11 +9,10 @@
 /* Where Python's classes with `__slots__` keep the attributes that are used here. */
 static Py_ssize_t engine_stores, engine_window, engine_walk, engine_epoch, engine_torn, engine_modes, engine_checks,
     engine_small, engine_size, window_held, window_size, window_open, stores_alive, stores_users, stores_storages,
-    stores_taken, stores_running, stores_instances, stores_next, walk_counts, walk_after, walk_begun, group_recorded,
-    group_slots, group_trail, group_number,
-    group_long, group_room, group_shapes, trail_edges, trail_weight, storage_id, storage_frame, storage_touched,
-    storage_written, storage_version, storage_exported, storage_stores, template_shape, template_elements,
-    template_reach, template_fills, template_alone;
+    stores_taken, stores_running, stores_next, stores_instances, walk_counts, walk_after, walk_begun,
+    group_recorded, group_slots, group_trail, group_number, group_long, group_room, group_shapes, trail_edges,
+    trail_weight, storage_id, storage_frame, storage_touched, storage_written, storage_version, storage_exported,
+    storage_stores, template_shape, template_elements, template_reach, template_fills, template_alone;
 
 static const struct { Py_ssize_t *place; const char *class, *name; } SLOTS[] = {
     {&engine_stores, "Engine", "stores"}, {&engine_window, "Engine", "window"}, {&engine_walk, "Engine", "walk"},
@@ -24,18 +23,17 @@ static const struct { Py_ssize_t *place; const char *class, *name; } SLOTS[] = {
     {&stores_storages, "Stores", "storages"}, {&stores_taken, "Stores", "taken"},
     {&stores_running, "Stores", "running"}, {&stores_next, "Stores", "_next"},
     {&stores_instances, "Stores", "instances"}, {&walk_counts, "Walk", "counts"}, {&walk_after, "Walk", "after"},
-    {&walk_begun, "Walk", "begun"},
-    {&group_recorded, "Group", "recorded"}, {&group_slots, "Group", "slots"}, {&group_trail, "Group", "trail"},
-    {&group_number, "Group", "number"}, {&group_long, "Group", "long"}, {&group_room, "Group", "room"},
-    {&group_shapes, "Group", "shapes"}, {&trail_edges, "Trail", "edges"}, {&trail_weight, "Trail", "weight"},
-    {&storage_id, "Storage", "id"}, {&storage_frame, "Storage", "frame"}, {&storage_touched, "Storage", "touched"},
-    {&storage_written, "Storage", "written"}, {&storage_version, "Storage", "version"},
-    {&storage_exported, "Storage", "exported"}, {&storage_stores, "Storage", "_stores"},
-    {&template_shape, "Template", "shape"}, {&template_elements, "Template", "elements"},
-    {&template_reach, "Template", "reach"}, {&template_fills, "Template", "fills"},
-    {&template_alone, "Template", "alone"}};
+    {&walk_begun, "Walk", "begun"}, {&group_recorded, "Group", "recorded"}, {&group_slots, "Group", "slots"},
+    {&group_trail, "Group", "trail"}, {&group_number, "Group", "number"}, {&group_long, "Group", "long"},
+    {&group_room, "Group", "room"}, {&group_shapes, "Group", "shapes"}, {&trail_edges, "Trail", "edges"},
+    {&trail_weight, "Trail", "weight"}, {&storage_id, "Storage", "id"}, {&storage_frame, "Storage", "frame"},
+    {&storage_touched, "Storage", "touched"}, {&storage_written, "Storage", "written"},
+    {&storage_version, "Storage", "version"}, {&storage_exported, "Storage", "exported"},
+    {&storage_stores, "Storage", "_stores"}, {&template_shape, "Template", "shape"},
+    {&template_elements, "Template", "elements"}, {&template_reach, "Template", "reach"},
+    {&template_fills, "Template", "fills"}, {&template_alone, "Template", "alone"}};
 
-static PyObject *engine, *counters, *held_fills;
+static PyObject *engine, *held_fills;
 static PyTypeObject *storage_type, *trail_type;
 static PyObject *name_add, *name_end, *name_recorded, *name_single, *one;
 static PyObject *spelled[SMALL_PARTS + 1]; /* a tuple of each length, for keys that are only looked up */
@@ -241,10 +239,7 @@ static int added(Task *task, PyObject *const *inputs, PyObject *out, PyObject *f
     PyObject *edge = fills_wait(task) || !roomy(window) ? NULL : joined(task, group);
     if (edge == NULL)
         return PyErr_Occurred() ? -1 : 0;
-    PyObject *before = PyDict_GetItemWithError(counters, name_recorded);
-    PyObject *recorded = PyLong_FromLongLong(number(before) + 1);
-    int done = recorded != NULL && PyDict_SetItem(counters, name_recorded, recorded) == 0;
-    Py_XDECREF(recorded);
+    int done = small_counts(name_recorded);
     for (Py_ssize_t k = 0; k < task->n - 1; k++)
         put(inputs[k], storage_touched, SLOT(engine, engine_epoch));
     if (done && (task->fresh ? begun(out, id, frame) : written(out)) == 0 && join(task, group, edge, gone) == 0)
@@ -318,6 +313,15 @@ int small_idle(PyObject *storage)
     return touched != epoch && number(touched) != number(epoch);
 }
 
+int small_pending(PyObject *storage, int writes)
+{
+    if (storage_type == NULL || !Py_IS_TYPE(storage, storage_type))
+        return 0;
+    PyObject *last = SLOT(storage, writes ? storage_touched : storage_written), *walk = SLOT(engine, engine_walk);
+    return number(last) == number(SLOT(engine, engine_epoch)) && SLOT(walk, walk_begun) == Py_False
+           && number(SLOT(SLOT(engine, engine_window), window_held)) > 0;
+}
+
 int small_wrote(PyObject *storage)
 {
     return count(&SLOT(storage, storage_version), number(SLOT(storage, storage_version)) + 1);
@@ -330,10 +334,7 @@ int small_trusted(PyObject **alone, long often, long most)
     long long times = number(*alone);
     if (times < often || times >= most)
         return 0;
-    PyObject *singles = PyLong_FromLongLong(number(PyDict_GetItemWithError(counters, name_single)) + 1);
-    int done = singles == NULL ? -1 : PyDict_SetItem(counters, name_single, singles);
-    Py_XDECREF(singles);
-    return done < 0 || count(alone, times + 1) < 0 ? -1 : 1;
+    return !small_counts(name_single) || count(alone, times + 1) < 0 ? -1 : 1;
 }
 
 /* -- the end of a store's handle -------------------------------------------------------------------------- */
@@ -384,7 +385,6 @@ int small_connect_stream(PyObject *parts)
     name_single = PyUnicode_InternFromString("single");
     one = PyLong_FromLong(1);
     engine = part(parts, "engine");
-    counters = part(parts, "counters");
     held_fills = part(parts, "fills");
     storage_type = (PyTypeObject *)part(parts, "Storage");
     trail_type = (PyTypeObject *)part(parts, "Trail");
