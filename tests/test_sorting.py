@@ -214,7 +214,7 @@ def test_searches_in_cells(kind: str) -> None:
 def test_tables_in_cells() -> None:
     table = numpy.arange(40.0)
     infinite = [numpy.append(table, numpy.inf), numpy.append(-numpy.inf, table), numpy.append(table, numpy.nan)]
-    for other in (*infinite, table.clip(0, 1) * 1e308 - 9e307 * (table < 1) * 2, table * 0, table.astype("e"), table > 20):
+    for other in (*infinite, (table - 20) * 8e306, table * 0, table.astype("e"), table > 20):
         assert cells.divided(other, "left", 4000) is None
     for size in (cells.LARGEST, cells.LARGEST + 1):
         assert (cells.divided(numpy.arange(size), "left", size) is None) == (size > cells.LARGEST)

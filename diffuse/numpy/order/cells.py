@@ -21,17 +21,21 @@ SHARED = 16
 
 
 class Cells:
-    """A table in cells, and the routine that searches it."""
+    """A table in cells, and the routines that search it."""
 
     def __init__(self, array: Array, before: Array, steps: int, real: tuple[float, float, float],
-                 search: Any) -> None:
-        self._length, self._search = array.size, search
+                 routines: Any) -> None:
+        self._length, (self._search, self._count) = array.size, routines
         self._table = numpy.concatenate([array, numpy.repeat(array[-1:], steps)])
         self._words = before, steps, *[int(numpy.float64(value).view(numpy.int64)) for value in real]
 
     def find(self, elements: Array, out: Array) -> None:
         """Write the positions of contiguous elements of the table's type."""
         self._search(self._table, self._length, elements, elements.size, out, *self._words)
+
+    def count(self, elements: Array, counts: Array) -> None:
+        """Count the contiguous elements at each position, to the right of equal ones."""
+        self._count(self._table, self._length, elements, elements.size, counts, *self._words)
 
 
 def divided(array: Array, side: str, count: int) -> Cells | None:
@@ -50,8 +54,8 @@ def divided(array: Array, side: str, count: int) -> Cells | None:
     steps = int(counts.max())
     if 2 * steps > array.size.bit_length():
         return None
-    routine = radix.routines(count, (f"cells_{side}", array.dtype.name))
-    if routine is None:
+    found = radix.routines(count, *[(f"cells_{name}", array.dtype.name) for name in (side, "counts")])
+    if found is None:
         return None
     before = (numpy.cumsum(counts) - counts).astype(numpy.uint32)
-    return Cells(array, before, steps, (low, scale, many - 1.0), routine[0])
+    return Cells(array, before, steps, (low, scale, many - 1.0), found)

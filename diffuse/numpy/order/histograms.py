@@ -149,8 +149,18 @@ def _between(flat: Array, edges: Array) -> Array | None:
     found = searching.searchable(edges, flat, "right", beyond=True)
     if found is None or edges.dtype.kind == "f" and numpy.isnan(edges).any():
         return None
-    counts = _positions(flat.size, edges.size + 2,
-                        lambda low, high, out: found.find(flat[low:high], out))
+    cells, dtype = found.cells, found.dtype
+    if cells is not None:
+
+        def one(low: int, high: int) -> Array:
+            counts = numpy.zeros(edges.size + 2, numpy.intp)
+            cells.count(numpy.ascontiguousarray(flat[low:high], dtype), counts)
+            return counts
+
+        counts = numpy.add.reduce(on_parts(flat.size, one))
+    else:
+        counts = _positions(flat.size, edges.size + 2,
+                            lambda low, high, out: found.find(flat[low:high], out))
     if counts is None:
         return None
     inside = counts[1:edges.size].copy()

@@ -27,14 +27,15 @@ class Table:
 
     def __init__(self, array: Array, dtype: Any, keys: Array, search: Any, cells: Cells | None) -> None:
         self.array, self.dtype = array, dtype
-        self._keys, self._search, self._cells = keys, search, cells
+        self._keys, self._search = keys, search
+        self.cells = cells
 
     def find(self, elements: Array, out: Array) -> None:
         """Write the positions of a piece of a one-dimensional array."""
         for low in range(0, elements.size, BLOCK):
             part = numpy.ascontiguousarray(elements[low:low + BLOCK], self.dtype)
-            if self._cells is not None:
-                self._cells.find(part, out[low:low + BLOCK])
+            if self.cells is not None:
+                self.cells.find(part, out[low:low + BLOCK])
             else:
                 self._search(self._keys, self._keys.size, part, part.size, out[low:low + BLOCK])
 

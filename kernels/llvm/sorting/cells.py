@@ -36,7 +36,7 @@ def _less(code: Code, dtype: str, one: str, value: str, right: bool) -> str:
     return code.let(f"icmp {sign}{'le' if right else 'lt'} {code.type(dtype)} {one}, {value}")
 
 
-def _search(code: Code, dtype: str, right: bool) -> None:
+def _search(code: Code, dtype: str, right: bool, counts: bool = False) -> None:
     table, elements, found, before = (pointer(code, k) for k in (0, 2, 4, 5))
     length, count, steps = (word(code, k) for k in (1, 3, 6))
     low, scale, last = (code.let(f"bitcast i64 {word(code, k)} to double") for k in (7, 8, 9))
@@ -58,6 +58,8 @@ def _search(code: Code, dtype: str, right: bool) -> None:
             for k, at in zip(each, places, strict=True):
                 inside = code.let(f"icmp ult i64 {at}, {length}")
                 at = code.let(f"select i1 {inside}, i64 {at}, i64 {length}")
+                if counts:
+                    k, at = at, code.let(f"add i64 {load(code, 'uint64', place(code, 'uint64', found, at))}, 1")
                 store(code, "uint64", at, place(code, "uint64", found, k))
 
 
@@ -73,3 +75,9 @@ def cells_left(code: Code, dtype: str) -> None:
 
 def cells_right(code: Code, dtype: str) -> None:
     _search(code, dtype, True)
+
+
+def cells_counts(code: Code, dtype: str) -> None:
+    """As `cells_right`, with counts in the place of positions: adds one, for each element, to the 64-bit
+    integer at its position."""
+    _search(code, dtype, True, True)
