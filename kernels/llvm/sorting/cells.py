@@ -59,7 +59,8 @@ def _search(code: Code, dtype: str, right: bool, counts: bool = False) -> None:
                 inside = code.let(f"icmp ult i64 {at}, {length}")
                 at = code.let(f"select i1 {inside}, i64 {at}, i64 {length}")
                 if counts:
-                    k, at = at, code.let(f"add i64 {load(code, 'uint64', place(code, 'uint64', found, at))}, 1")
+                    before_it = load(code, "uint64", place(code, "uint64", found, at))
+                    k, at = at, code.let(f"add i64 {before_it}, 1")
                 store(code, "uint64", at, place(code, "uint64", found, k))
 
 
