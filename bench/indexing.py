@@ -133,7 +133,8 @@ ROWS: dict[str, Call] = {
        for name in ("x[i]", "x[mask]", "x[i] = v", "x[mask] = 1") for dtype in ("float32", "int64", "int32")},
 }
 ASKED = dict.fromkeys(("x[i]", "x[i] * 2 + 1", "x[arange]", "table[i]", "x[mask]", "x[i] = v",
-                       "x[arange] = v", "x[i] = 1", "x[mask] = 1", "x[mask] = v[mask]", "x[mask] += 1", "take"), 1.6)
+                       "x[arange] = v", "x[i] = 1", "x[mask] = 1", "x[mask] = v[mask]",
+                       "x[mask] += 1", "take"), 1.6)
 """How many times as fast as NumPy on two threads; all others 1."""
 
 
