@@ -16,7 +16,7 @@ from diffuse.settings import using
 from tests.test_fuzz_stream import stream
 
 MODES = "wait", "off"
-SIZES = 1, 7, scatter.SOME, scatter.PACKED - 1, 3 * scatter.PACKED + 5
+SIZES = 1, 7, scatter.SOME, scatter.SOME + 1, 3 * scatter.SOME - 1, 13 * scatter.SOME + 5
 
 
 @pytest.fixture(autouse=True)

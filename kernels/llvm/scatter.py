@@ -14,19 +14,19 @@ from diffuse.kernels.body.expr import Op
 from diffuse.kernels.llvm import memory
 from diffuse.kernels.llvm.code import Value, carrying, counted, guarded, with_lanes
 from diffuse.kernels.llvm.iteration import Iteration
-from diffuse.kernels.llvm.memory import Place, Step, element, load_one, store_one
+from diffuse.kernels.llvm.memory import GATHERED, Place, Step, element, load_one, store_one
 from diffuse.kernels.llvm.ops.instructions import anywhere
 from diffuse.kernels.llvm.ops.rules import RULES, cast
 from diffuse.kernels.llvm.reduce import consecutive
 from diffuse.kernels.llvm.vectors import packed
 
-SOME = 256
+SOME = 512
 """The number of indices that are tested together before any is written."""
-PACKED = 1024
-"""The same where one instruction packs indices."""
 
 LANES = 8
 """The number of indices that are packed by one instruction."""
+QUEUED = SOME + LANES
+"""The room for the indices of a group that lie in the part: the last ones are stored as a whole vector."""
 
 COPIED = 2048
 """The row length in bytes from which on the C library copies a row."""
@@ -47,12 +47,12 @@ class Scatter:
         self.count, self.pitch, self.ascending = (str(iteration.values[a]) for a in op.args)
         arguments = iteration.body.arguments
         self.dtype, self.source = arguments[self.target].dtype, arguments[self.values].dtype
-        # a fold reads its places, which the search for them prefetches
-        self.packs = self.code.module.target.packs and not self.operator
-        self.group = PACKED if self.packs else SOME
-        self.queue = iteration.block.room("int64", self.group + LANES)
-        self.places = iteration.block.room("int64", self.group + LANES) if self.packs else ""
-        self.spare = iteration.block.room(self.dtype, SPARE)
+        self.packs = self.code.module.target.packs
+        room = iteration.block.room
+        self.queue = room("int64", 2 * QUEUED if self.packs else SOME + 1)
+        self.places = room("int64", 2 * QUEUED) if self.packs else ""
+        self.kept = room(self.source, 2 * QUEUED) if self.packs and self.source in GATHERED else ""
+        self.spare = room(self.dtype, SPARE)
 
     def write(self) -> None:
         self._outside(0, self.it.bases())
@@ -100,52 +100,98 @@ class Scatter:
         return state[0]
 
     def _groups(self, bases: Mapping[int, str]) -> None:
-        """Process all indices in groups that are tested first: do none, some or all lie in the part?"""
+        """Process all indices in groups."""
         code = self.code
-        whole = code.let(f"and i64 {self.count}, {-self.group}")
-        with counted(code, "0", whole, self.group) as start:
-            end = code.let(f"add i64 {start}, {self.group}")
-            number = self._packed(start, end, bases) if self.packs else ""
-            some, every = self._together(start, bases) if not self.packs else (
-                code.let(f"icmp ne i64 {number}, 0"), code.let(f"icmp eq i64 {number}, {self.group}"))
-            with guarded(code, some):
-                with guarded(code, every), counted(code, start, end) as k:
-                    self._element(k, bases)
-                with guarded(code, code.let(f"xor i1 {every}, true")):
-                    if self.packs:
-                        self._queued(number, bases)
-                    else:
-                        self._some(start, end, bases)
+        whole = code.let(f"and i64 {self.count}, {-SOME}")
+        if self.packs:
+            beside = code.let(f"icmp eq i64 {self.pitch}, 1") if self.kept else "false"
+            with guarded(code, beside):
+                self._queues(whole, bases, self.kept)
+            with guarded(code, code.let(f"xor i1 {beside}, true")):
+                self._queues(whole, bases, "")
+        else:
+            with counted(code, "0", whole, SOME) as start:
+                self._group(start, bases)
         with guarded(code, code.let(f"icmp slt i64 {whole}, {self.count}")):
             self._some(whole, self.count, bases)
 
-    def _packed(self, start: str, end: str, bases: Mapping[int, str]) -> str:
-        """Collect those of a group that lie in the part, and their indices; returns how many they are."""
+    def _group(self, start: str, bases: Mapping[int, str]) -> None:
+        """Process a group of indices, which are tested first: do none, some or all lie in the part?"""
+        code, end = self.code, self.code.let(f"add i64 {start}, {SOME}")
+        some, every = self._together(start, bases)
+        with guarded(code, some):
+            with guarded(code, every), counted(code, start, end) as k:
+                self._element(k, bases)
+            with guarded(code, code.let(f"xor i1 {every}, true")):
+                self._some(start, end, bases)
+
+    def _queues(self, whole: str, bases: Mapping[int, str], kept: str) -> None:
+        """Process whole groups of indices: collect those of each group that lie in the part, and prefetch
+        their places while those of the group before are written.  Values that lie side by side are collected
+        too, in the queue `kept`; of others their numbers are."""
+        code = self.code
+        begin = [("i64", "0"), ("i64", "0"), ("i64", str(QUEUED))]
+        with carrying(code, "0", whole, SOME, begin) as (start, state):
+            before, written, collected = state
+            number = self._packed(start, collected, bases, kept)
+            with counted(code, "0", before) as n:
+                self._prefetched(code.let(f"add i64 {collected}, {n}"), bases)
+                self._queued(code.let(f"add i64 {written}, {n}"), bases, kept)
+            with counted(code, before, number) as n:
+                self._prefetched(code.let(f"add i64 {collected}, {n}"), bases)
+            state[:] = [number, collected, written]
+        with counted(code, "0", state[0]) as n:
+            self._queued(code.let(f"add i64 {state[1]}, {n}"), bases, kept)
+
+    def _packed(self, start: str, room: str, bases: Mapping[int, str], kept: str) -> str:
+        """Collect the indices of a group that lie in the part, with their values or numbers, from a position
+        of the queues on; returns how many they are."""
         code, (low, high) = self.code, self.bounds[self.axis]
-        length = code.let(f"sub i64 {high}, {low}")
+        length, end = code.let(f"sub i64 {high}, {low}"), code.let(f"add i64 {start}, {SOME}")
         code.declare(f"declare i{LANES} @llvm.ctpop.i{LANES}(i{LANES})")
         with with_lanes(code, LANES):
             kind, truth = code.type("int64"), code.type("bool")
             lows, lengths = code.splat("int64", low), code.splat("int64", length)
-            with carrying(code, start, end, LANES, [("i64", "0")]) as (k, found):
+            with carrying(code, start, end, LANES, [("i64", room)]) as (k, found):
                 at = str(memory.load(code, Place("int64", "1", bases[self.index]), Step(k)))
                 first = code.let(f"sub {kind} {at}, {lows}")
                 inside = code.let(f"icmp ult {kind} {first}, {lengths}")
-                for queue, value in ((self.queue, consecutive(code, k)), (self.places, at)):
-                    to = element(code, "int64", queue, found[0])
-                    code.do(f"store {kind} {packed(code, 'int64', value, inside)}, ptr {to}, align 8")
+                self._kept(self.places, "int64", at, inside, found[0])
+                if kept:
+                    value = str(memory.load(code, Place(self.source, "1", bases[self.values]), Step(k)))
+                    self._kept(kept, self.source, value, inside, found[0])
+                else:
+                    self._kept(self.queue, "int64", consecutive(code, k), inside, found[0])
                 bits = code.let(f"bitcast {truth} {inside} to i{LANES}")
                 ones = code.let(f"call i{LANES} @llvm.ctpop.i{LANES}(i{LANES} {bits})")
                 found[0] = code.let(f"add i64 {found[0]}, {code.let(f'zext i{LANES} {ones} to i64')}")
-        return found[0]
+        return code.let(f"sub i64 {found[0]}, {room}")
 
-    def _queued(self, number: str, bases: Mapping[int, str]) -> None:
-        """Process the indices that were collected."""
+    def _kept(self, queue: str, dtype: str, value: str, inside: str, position: str) -> None:
+        """Store the lanes that lie in the part in a queue."""
+        to = element(self.code, dtype, queue, position)
+        raw = packed(self.code, dtype, value, inside)
+        self.code.do(f"store {self.code.memory(dtype)} {raw}, ptr {to}, align {ITEMSIZE[dtype]}")
+
+    def _prefetched(self, position: str, bases: Mapping[int, str]) -> None:
+        """Prefetch the place in the target for an index in the queue."""
+        at = str(load_one(self.code, "int64", element(self.code, "int64", self.places, position)))
+        self._prefetch(self._there(at, bases))
+
+    def _prefetch(self, there: str) -> None:
+        self.code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.code.do(f"call void @llvm.prefetch.p0(ptr {there}, i32 1, i32 3, i32 1)")
+
+    def _queued(self, position: str, bases: Mapping[int, str], kept: str) -> None:
+        """Process an index in the queue."""
         code = self.code
-        with counted(code, "0", number) as n:
-            k, at = (str(load_one(code, "int64", element(code, "int64", queue, n)))
-                     for queue in (self.queue, self.places))
-            self._written(self._there(at, bases), self._value(k, bases))
+        at = str(load_one(code, "int64", element(code, "int64", self.places, position)))
+        if kept:
+            value = element(code, self.source, kept, position)
+        else:
+            k = str(load_one(code, "int64", element(code, "int64", self.queue, position)))
+            value = self._value(k, bases)
+        self._written(self._there(at, bases), value)
 
     def _some(self, start: str, end: str, bases: Mapping[int, str]) -> None:
         """Process a group of indices of which some lie in the point's part, without a branch for each."""
@@ -164,13 +210,12 @@ class Scatter:
         """Process such a group where the target is read, too: collect the indices in the part first,
         prefetching their places."""
         code = self.code
-        code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         with carrying(code, start, end, 1, [("i64", "0")]) as (k, found):
             store_one(code, "int64", element(code, "int64", self.queue, found[0]), k)
             at = str(load_one(code, "int64", element(code, "int64", bases[self.index], k)))
             inside = self._inside(at)
             there = code.let(f"select i1 {inside}, ptr {self._there(at, bases)}, ptr {self.queue}")
-            code.do(f"call void @llvm.prefetch.p0(ptr {there}, i32 1, i32 3, i32 1)")
+            self._prefetch(there)
             found[0] = code.let(f"add i64 {found[0]}, {code.let(f'zext i1 {inside} to i64')}")
         with counted(code, "0", found[0]) as number:
             self._element(str(load_one(code, "int64", element(code, "int64", self.queue, number))), bases)

@@ -43,7 +43,8 @@ def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
     if numpy.ndim(bins) == 0 and array.size < TIMES * radix.FEWEST:
         return None
     flat = array.reshape(-1)
-    lowest = _ends(flat) if range is None or array.dtype.itemsize == 8 and array.dtype.kind in "iu" else None
+    needed = range is None or array.dtype.itemsize == 8 and array.dtype.kind in "iu"
+    lowest = _ends(flat) if needed and numpy.ndim(bins) == 0 else None
     ends = lowest if range is None else range
     if type(bins) is str:
         if weights is not None:
@@ -51,7 +52,7 @@ def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
         edges: Any = given(numpy.histogram_bin_edges(flat, bins, range))
         bins = edges.size - 1
     else:
-        tiny = numpy.array(lowest if range is None else flat[:1], array.dtype)
+        tiny = numpy.array(flat[:1] if lowest is None or range is not None else lowest, array.dtype)
         edges = fallback.call(numpy.histogram, (tiny, bins, range), {}, "numpy.histogram", "order")[1]
     plain = table(edges)
     if plain is None or plain.size < 2:
@@ -145,14 +146,21 @@ def _addends(weights: Any, shape: tuple[int, ...]) -> Array | None:
 def _between(flat: Array, edges: Array) -> Array | None:
     """Counts between given edges.  A search finds how many edges are not greater than an element; one more
     edge, just above the last, separates elements on the last edge from those beyond."""
-    found = searching.searchable(edges, flat, "right")
+    found = searching.searchable(edges, flat, "right", beyond=True)
     if found is None or edges.dtype.kind == "f" and numpy.isnan(edges).any():
         return None
-    keys = found.keys
-    if int(keys[-1]) < numpy.iinfo(keys.dtype).max:
-        found.keys = numpy.append(keys, keys[-1] + keys.dtype.type(1))
-    counts = _positions(flat.size, found.keys.size + 1,
-                        lambda low, high, out: found.find(flat[low:high], out))
+    cells, dtype = found.cells, found.dtype
+    if cells is not None:
+
+        def one(low: int, high: int) -> Array:
+            counts = numpy.zeros(edges.size + 2, numpy.intp)
+            cells.count(numpy.ascontiguousarray(flat[low:high], dtype), counts)
+            return counts
+
+        counts = numpy.add.reduce(on_parts(flat.size, one))
+    else:
+        counts = _positions(flat.size, edges.size + 2,
+                            lambda low, high, out: found.find(flat[low:high], out))
     if counts is None:
         return None
     inside = counts[1:edges.size].copy()

@@ -12,6 +12,7 @@ import numpy
 
 from diffuse.numpy.order import memory, radix
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own, table
+from diffuse.numpy.order.cells import Cells, divided
 from diffuse.numpy.order.team import on_parts
 
 BLOCK = 1 << 14
@@ -22,21 +23,26 @@ REAL = (type(None), float, int, numpy.float64)
 
 
 class Table:
-    """The sorted keys of a table, and the routine that searches them for elements of one type."""
+    """The sorted keys of a table, and the routines that search it for elements of one type."""
 
-    def __init__(self, array: Array, dtype: Any, side: str, keys: Array, search: Any) -> None:
-        self.array, self.dtype, self.side = array, dtype, side
-        self.keys, self._search = keys, search
+    def __init__(self, array: Array, dtype: Any, keys: Array, search: Any, cells: Cells | None) -> None:
+        self.array, self.dtype = array, dtype
+        self._keys, self._search = keys, search
+        self.cells = cells
 
     def find(self, elements: Array, out: Array) -> None:
         """Write the positions of a piece of a one-dimensional array."""
         for low in range(0, elements.size, BLOCK):
             part = numpy.ascontiguousarray(elements[low:low + BLOCK], self.dtype)
-            self._search(self.keys, self.keys.size, part, part.size, out[low:low + BLOCK])
+            if self.cells is not None:
+                self.cells.find(part, out[low:low + BLOCK])
+            else:
+                self._search(self._keys, self._keys.size, part, part.size, out[low:low + BLOCK])
 
 
-def searchable(array: Array, elements: Array, side: str) -> Table | None:
-    """A table in which such elements can be searched for; None if it is not sorted."""
+def searchable(array: Array, elements: Array, side: str, beyond: bool = False) -> Table | None:
+    """A table in which such elements can be searched for; None if it is not sorted.  `beyond` appends the
+    element that follows on the last one."""
     if array.ndim != 1 or not array.size or elements.size * LONG < array.size:
         return None
     if not (radix.sortable(array) and radix.sortable(elements)):
@@ -47,7 +53,19 @@ def searchable(array: Array, elements: Array, side: str) -> Table | None:
     found = radix.routines(elements.size, (f"search_{side}", dtype.name))
     if known is None or found is None or not ascending(known.keys):
         return None
-    return Table(array, dtype, side, known.keys, found[0])
+    keys, whole = known.keys, array
+    if beyond and int(keys[-1]) < numpy.iinfo(keys.dtype).max:
+        keys = numpy.append(keys, keys[-1] + keys.dtype.type(1))
+        whole = numpy.append(array, _following(array[-1:]))
+    return Table(array, dtype, keys, found[0], divided(whole, side, elements.size))
+
+
+def _following(last: Array) -> Array:
+    """The elements of the type that follow on these."""
+    if last.dtype.kind == "f":
+        with numpy.errstate(all="ignore"):
+            return numpy.nextafter(last, last.dtype.type(numpy.inf))
+    return last + last.dtype.type(1)
 
 
 def ascending(keys: Array) -> bool:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diffuse.kernels.llvm.code import Code, Module
-from diffuse.kernels.llvm.sorting import counting, dividing, merging, radix, search
+from diffuse.kernels.llvm.sorting import cells, counting, dividing, merging, radix, search
 from diffuse.kernels.targets.base import Target
 
 ROUTINES: dict[str, Callable[[Code, str], None]] = {
     function.__name__: function for function in (
         radix.encode, radix.decode, radix.count, radix.scatter, radix.scatter_numbered, radix.scatter_pairs,
-        search.search_left, search.search_right, search.interpolate, counting.between, counting.histogram,
-        counting.histogram_weighted, counting.tally, counting.weigh, merging.merge, dividing.divide)
+        search.search_left, search.search_right, search.interpolate, cells.cells_left, cells.cells_right,
+        cells.cells_counts, counting.between, counting.histogram, counting.histogram_weighted, counting.tally,
+        counting.weigh, merging.merge, dividing.divide)
 }
 """The function that writes each routine, for one element type."""
 

@@ -1,0 +1,84 @@
+"""Searches in sorted tables that are divided into cells of equal width.
+
+The cell of an element is found by a multiplication, and a second table tells how many elements of the first
+one lie in the cells before it.  Only those in the same cell are then compared: a few, where halving the
+whole table would take a comparison for each of its bits.
+"""
+
+from __future__ import annotations
+
+from diffuse.kernels.llvm.code import Code, carrying, counted
+from diffuse.kernels.llvm.sorting.counting import CONVERSION
+from diffuse.kernels.llvm.sorting.search import TOGETHER
+from diffuse.kernels.llvm.sorting.words import load, place, pointer, store, word
+
+
+def _cell(code: Code, dtype: str, value: str, low: str, scale: str, last: str) -> str:
+    """The number of an element's cell, which is never less than that of a lesser element; of a NaN the last
+    one.  The array library computes those of the table in the same way."""
+    if dtype == "float32":
+        value = code.let(f"fpext float {value} to double")
+    elif dtype != "float64":
+        value = code.let(f"{CONVERSION[dtype[0]]} {code.type(dtype)} {value} to double")
+    share = code.let(f"fmul double {code.let(f'fsub double {value}, {low}')}, {scale}")
+    under = code.let(f"fcmp olt double {share}, {last}")
+    share = code.let(f"select i1 {under}, double {share}, double {last}")
+    over = code.let(f"fcmp ogt double {share}, {code.const('float64', 0)}")
+    share = code.let(f"select i1 {over}, double {share}, double {code.const('float64', 0)}")
+    return code.let(f"fptosi double {share} to i64")
+
+
+def _less(code: Code, dtype: str, one: str, value: str, right: bool) -> str:
+    """Does an element of the table precede a value?  All precede a NaN."""
+    if dtype.startswith("float"):
+        return code.let(f"fcmp {'ule' if right else 'ult'} {code.type(dtype)} {one}, {value}")
+    sign = "s" if dtype[0] == "i" else "u"
+    return code.let(f"icmp {sign}{'le' if right else 'lt'} {code.type(dtype)} {one}, {value}")
+
+
+def _search(code: Code, dtype: str, right: bool, counts: bool = False) -> None:
+    table, elements, found, before = (pointer(code, k) for k in (0, 2, 4, 5))
+    length, count, steps = (word(code, k) for k in (1, 3, 6))
+    low, scale, last = (code.let(f"bitcast i64 {word(code, k)} to double") for k in (7, 8, 9))
+    whole = code.let(f"and i64 {count}, -{TOGETHER}")
+    for step, first, end in ((TOGETHER, "0", whole), (1, whole, count)):
+        with counted(code, first, end, step) as i:
+            each = [code.let(f"add i64 {i}, {k}") for k in range(step)]
+            values = [load(code, dtype, place(code, dtype, elements, k)) for k in each]
+            begin = []
+            for value in values:
+                cell = _cell(code, dtype, value, low, scale, last)
+                less = load(code, "uint32", place(code, "uint32", before, cell))
+                begin.append(("i64", code.let(f"zext i32 {less} to i64")))
+            with carrying(code, "0", steps, 1, begin) as (_, places):
+                for k, value in enumerate(values):
+                    one = load(code, dtype, place(code, dtype, table, places[k]))
+                    more = code.let(f"zext i1 {_less(code, dtype, one, value, right)} to i64")
+                    places[k] = code.let(f"add i64 {places[k]}, {more}")
+            for k, at in zip(each, places, strict=True):
+                inside = code.let(f"icmp ult i64 {at}, {length}")
+                at = code.let(f"select i1 {inside}, i64 {at}, i64 {length}")
+                if counts:
+                    before_it = load(code, "uint64", place(code, "uint64", found, at))
+                    k, at = at, code.let(f"add i64 {before_it}, 1")
+                store(code, "uint64", at, place(code, "uint64", found, k))
+
+
+def cells_left(code: Code, dtype: str) -> None:
+    """Words: the table, its length, elements, their count, positions, the number of the table's elements
+    before each cell, the largest number in one cell, and as float64 the least element of the table, cells per
+    unit, and the number of the last cell.
+
+    The table is followed by its last element, as often as there are elements in one cell, and has no NaN.
+    """
+    _search(code, dtype, False)
+
+
+def cells_right(code: Code, dtype: str) -> None:
+    _search(code, dtype, True)
+
+
+def cells_counts(code: Code, dtype: str) -> None:
+    """As `cells_right`, with counts in the place of positions: adds one, for each element, to the 64-bit
+    integer at its position."""
+    _search(code, dtype, True, True)
