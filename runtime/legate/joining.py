@@ -33,7 +33,8 @@ def read(parts: Parts[Argument], distinguished: Callable[[Tiles], bool]) -> Part
     """Join the boxes of a store that is only read."""
     found = replicated(parts, distinguished)
     joined = _aligned(found)
-    return joined if all(apart(a, b) for a, b in permutations(joined, 2) if not distinguished(a[2])) else found
+    alone = all(apart(a, b) for a, b in permutations(joined, 2) if not distinguished(a[2]))
+    return joined if alone else found
 
 
 def _disjoint(parts: Parts[Argument]) -> bool:
