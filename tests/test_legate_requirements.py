@@ -13,7 +13,8 @@ import pytest
 
 from diffuse.ir import Point
 from diffuse.runtime.base import LaunchArgument, Layout, Plane, Scratch
-from diffuse.runtime.legate.requirements import WHOLE, Cut, Need, cut
+from diffuse.runtime.legate.joining import WHOLE
+from diffuse.runtime.legate.requirements import Cut, Need, cut
 from tests.build import access, array, split
 from tests.layouts import READ, REDUCE, WRITE, Case, legate_point, legate_points, low_of, named, valid
 
