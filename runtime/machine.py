@@ -31,6 +31,17 @@ def processors(root: str = "/") -> int:
     return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
 
 
+def cores(root: str = "/") -> int:
+    """Cores of the machine if this process may use all of its processors, else 0; processors that are
+    threads of one core count once."""
+    folders = [path for path in Path(root, "sys/devices/system/cpu").glob("cpu[0-9]*") if
+               (path / "topology").is_dir()]
+    if not folders or processors(root) < len(folders):
+        return 0
+    return len({(_read(path / "topology/physical_package_id"), _read(path / "topology/core_id"))
+                for path in folders})
+
+
 def cpu_quota(root: str = "/") -> float | None:
     """The cgroups' quota of processor time, in processors; None if there is none."""
     quotas = []

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from diffuse.runtime import machine
 from tests.jobs import RANKS_SECONDS, diffuse
 
 
@@ -41,12 +42,24 @@ def shown(*words: str, **variables: Any) -> list[str]:
 def test_mpirun_starts_the_ranks_with_the_settings() -> None:
     line = shown("--ranks", "2", "--window", "5", "--explain", "program.py", "--ranks", "9", LEGATE_X="1")
     assert Path(line[0]).name == "mpirun" and line[1:3] == ["-n", "2"]
-    assert {"--oversubscribe", "--bind-to"} <= set(line) and "-H" not in line
+    assert "-H" not in line
     names = {name for before, name in zip(line, line[1:]) if before == "-x"}
     assert {"DIFFUSE_RUNTIME", "DIFFUSE_WINDOW_SIZE", "DIFFUSE_NUM_THREADS", "DIFFUSE_LEGATE_MEMORY",
             "LEGATE_X", "PYTHONHASHSEED", "PATH"} <= names
     assert "HOME" not in names
     assert line[line.index("run"):] == ["run", "--explain", "program.py", "--ranks", "9"]
+
+
+def test_threads_of_one_core_count_once(tmp_path: Path) -> None:
+    for k in range(machine.processors()):
+        folder = tmp_path / f"sys/devices/system/cpu/cpu{k}/topology"
+        folder.mkdir(parents=True)
+        (folder / "physical_package_id").write_text("0\n")
+        (folder / "core_id").write_text(f"{k // 2}\n")
+    assert machine.cores(str(tmp_path)) == (machine.processors() + 1) // 2
+    more = tmp_path / f"sys/devices/system/cpu/cpu{machine.processors()}/topology"
+    more.mkdir(parents=True)  # a processor that this process may not use
+    assert machine.cores(str(tmp_path)) == 0 == machine.cores(str(tmp_path / "nothing"))
 
 
 def test_hosts_get_as_many_ranks_each() -> None:
@@ -67,8 +80,16 @@ def test_the_variables_that_ranks_need_are_shown_too() -> None:
     assert "OMPI_MCA_btl" not in printed("--runtime", "mpi", "--hosts", "a,b", "x.py")[0]
 
 
-def test_cores_are_bound_by_the_launcher_on_other_machines_alone() -> None:
-    assert "--oversubscribe" in shown("--ranks", "2", "x.py")
+def test_ranks_are_bound_to_cores_on_other_machines_and_where_legate_polls() -> None:
+    unbound = {"--oversubscribe", "--bind-to"}
+    assert unbound <= set(shown("--runtime", "mpi", "--ranks", "2", "--cpus", "1", "x.py"))
+    many = machine.processors() + 1
+    assert unbound <= set(shown("--runtime", "legate", "--ranks", str(many), "--cpus", "1", "x.py"))
+    if machine.cores() >= 2:
+        line = shown("--runtime", "legate", "--ranks", "2", "--cpus", "1", "x.py")
+        assert "ppr:2:node:PE=1" in line and not unbound & set(line)
+        line = shown("--ranks", "2", "--cpus", "1", "--launcher-extra=--bind-to none", "x.py")
+        assert line.count("--bind-to") == 1 and "--map-by" not in line
     line = shown("--ranks", "2", "--hosts", "a,b", "--cpus", "4", "x.py")
     assert "ppr:2:node:PE=4" in line and not {"--oversubscribe", "--bind-to"} & set(line)
     line = shown("--ranks", "2", "--hosts", "a,b", "--launcher-extra=--bind-to socket", "x.py")

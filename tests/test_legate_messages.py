@@ -20,7 +20,8 @@ from diffuse.ir import view as views
 from diffuse.kernels.body import abi
 from diffuse.runtime.base import Layout, Plane, Scratch
 from diffuse.runtime.legate import message
-from diffuse.runtime.legate.requirements import WHOLE, Need, cut
+from diffuse.runtime.legate.joining import WHOLE
+from diffuse.runtime.legate.requirements import Need, cut
 from diffuse.stream import layout as layouts
 from tests.build import array
 from tests.layouts import READ, REDUCE, WRITE, Case, legate_point, legate_points, low_of, named, valid

@@ -13,7 +13,8 @@ import pytest
 
 from diffuse.ir import Point
 from diffuse.runtime.base import LaunchArgument, Layout, Plane, Scratch
-from diffuse.runtime.legate.requirements import WHOLE, Cut, Need, cut
+from diffuse.runtime.legate.joining import WHOLE
+from diffuse.runtime.legate.requirements import Cut, Need, cut
 from tests.build import access, array, split
 from tests.layouts import READ, REDUCE, WRITE, Case, legate_point, legate_points, low_of, named, valid
 
@@ -222,3 +223,29 @@ def test_results_of_reductions_are_a_launch_of_their_own() -> None:
     assert cut(Layout((layout.arguments[0], total, reader), (), "", (2,)), 1).spread == (1,)
 
 
+
+
+def test_views_whose_tiles_begin_in_the_same_rows_are_one_box() -> None:
+    """A stencil with a periodic border reads many views, and all of them in three ranges of rows."""
+    middle, west, east = b[1:-1, 1:-1], b[1:-1, :1], b[1:-1, -1:]
+    inner = named((10, 3), 2, (a[:-2, 1:-1], READ), (a[1:-1, :-2], READ), (a[1:-1, 2:], READ),
+                  (a[2:, 1:-1], READ), (middle, WRITE))
+    found = cut(inner, 1)
+    assert found.spread == (2,) and found.of == (0, 1, 1, 2, 3)
+    assert boxes(found)[1] == ((1, 0), (11, 5)) and not found.needs[3].reads
+    edges = Layout((*inner.arguments, *(
+        LaunchArgument(50 + 10 * k, 1, ((12, 5), "float64"), access(edge, (10, 1), split((10, 1), 2), WRITE),
+                       WRITE) for k, edge in enumerate((west, east)))), (), "", (2,))
+    found = cut(edges, 1)
+    assert found.of == (0, 1, 1, 2, 3, 3, 3)
+    assert found.needs[3] == Need(1, (1, 0), (11, 5), ((0, 0, 5),), False, True)  # they fill it between them
+    part = cut(Layout(edges.arguments[:-1], (), "", (2,)), 1)
+    assert part.needs[3] == Need(1, (1, 0), (11, 4), ((0, 0, 5),), False, True)
+    apart = cut(Layout((*edges.arguments[:4], *edges.arguments[5:]), (), "", (2,)), 1)
+    assert apart.needs[3] == Need(1, (1, 0), (11, 5), ((0, 0, 5),), True, True)  # what is between them stays
+
+
+def test_boxes_that_joined_would_meet_a_replicated_one_stay_apart() -> None:
+    row = a[5:6, 1:2].to((6, 1))
+    found = cut(named((6, 1), 2, (a[:6, :1], READ), (a[:6, 4:], READ), (row, READ), (b[:6, :1], WRITE)), 1)
+    assert found.of == (0, 1, 2, 3) and [bool(n.tiles) for n in found.needs] == [True, True, False, True]

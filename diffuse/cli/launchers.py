@@ -1,7 +1,9 @@
 """The command lines of launchers: mpirun on this machine, on hosts or within a job of PBS, srun, and qsub.
 
-On one machine ranks may be more than there are processors, and nothing is bound.  On the nodes of a cluster
-the launcher binds each rank to as many cores as it has threads, unless `--launcher-extra` says how.
+On the nodes of a cluster the launcher binds each rank to as many cores as it has threads, unless
+`--launcher-extra` says how.  On one machine ranks may be more than there are cores, and nothing is bound,
+except ranks of Legate that have cores enough: each has a thread that polls for messages without end, and the
+system may otherwise leave one core to these threads and another to all that compute.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from diffuse.cli.job import NODE_FILE, JobOptions
+from diffuse.runtime import machine
 
 TRAVEL = ("DIFFUSE_", "LEGATE_", "REALM_", "UCX_", "MPI4PY_", "PYTHON", "LD_LIBRARY_PATH", "PATH",
           "VIRTUAL_ENV", "OMP_", "OPENBLAS_", "MKL_")
@@ -50,13 +53,14 @@ def _where(launch: JobOptions) -> list[str]:
 
 
 def _binding(launch: JobOptions, extra: Sequence[str], variables: dict[str, str]) -> list[str]:
-    """How mpirun binds ranks to processors: as many cores for each rank as it has threads; unbound if this is
-    the only machine."""
+    """How mpirun binds ranks to processors: as many cores for each rank as it has threads, or not at all."""
     if any(word.startswith(BINDING) for word in extra):
         return []
-    if not launch.distant:
+    threads = variables["DIFFUSE_NUM_THREADS"]
+    if not launch.distant and (variables["DIFFUSE_RUNTIME"] != "legate"
+                               or launch.total * int(threads) > machine.cores()):
         return ["--oversubscribe", "--bind-to", "none"]
-    cores = f"PE={variables['DIFFUSE_NUM_THREADS']}"
+    cores = f"PE={threads}"
     if launch.hostfile and not launch.ranks:
         return ["--map-by", f"slot:{cores}"]
     return ["--map-by", f"ppr:{launch.ranks or 1}:node:{cores}"]

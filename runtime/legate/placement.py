@@ -19,8 +19,9 @@ from diffuse.ir import ITEMSIZE, Point
 from diffuse.memory import address
 from diffuse.runtime.legate import gpus, message, prepare
 from diffuse.runtime.legate.instances import LegateInstance
+from diffuse.runtime.legate.joining import WHOLE, Tiles
 from diffuse.runtime.legate.mpi import Gather
-from diffuse.runtime.legate.requirements import WHOLE, Need, Tiles, shared
+from diffuse.runtime.legate.requirements import Need, shared
 from diffuse.runtime.legate.reuse import SOMEWHERE, Piece, Reuse
 from diffuse.runtime.legate.trampoline import GridTrampoline, Trampoline
 from diffuse.runtime.local.pool import Pool

@@ -11,19 +11,17 @@ These are pure functions over plain data, independent of Legate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import permutations
+from itertools import combinations
 from math import prod
 from typing import NamedTuple
 
 from diffuse.ir import Access, Point, Privilege, Replicated, Tiling, covers
 from diffuse.runtime.base import LaunchArgument, Layout
 from diffuse.runtime.legate.instances import DIMENSIONS
+from diffuse.runtime.legate.joining import WHOLE, Box, Tiles, apart, around, read, replicated, written
 
-Tiles = tuple[tuple[int, int, int], ...]
-"""(dimension of the store, launch dimension, extent of a tile) for each dimension that is tiled."""
-WHOLE: Tiles = ()
 MOST_BOXES = 8
 """The most boxes of one store that a task of one Legate point requires, at 10 to 20 us each; more are
 replaced by their bounding box."""
@@ -112,9 +110,9 @@ def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool) -> Cut:
         for a in group:
             box = None if whole else _box(a)
             parts.setdefault(box or (*_all(group), WHOLE), []).append(a)
-        parts = _replicated(parts, lambda tiles: False)
+        parts = replicated(parts, lambda tiles: False)
         if len(parts) > MOST_BOXES:
-            parts = {(*_around(*parts), WHOLE): group}
+            parts = {(*around(*parts), WHOLE): group}
         for box, same in parts.items():
             for a in same:
                 of[index[id(a)]] = len(needs)
@@ -145,7 +143,7 @@ def _spread(arguments: Sequence[LaunchArgument], launch: Cut) -> Cut | None:
                            and not launch.distinguished(box[2])):
                 return None
             parts.setdefault(box or (*_all(group), WHOLE), []).append(a)
-        merged = _merged(parts) if writes else _replicated(parts, launch.distinguished)
+        merged = written(parts) if writes else read(parts, launch.distinguished)
         if merged is None:
             return None
         for found, same in merged.items():
@@ -167,9 +165,6 @@ def _bounds(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
         return _all(group)
     low = tuple(min(box[0][d] for box in boxes if box) for d in range(len(group[0].storage[0])))
     return low, tuple(max(box[1][d] for box in boxes if box) for d in range(len(low)))
-
-
-Box = tuple[Point, Point, Tiles]
 
 
 def _box(argument: LaunchArgument, launch: Cut | None = None) -> Box | None:
@@ -195,47 +190,6 @@ def _box(argument: LaunchArgument, launch: Cut | None = None) -> Box | None:
     raise TypeError(f"{access.partition!r} is no partition")
 
 
-def _merged(parts: dict[Box, list[LaunchArgument]]) -> dict[Box, list[LaunchArgument]] | None:
-    """Merge the boxes of a store that is written: equal tilings are joined, disjoint boxes stay; else
-    None."""
-    boxes = list(parts)
-    if len(boxes) == 1:
-        return parts
-    if all(_apart(a, b) for k, a in enumerate(boxes) for b in boxes[:k]):
-        return parts
-    first, _, tiles = boxes[0]
-    if not tiles or any(b[2] != tiles or any(b[0][d] != first[d] for d, _, _ in tiles) for b in boxes):
-        return None
-    return {(*_around(*boxes), tiles): [a for members in parts.values() for a in members]}
-
-
-def _replicated(parts: dict[Box, list[LaunchArgument]], distinguished: Callable[[Tiles], bool]
-                ) -> dict[Box, list[LaunchArgument]]:
-    """Merge the boxes of a store that is only read: a replicated box absorbs the boxes it overlaps.
-
-    Legate 26.1 sometimes runs a point before its copy of a replicated box is complete, if the point also
-    requires some of the elements as a tile: `p[::-1] - p` then sees an older `p`.
-    """
-    for a, b in permutations(parts, 2):
-        if not distinguished(a[2]) and not _apart(a, b):
-            joined: dict[Box, list[LaunchArgument]] = {}
-            for box, same in parts.items():
-                joined.setdefault((*_around(a, b), WHOLE) if box in (a, b) else box, []).extend(same)
-            return _replicated(joined, distinguished)
-    return parts
-
-
-def _around(*boxes: Box) -> tuple[Point, Point]:
-    """The bounding box of these boxes."""
-    return (tuple(map(min, zip(*(low for low, _, _ in boxes), strict=True))),
-            tuple(map(max, zip(*(high for _, high, _ in boxes), strict=True))))
-
-
-def _apart(a: Box, b: Box) -> bool:
-    return any(ahigh <= blow or bhigh <= alow
-               for alow, ahigh, blow, bhigh in zip(a[0], a[1], b[0], b[1], strict=True))
-
-
 def _need(members: Sequence[LaunchArgument], box: Box) -> Need:
     """The argument of a Legate task for these arguments of a kernel.  A box that may be written in part only
     is read as well: Legate could otherwise provide memory without the store's elements."""
@@ -243,7 +197,8 @@ def _need(members: Sequence[LaunchArgument], box: Box) -> Need:
     writes = any(a.privilege is not Privilege.READ for a in members)
     reads = any(a.privilege.reads for a in members)
     if writes and not reads:
-        reads = not any(_fills(a.access, low, high, a.storage) for a in members)
+        reads = not (any(_fills(a.access, low, high, a.storage) for a in members)
+                     or _filled(members, low, high))
     return Need(members[0].slot, low, high, tiles, reads, writes)
 
 
@@ -261,6 +216,18 @@ def _fills(access: Access, low: Point, high: Point, storage: tuple[Point, str]) 
         return False
     return (all(s == 1 for s in access.partition.stride)
             and all(b == (x, y) for b, x, y in zip(access.partition.bounds, low, high, strict=True)))
+
+
+def _filled(members: Sequence[LaunchArgument], low: Point, high: Point) -> bool:
+    """Do accesses that only write, each all of a box of its own, cover the whole box between them?"""
+    boxes = {box: a for a in members if (box := _box(a)) is not None}
+    return (all(_fills(a.access, *box[:2], a.storage) for box, a in boxes.items())
+            and all(apart(a, b) for a, b in combinations(boxes, 2))
+            and sum(_volume(*box[:2]) for box in boxes) == _volume(low, high))
+
+
+def _volume(low: Point, high: Point) -> int:
+    return prod(end - begin for begin, end in zip(low, high, strict=True))
 
 
 def _groups(arguments: Iterable[LaunchArgument]) -> list[list[LaunchArgument]]:
