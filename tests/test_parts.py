@@ -11,7 +11,9 @@ import numpy
 import pytest
 
 from diffuse import library
+from diffuse.numpy.ops import blocks
 from diffuse.runtime.independent import Independent
+from diffuse.settings import config
 from diffuse.stream.parts import part_length
 from tests.jobs import TINY, Job, diffuse
 
@@ -54,6 +56,21 @@ def test_a_call_is_checked_where_it_is_made_and_runs_whole_on_one_rank() -> None
     (5, 8, 1, 1), (2000, 3, 80, 800)])
 def test_tiles(length: int, processors: int, multiple: int, tile: int) -> None:
     assert part_length(length, 1 << 30, processors, multiple) == tile
+
+
+def test_blocks_that_are_tried_have_the_bits_of_the_whole_for_other_numbers(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "min_chunk", 1)
+    random, tried = numpy.random.default_rng(3), 0
+    for length in range(5, 60, 4):
+        for columns in (6, 10, 32, 64):
+            shapes = blocks.Shapes((length,), (length, columns), False, False, ("float64", "float64"), 2, 2,
+                                   (None, 1, 0))
+            if blocks._alike(shapes, 1):
+                tried += 1
+                assert all([blocks._equal(shapes, 1, random.standard_normal(length),
+                                          random.standard_normal((length, columns))) for _ in range(300)])
+    assert tried
 
 
 def test_few_elements_are_one_part() -> None:
