@@ -168,6 +168,36 @@ def test_ranks_find_what_one_does_and_send_what_is_predicted(tmp_path: Path) -> 
     assert sent[0] == sent[1] and sent[0].startswith("sent Total(bytes="), sent
 
 
+FEW = """
+    import numpy as np
+
+    for n in (70, 143, 200, 257):
+        x = (np.arange(n) * 7919 % 997) / 3.0 - 150.0
+        i = (np.arange(n) * 31 + 5) % n
+        y = x + 1.0
+        y[i % 50] = x
+        y[y > 100.0] = -3.0
+        np.add.at(y, i // 3, x)
+        np.put(y, i[:7], [1.0, 2.0])
+        found = [np.bincount(i % 9, minlength=12), *np.histogram(x, 13), np.flatnonzero(x > 10.0), y, x[i],
+                 np.searchsorted(np.sort(x), [0.0, 50.0]), np.sort(x), np.cumsum(x), np.unique(i // 20),
+                 np.delete(x, i[:5]), np.median(x), x[:n // 10] @ x[:n // 10 * 10].reshape(-1, 10)]
+        print(n, hash(tuple([np.asarray(each).tobytes() for each in found])))
+"""
+
+
+@pytest.mark.ranks("mpi")
+def test_ranks_without_a_part_find_what_the_others_do(tmp_path: Path) -> None:
+    path = tmp_path / "x.py"
+    path.write_text(textwrap.dedent(FEW))
+    silent = {**TINY, "DIFFUSE_FALLBACK": "silent", "PYTHONHASHSEED": "1"}
+    plain = diffuse("run", str(path), **silent)
+    assert plain.returncode == 0 and plain.stdout.count("\n") == 4, plain.tail
+    ranks = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--output", "all", str(path),
+                    seconds=120, **silent)
+    assert sorted(ranks.stdout.splitlines()) == sorted(4 * plain.stdout.splitlines()), ranks.tail
+
+
 @pytest.mark.ranks("mpi")
 def test_what_is_larger_than_a_rank_is_read_written_and_sorted() -> None:
     names = ["median", "sort_in_place", "mask_read", "read_many", "cumsum", "matrix_vector", "choice",

@@ -109,6 +109,20 @@ def test_copies_are_forgotten_before_there_are_too_many_boxes() -> None:
     assert state.have == (all_of((4 * MOST_BOXES,)), ())
 
 
+def test_rows_and_columns_that_a_loop_writes_leave_few_boxes() -> None:
+    n, ranks = 90, 3
+    state = fresh((n, n), 8, ranks).written(tuple([
+        ((range(k * n // ranks, (k + 1) * n // ranks), range(n)),) for k in range(ranks)]))
+    for i in range(n):
+        for line in ((range(i, i + 1), range(i, n)), (range(i, n), range(i, i + 1))):
+            before, state = state, state.written(((line,),) * ranks)  # by all ranks, as small tasks are
+            assert max(map(len, state.have)) <= MOST_BOXES
+            now = [elements(held) for held in state.have]
+            assert set.union(*now) == elements(all_of((n, n)))
+            assert all(after <= elements(held) | elements((line,))
+                       for held, after in zip(before.have, now, strict=True))
+
+
 def test_memory_of_old_copies_is_given_back() -> None:
     halves: Layout = (((range(4), range(3)),), ((range(4, 8), range(3)),))
     state = everywhere((8, 3), 8, 2).written(halves)

@@ -11,7 +11,9 @@ import numpy
 import pytest
 
 from diffuse import library
+from diffuse.numpy.ops import blocks
 from diffuse.runtime.independent import Independent
+from diffuse.settings import config
 from diffuse.stream.parts import part_length
 from tests.jobs import TINY, Job, diffuse
 
@@ -54,6 +56,21 @@ def test_a_call_is_checked_where_it_is_made_and_runs_whole_on_one_rank() -> None
     (5, 8, 1, 1), (2000, 3, 80, 800)])
 def test_tiles(length: int, processors: int, multiple: int, tile: int) -> None:
     assert part_length(length, 1 << 30, processors, multiple) == tile
+
+
+def test_blocks_that_are_tried_have_the_bits_of_the_whole_for_other_numbers(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "min_chunk", 1)
+    random, tried = numpy.random.default_rng(3), 0
+    for length in range(5, 60, 4):
+        for columns in (6, 10, 32, 64):
+            shapes = blocks.Shapes((length,), (length, columns), False, False, ("float64", "float64"), 2, 2,
+                                   (None, 1, 0))
+            if blocks._alike(shapes, 1):
+                tried += 1
+                assert all([blocks._equal(shapes, 1, random.standard_normal(length),
+                                          random.standard_normal((length, columns))) for _ in range(300)])
+    assert tried
 
 
 def test_few_elements_are_one_part() -> None:
@@ -100,6 +117,12 @@ PROGRAM = """
                 np.random.rand(30, 40), np.random.standard_normal(size=(70, 60)), drawn.random(4),
                 np.random.randn(5)]
 
+    def sums():
+        real, short = np.array(cube.real), np.array(a[:5])
+        return [np.einsum("ij,j->i", a, np.array(a[0])), np.einsum("ijk,jk->i", real, real[0] + 1),
+                np.einsum("ijk,ijk -> ij", real, real), np.einsum("ij,j,i", a, a[0] + 0.5, a[:, 0] + 1),
+                np.einsum("ij,ij->i", short, short)]
+
     rows = {
         "fft": lambda: [np.fft.fft(a, axis=1), np.fft.rfft(a, 64, norm="ortho"), np.fft.irfft(a + 1j * a),
                         np.fft.hfft(a + 1j * a, 33), np.fft.ihfft(a), np.fft.ifft(a[::2, 1:], axis=-1),
@@ -108,6 +131,7 @@ PROGRAM = """
                          np.partition(cube.real, (1, 5)), np.sort(a > 3)],
         "median": lambda: [np.median(a, axis=1), np.median(cube.real, axis=2, keepdims=True),
                            np.percentile(cube.real, [10, 33.3], axis=1), np.quantile(a, 0.7, axis=-1)],
+        "einsum": lambda: [np.einsum("ij,ij->i", a, a), np.einsum("ij->i", a)],
         "random": random,
         "own": lambda: [own()],
     }
@@ -120,6 +144,7 @@ PROGRAM = """
 
     columns = {
         "products along rows": products,
+        "sums with arrays that are whole along rows": sums,
         "fft along rows": lambda: [np.fft.fft(a, axis=0), np.fft.fftn(cube), np.fft.irfft2(cube, axes=(0, 2)),
                                    np.fft.fft(a.T, axis=1)],
         "sort along rows": lambda: [np.sort(a, axis=0), np.argsort(cube.real, axis=0), np.median(a, axis=0),
@@ -150,7 +175,7 @@ PROGRAM = """
 """
 
 
-CALLS = "fft", "sort", "arg", "part", "median", "quantile", "perc", "scaled", "random"
+CALLS = "fft", "sort", "einsum", "arg", "part", "median", "quantile", "perc", "scaled", "random"
 
 
 def program(folder: Path) -> str:

@@ -128,9 +128,11 @@ def share(layout: Launched, ranks: int, known: Mapping[int, Layout] = MappingPro
 
 
 def together(shared: Share) -> Share:
-    """The share of a call that all ranks run at once: the first one writes what is not cut."""
+    """The share of a call that all ranks run at once: the first one writes what is not cut, also where some
+    ranks have no points."""
     def first(writes: Layout) -> Layout:
-        return writes[:1] + ((),) * (len(writes) - 1) if len(set(writes)) == 1 else writes
+        written = [each for each in writes if each]
+        return (written[0], *[()] * (len(writes) - 1)) if len(set(written)) == 1 else writes
 
     uses = tuple([use._replace(writes=first(use.writes)) for use in shared.uses])
     return shared._replace(uses=uses, divided=shared.total > 1)

@@ -52,7 +52,7 @@ class State:
         if not any(by):
             return self
         every = tidy([box for boxes in by for box in boxes])
-        have = _each(lambda held, boxes: tidy([*remove(held, every), *boxes]), self.have, by)
+        have = _each(lambda held, boxes: _held(held, boxes, remove(every, boxes)), self.have, by)
         return made(self.shape, self.itemsize, have, _reach(self.touched, by))
 
 
@@ -103,6 +103,15 @@ def _each(join: Callable[[Holding, Holding], Holding], one: Layout, other: Layou
     return found
 
 
+def _held(before: Holding, boxes: Holding, others: list[Box]) -> Holding:
+    """What a rank holds that wrote these boxes, when other ranks wrote others.  What it held before stays one
+    box if it wrote within it: rows and columns that a loop writes one after another would become many."""
+    kept = remove(before, others) if others else list(before)
+    more = remove(boxes, kept)
+    return before if not more and len(kept) == len(before) and set(kept) == set(before) else tidy(
+        [*kept, *more])
+
+
 def _reach(touched: Layout, more: Layout) -> list[Holding]:
     """The touched memory after ranks touched `more`; too many boxes are replaced by their bounding box."""
     return _each(_reached, touched, more)
@@ -117,13 +126,13 @@ def _reached(before: Holding, boxes: Holding) -> Holding:
 
 
 def _alone(have: Layout) -> Layout:
-    """Keep only the first holder of each element."""
-    found: list[Holding] = []
+    """Keep only one holder of each element: the one that has the fewest boxes."""
+    found: dict[int, Holding] = {}
     taken: list[Box] = []
-    for held in have:
-        found.append(tidy(remove(held, taken)))
-        taken += found[-1]
-    return tuple(found)
+    for rank in sorted(range(len(have)), key=lambda rank: len(have[rank])):
+        found[rank] = tidy(remove(have[rank], taken))
+        taken += found[rank]
+    return tuple([found[rank] for rank in range(len(have))])
 
 
 def tidy(boxes: Iterable[Box]) -> Holding:

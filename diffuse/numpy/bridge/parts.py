@@ -7,7 +7,7 @@ result, and errors for wrong arguments, are determined by NumPy's own call on on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any
 
@@ -84,6 +84,16 @@ def each(name: str, function: Callable[[Array], Array], x: Any, dtype: Any) -> A
 
     cuts = tuple([(d, d) for d in range(x.ndim)])
     library.call(name, library.Independent(run, cuts), (_operand(x),), (_operand(found),))
+    return found
+
+
+def rows(name: str, function: Callable[..., None], arrays: Sequence[Any], cut: tuple[int | None, ...],
+         shape: tuple[int, ...]) -> Any:
+    """Record `function(*arrays, out)`, which computes each index of the first axis of `out` by itself; the
+    cut says for each array whether its first axis goes along, or None.  The result has this shape."""
+    found = core.recorded(row_major(shape, arrays[0].dtype))
+    library.call(name, library.Independent(function, ((*cut, 0),)), tuple(map(_operand, arrays)),
+                 (_operand(found),))
     return found
 
 

@@ -136,7 +136,7 @@ def _alike(shapes: Shapes, unit: int) -> bool:
     x = trials.Operand(shapes.x, shapes.dtypes[0], shapes.x_turned)
     y = trials.Operand(shapes.y, shapes.dtypes[1], shapes.y_turned)
     with trials.numbers(x, y, 2 * result) as operands:
-        return operands is not None and _equal(shapes, unit, *operands)
+        return operands is not None and all(_equal(shapes, unit, *each) for each in trials.varied(*operands))
 
 
 def _crowded(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: Any, room: int) -> bool:

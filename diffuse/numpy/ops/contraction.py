@@ -3,22 +3,24 @@
 NumPy's own `einsum` iterates over the whole space of indices on one core.  A pair of operands of which both
 have indices of their own, and share one that is summed over, is a matrix product (BLAS) instead, and a pair
 without sums is one multiplication.  Everything else is left to NumPy: other sums, which it computes at memory
-speed, repeated indices, ellipses, operands of several types, and results that are not in C order.
+speed, repeated indices, ellipses, operands of several types, and results that are not in C order.  Where
+ranks have the operands in parts, NumPy computes such sums for each part, if they are row by row.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import core
-from diffuse.numpy.bridge import fallback
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.bridge import fallback, parts
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.conversion import asanyarray
 from diffuse.numpy.ops.manipulation import asks, is_array
+from diffuse.numpy.ops.operands import adopt
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 TYPES = frozenset("float32 float64 complex64 complex128 int32 int64 uint32 uint64".split())
@@ -29,9 +31,10 @@ Labels = str
 
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
     """NumPy's `einsum`."""
-    if (out is None and not kwargs and len(operands) == 3 and type(operands[0]) is str
-            and type(optimize) in (bool, str)):
-        found = _recorded(operands[0], operands[1:], optimize)
+    if out is None and not kwargs and type(operands[0]) is str and type(optimize) in (bool, str):
+        found = _recorded(operands[0], operands[1:], optimize) if len(operands) == 3 else None
+        if found is None and not optimize:
+            found = _in_parts(operands[0], operands[1:])
         if found is not None:
             return found
     options = kwargs if out is None else kwargs | {"out": out}
@@ -61,19 +64,67 @@ def _recorded(subscripts: str, operands: tuple[Any, ...], optimize: bool | str) 
     return found.copy(order="C") if is_array(found) and not found.meta.flags.c_contiguous else found
 
 
+def _in_parts(subscripts: str, operands: tuple[Any, ...]) -> Any:
+    """The sums for each index of the result's first axis, which ranks compute on their rows; None where that
+    axis is not the first one of an operand that has it, or NumPy has to compute or to raise for other
+    reasons.
+
+    NumPy adds each row in an order that depends on the other axes alone, unless there is a single row.
+    """
+    if not any([parts.wanted(x) for x in operands]) or any([asks(x) for x in operands]):
+        return None
+    terms, result = named(subscripts)
+    arrays = [adopt(asanyarray(x)) for x in operands]
+    if (not result or [len(term) for term in terms] != [x.ndim for x in arrays]
+            or len({x.dtype for x in arrays}) > 1 or str(arrays[0].dtype) not in TYPES
+            or not all([is_array(x) and x.flags.c_contiguous and base.locate(x) for x in arrays])):
+        return None
+    extents = {label: n for term, x in zip(terms, arrays, strict=True)
+               for label, n in zip(term, x.shape, strict=True)}
+    if 0 in extents.values() or any([tuple([extents[label] for label in term]) != x.shape
+                                     for term, x in zip(terms, arrays, strict=True)]):
+        return None
+    layout = tuple([(term, x.strides) for term, x in zip(terms, arrays, strict=True)])
+    if (not set(result) <= extents.keys() or any([result[0] in term[1:] for term in terms])
+            or not in_order(subscripts, layout, tuple(extents.items()), False)):
+        return None
+    cut = tuple([0 if term[:1] == result[0] else None for term in terms])
+    return parts.rows("einsum", partial(_rows, subscripts, cut), arrays, cut,
+                      tuple([extents[label] for label in result]))
+
+
+def _rows(subscripts: str, cut: tuple[int | None, ...], *arrays: Any) -> None:
+    """Compute the rows of a part; a single row is computed twice, so that it is added as one of several."""
+    *given, out = arrays
+    if len(out) > 1:
+        numpy.einsum(subscripts, *given, out=out)
+    else:
+        twice = [x if axis is None else x.repeat(2, axis) for x, axis in zip(given, cut, strict=True)]
+        out[...] = numpy.einsum(subscripts, *twice)[:1]
+
+
+@lru_cache(maxsize=1 << 10)
+def named(subscripts: str) -> tuple[tuple[Labels, ...], Labels]:
+    """The labels of the operands and of the result, which are empty where NumPy has to handle them: repeated
+    ones, ellipses, and whatever is no letter."""
+    given, arrow, result = subscripts.replace(" ", "").partition("->")
+    terms = tuple(given.split(","))
+    if not arrow:
+        result = "".join(sorted([label for label in set(given) - {","} if given.count(label) == 1]))
+    letters = all([(part + "a").isalpha() and part.isascii() for part in (*terms, result)])
+    return (terms, result) if letters and all([len(set(part)) == len(part) for part in (*terms, result)]) \
+        else ((), "")
+
+
 @lru_cache(maxsize=1 << 10)
 def parsed(subscripts: str) -> tuple[Labels, Labels, Labels] | None:
     """The labels of both operands and of the result; None for subscripts that NumPy has to handle."""
-    given, arrow, result = subscripts.replace(" ", "").partition("->")
-    terms = given.split(",")
-    if len(terms) != 2 or not all([(term + "a").isalpha() and term.isascii() for term in (*terms, result)]):
+    terms, result = named(subscripts)
+    if len(terms) != 2:
         return None
     one, other = terms
-    if not arrow:
-        result = "".join(sorted(set(one) ^ set(other)))
     gone = set(one + other) - set(result)
-    repeated = any([len(set(part)) < len(part) for part in (one, other, result)])
-    if repeated or set(result) - set(one + other):
+    if set(result) - set(one + other):
         return None
     both, own = gone <= set(one) & set(other), (set(one) - set(other), set(other) - set(one))
     return (one, other, result) if not gone or (both and all(own)) else None

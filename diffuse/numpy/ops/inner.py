@@ -259,7 +259,8 @@ def _found(x: trials.Operand, y: trials.Operand, alike: bool, ranks: int, over_r
         if order.lead:
             order = order._replace(longest=max(PANEL // (width * itemsize) // order.lead, 4) * order.lead)
         with trials.numbers(x, y, 3 * width * itemsize, alike) as operands:
-            same = operands is not None and equal(order, *operands, numpy.matmul(*operands), ranks)
+            same = operands is not None and all(equal(order, *each, numpy.matmul(*each), ranks)
+                                                for each in trials.varied(*operands, alike))
         if over_ranks(int(not same)) == 0:
             return order
     return None

@@ -21,6 +21,10 @@ MOST = 1 << 28
 """The most bytes of the arrays of a trial, which may also take at most half of a rank's memory, except for
 operands that repeat their numbers."""
 
+ROUNDS, WORK = 64, 1 << 24
+"""The most operands of one shape that are tried, and the most elements that these have together, where they
+are several."""
+
 
 class Operand(NamedTuple):
     """What an operand looks like."""
@@ -69,6 +73,28 @@ def numbers(x: Operand, y: Operand, result: int, alike: bool = False) -> Iterato
             found[x] = found[y].T
         yield (found[x], found[y]) if x in found and y in found else None
         found.clear()
+
+
+def varied(x: Array, y: Array, alike: bool = False) -> Iterator[tuple[Array, Array]]:
+    """These operands, and others of the same shapes as long as that costs little: two orders of a short sum
+    have the same bits for most numbers, and results of a vector and a matrix are few."""
+    yield x, y
+    for step in range(1, min(ROUNDS, WORK // max(x.size + y.size, 1))):
+        if alike:
+            y = _moved(y, step)
+            x = y.T
+        elif x.size < y.size:
+            x = _moved(x, step)
+        else:
+            y = _moved(y, step)
+        yield x, y
+
+
+def _moved(x: Array, step: int) -> Array:
+    """The numbers of an array in other places."""
+    found = numpy.empty_like(x)
+    found[...] = numpy.roll(x, step)
+    return found
 
 
 def _random(random: Any, count: int, dtype: str) -> Array:
