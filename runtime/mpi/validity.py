@@ -141,7 +141,7 @@ def tidy(boxes: Iterable[Box]) -> Holding:
     if len(lined) < 2:
         return tuple(lined)
     found: list[Box] = []
-    for box in lined:
+    for box in sorted(lined, key=volume, reverse=True):  # a box that contains others stays one
         found += remove([box], found)
     before = 0
     while len(found) > 1 and len(found) != before:
