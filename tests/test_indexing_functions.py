@@ -10,6 +10,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse import library
+from diffuse.numpy.ops import choosing
 from diffuse.observe import trace
 from diffuse.settings import using
 from tests.test_fuzz_stream import stream
@@ -179,3 +180,47 @@ def test_place_takes_values_from_the_array_that_it_writes_as_numpy_does() -> Non
         m.place(x, m.arange(16).reshape(4, 4) % 3 == 1, x.ravel())
         found.append(numpy.asarray(x).tolist())
     assert found[0] == found[1]
+
+
+@pytest.mark.local_only("the host sees the memory of arrays")
+@pytest.mark.parametrize("size", [choosing.SPACED * 4 - 1, choosing.SPACED * 4, 40_000])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int32", "bool", "complex128"])
+def test_ranges_between_insertions_are_copied(size: int, dtype: str) -> None:
+    x = (numpy.arange(size) % 7).astype(dtype)
+    for places in ([3, 1, 3, -1], [0, 0, 0, size], [size, -size, 5, 4], [7]):
+        for values in (True, 1, [1, 0, 1, 1][:len(places)], numpy.arange(len(places)) > 1):
+            ours = values if not isinstance(values, numpy.ndarray) else np.array(values)
+            found, wanted = np.insert(np.array(x), places, ours), numpy.insert(x, places, values)
+            assert found.dtype == wanted.dtype and numpy.asarray(found).tobytes() == wanted.tobytes()
+    with pytest.raises(IndexError):
+        np.insert(np.array(x), [size + 1, 0], 1)
+
+
+@pytest.mark.local_only("the host sees the memory of arrays")
+def test_a_number_on_a_diagonal_is_written_at_once() -> None:
+    for shape in ((300, 200), (200, 300), (2, 20_000), (20_000, 2)):
+        for value in (2.5, 3, True, numpy.float64(1.5), numpy.nan):
+            x, y = np.array(numpy.ones(shape)), numpy.ones(shape)
+            np.fill_diagonal(x, value)
+            numpy.fill_diagonal(y, value)
+            np.fill_diagonal(x, value, True)
+            numpy.fill_diagonal(y, value, True)
+            assert numpy.asarray(x).tobytes() == y.tobytes()
+    x = np.array(numpy.ones((300, 200)))
+    x.flags.writeable = False
+    with pytest.raises(ValueError):
+        np.fill_diagonal(x, 1.0)
+    with pytest.raises(OverflowError):
+        np.fill_diagonal(np.array(numpy.ones((300, 200))), 10 ** 400)
+
+
+@pytest.mark.local_only("the host sees the memory of arrays")
+def test_many_indices_of_a_small_table() -> None:
+    table = numpy.arange(1000.0)
+    for count in (8 * 16384 - 1, 8 * 16384, 200_000):
+        i = numpy.random.default_rng(count).integers(-1000, 1000, count)
+        found = np.array(table)[np.array(i)]
+        assert numpy.asarray(found).tobytes() == table[i].tobytes()
+        i[-1] = 1000
+        with pytest.raises(IndexError):
+            np.array(table)[np.array(i)]

@@ -21,7 +21,11 @@ from diffuse.numpy.ops.creation import zeros
 from diffuse.numpy.ops.manipulation import asking, diagonal
 from diffuse.numpy.ops.operands import adopt
 from diffuse.numpy.ops.ufuncs import UFUNCS
+from diffuse.numpy.order import memory as memory_for
+from diffuse.numpy.order import team
 
+SPACED = 512
+"""The least number of elements of a vector for each one inserted, so that ranges between them are copied."""
 MOST = 16
 """The most choices for which each is recorded as one operation; with more of them NumPy is faster."""
 
@@ -70,9 +74,41 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 
 @asking(numpy.insert, lambda arr, *_, **__: (arr,))
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    found = _inserted(arr, obj, values, axis)
+    if found is not None:
+        return found
     if type(arr) is core.array_class and core.SMALL and access.ready(arr):  # two tasks would take as long
         return fallback.call(numpy.insert, (arr, obj, values, axis), {}, "numpy.insert", "library")
     return _written(numpy.insert, (arr, obj, values, axis), arr)
+
+
+def _inserted(arr: Any, obj: Any, values: Any, axis: Any) -> Any:
+    """The result of `insert` for a large vector at hand and a few integers, whose ranges of elements between
+    them are copied as wholes; None of all else."""
+    memory = access.at_hand(arr) if type(arr) is core.array_class and axis in (None, 0, -1) else None
+    given, places = (access.at_hand(x) if type(x) is core.array_class else x for x in (values, obj))
+    if (memory is None or memory.ndim != 1 or type(places) not in (list, numpy.ndarray)
+            or type(given) not in (numpy.ndarray, *rules.WEAK, *rules.STRONG)):
+        return None
+    size, places = memory.size, numpy.array(places)
+    if (places.ndim != 1 or places.dtype.kind != "i" or not 1 < places.size <= size // SPACED
+            or places.min() < -size or places.max() > size):
+        return None
+    count = places.size
+    places = numpy.where(places < 0, places + size, places).astype(numpy.intp)
+    order = places.argsort(kind="stable")
+    ends = places[order]
+    out, shifts = memory_for.empty(size + count, memory.dtype), numpy.arange(count)
+    places[order] += shifts
+    out[places] = numpy.array(given, copy=None, ndmin=1, dtype=memory.dtype)
+    bounds = [0, *ends.tolist(), size]
+
+    def copied(low: int, high: int) -> None:
+        for k in range(low, high):
+            out[bounds[k] + k:bounds[k + 1] + k] = memory[bounds[k]:bounds[k + 1]]
+
+    team.on_parts(count + 1, copied, max(1, (count + 1) * team.SHARE // size))
+    return core.given(out)
 
 
 @asking(numpy.piecewise, lambda x, *_, **__: (x,))

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import access, assign, core, gather, indices, masks, scatter
+from diffuse import library
+from diffuse.numpy.arrays import access, assign, core, gather, indices, masks, scatter, soon
 from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, rules
@@ -185,8 +186,26 @@ def _putmask(a: Any, mask: Any, given: Any) -> bool:
 
 @asking(numpy.fill_diagonal)
 def fill_diagonal(a: Any, val: Any, wrap: Any = False) -> None:
+    if type(a) is core.array_class and _number_on_diagonal(a, val, wrap):
+        return
     if _little(a, val) or not _fill_diagonal(a, val, wrap):
         _by_numpy(numpy.fill_diagonal, a, val, wrap)
+
+
+def _number_on_diagonal(a: Array, val: Any, wrap: Any) -> bool:
+    """Write a number on a short diagonal of a matrix of float64 at hand at once; False for all else."""
+    form = a.form
+    if type(val) not in (float, int) or form.name != "float64" or form.ndim != 2 or wrap is not False:
+        return False
+    rows, width = form.shape
+    if not 0 < width < indices.SOONER * core.SMALL or not a.meta.flags.c_contiguous or not form.size:
+        return False
+    memory = access.mine(a) if a.meta.flags.writeable and library.current().host_sees else None
+    if memory is None:
+        return False
+    soon.looked()
+    memory.reshape(-1)[:width * width:width + 1] = val
+    return True
 
 
 def _fill_diagonal(a: Any, val: Any, wrap: Any) -> bool:

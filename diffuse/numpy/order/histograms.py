@@ -163,7 +163,7 @@ def _between(flat: Array, edges: Array) -> Array | None:
                             lambda low, high, out: found.find(flat[low:high], out))
     if counts is None:
         return None
-    inside = counts[1:edges.size].copy()
+    inside: Array = counts[1:edges.size].copy()
     inside[-1] += counts[edges.size]
     return inside
 

@@ -64,8 +64,10 @@ def _following(last: Array) -> Array:
     """The elements of the type that follow on these."""
     if last.dtype.kind == "f":
         with numpy.errstate(all="ignore"):
-            return numpy.nextafter(last, last.dtype.type(numpy.inf))
-    return last + last.dtype.type(1)
+            following: Array = numpy.nextafter(last, last.dtype.type(numpy.inf))
+    else:
+        following = last + last.dtype.type(1)
+    return following
 
 
 def ascending(keys: Array) -> bool:

@@ -161,6 +161,18 @@ static int chooses_few(PyArrayObject *x, PyObject *index)
     return (flat ? longest : product) * rest < SOONER * state.small;
 }
 
+/* Does an index hold an array of so many elements that a task reads a small array sooner than NumPy? */
+static int chooses_many(PyObject *index)
+{
+    int tuple = PyTuple_CheckExact(index);
+    for (Py_ssize_t k = 0; k < (tuple ? PyTuple_GET_SIZE(index) : 1); k++) {
+        PyObject *part = tuple ? PyTuple_GET_ITEM(index, k) : index;
+        if (PyArray_CheckExact(part) && PyArray_SIZE((PyArrayObject *)part) >= SOONER * state.small)
+            return 1;
+    }
+    return 0;
+}
+
 PyObject *small_chosen(Array *x, PyObject *index)
 {
     Found found = {.product = 1, .large = 1};
@@ -168,7 +180,8 @@ PyObject *small_chosen(Array *x, PyObject *index)
     if (memory == NULL && !PyErr_Occurred())
         memory = small_at_hand(x);
     PyObject *plain = memory == NULL ? NULL : lowered(index, &found, 0);
-    int few = plain != NULL && (size_of(memory) < state.small || chooses_few((PyArrayObject *)memory, plain));
+    int few = plain != NULL && ((size_of(memory) < state.small && !chooses_many(plain)) ||
+                                chooses_few((PyArrayObject *)memory, plain));
     PyObject *chosen = few ? PyObject_GetItem(memory, plain) : NULL;
     Py_XDECREF(memory);
     Py_XDECREF(plain);

@@ -55,13 +55,15 @@ def _search(code: Code, dtype: str, right: bool, counts: bool = False) -> None:
                     one = load(code, dtype, place(code, dtype, table, places[k]))
                     more = code.let(f"zext i1 {_less(code, dtype, one, value, right)} to i64")
                     places[k] = code.let(f"add i64 {places[k]}, {more}")
-            for k, at in zip(each, places, strict=True):
+            for number, at in zip(each, places, strict=True):
                 inside = code.let(f"icmp ult i64 {at}, {length}")
                 at = code.let(f"select i1 {inside}, i64 {at}, i64 {length}")
                 if counts:
-                    before_it = load(code, "uint64", place(code, "uint64", found, at))
-                    k, at = at, code.let(f"add i64 {before_it}, 1")
-                store(code, "uint64", at, place(code, "uint64", found, k))
+                    counter = place(code, "uint64", found, at)
+                    more = code.let(f"add i64 {load(code, 'uint64', counter)}, 1")
+                    store(code, "uint64", more, counter)
+                else:
+                    store(code, "uint64", at, place(code, "uint64", found, number))
 
 
 def cells_left(code: Code, dtype: str) -> None:
