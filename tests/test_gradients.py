@@ -218,6 +218,26 @@ def test_forward_and_backward_stand_in_one_window() -> None:
         numpy.testing.assert_allclose(numpy.asarray(gradient), expected, rtol=1e-14)
 
 
+MIXED: dict[str, Callable[[Any, Any], Any]] = {
+    "matmul": lambda x, v: x @ v, "add": lambda x, v: x + v, "maximum": np.maximum,
+    "dot": np.dot, "concatenate": lambda x, v: np.concatenate([x, v]), "stack": lambda x, v: np.stack((x, v)),
+    "where": lambda x, v: np.where(x > 0.0, v, x)}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_arrays_beside_variables_stay_pending(name: str) -> None:
+    values = numpy.arange(9.0).reshape(3, 3) - 4.0
+    with settings.using(small=0):
+        x, v = np.asarray(values) * 1.0, np.asarray(values) * 2.0
+
+        def loss(v: Any) -> Any:
+            return np.sum(MIXED[name](x, v))
+
+        found = diffuse.grad(loss)(v)
+        assert library.current().window.held > 2 and not x.storage.exported
+        assert numpy.asarray(found).shape == (3, 3)
+
+
 def test_gradients_of_gradients() -> None:
     second = diffuse.grad(diffuse.grad(lambda x: np.sin(x) * x ** 3))
     x = 0.7

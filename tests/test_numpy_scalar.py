@@ -15,6 +15,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse import library, settings
 from diffuse.numpy.arrays.access import ready
 from diffuse.numpy.arrays.core import scalar_class
 
@@ -152,3 +153,13 @@ def test_what_a_lazy_scalar_is_does_not_wait_for_its_value() -> None:
     for name in ("shape", "ndim", "size", "dtype", "itemsize", "nbytes"):
         assert getattr(found, name) == getattr(value, name), name
     assert not ready(found)
+
+
+def test_a_scalar_becomes_an_array_without_waiting() -> None:
+    with settings.using(small=0):
+        total, plain = np.sum(np.arange(6.0)) * 2.0, numpy.sum(numpy.arange(6.0)) * 2.0
+        found = np.reshape(total, (1, 1))
+        assert library.current().window.held and type(found) is np.ndarray
+        assert numpy.array_equal(numpy.asarray(found), numpy.reshape(plain, (1, 1)))
+        for empty in ((), []):
+            assert type(np.reshape(total, empty)) is type(numpy.reshape(plain, empty)) is numpy.float64

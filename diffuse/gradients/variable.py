@@ -14,6 +14,7 @@ from typing import Any
 import numpy
 
 import diffuse.numpy
+from diffuse.numpy.bridge import overrides
 
 np: Any = diffuse.numpy
 """Diffuse's NumPy, whose functions are found by name."""
@@ -35,6 +36,7 @@ CONSTANT = frozenset({
 _numbers = count()
 
 
+@overrides.own
 class Variable(numpy.lib.mixins.NDArrayOperatorsMixin):
     """An array that records its computation.
 

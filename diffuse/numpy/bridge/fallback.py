@@ -170,6 +170,10 @@ def rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
          name: str | None = None, silent: str | None = None) -> Any:
     """Run a NumPy function on Diffuse arrays.  `silent` is a reason (in SILENT) to give no warning."""
+    if not isinstance(function, numpy.ufunc):
+        found = overrides.delegated(function, args, kwargs)
+        if found is not NotImplemented:
+            return found
     distant = not library.current().host_sees
     if distant and silent in BULK:
         found = elsewhere(name or _name(function), args, kwargs)

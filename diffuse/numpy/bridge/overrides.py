@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import numpy
@@ -24,10 +24,14 @@ import numpy
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.ops.operands import PLAIN
 
+K = TypeVar("K")
+
 _decided: WeakSet[Callable[..., Any]] = WeakSet()
 """Methods that were examined, and wrappers."""
 _handed: WeakSet[Callable[..., Any]] = WeakSet()
-"""Wrappers that pass Diffuse's functions to a method."""
+"""Wrappers that pass Diffuse's functions to a method, and methods of classes of Diffuse's own."""
+_own: WeakSet[Any] = WeakSet()
+"""Classes of Diffuse's own that answer NumPy's protocols."""
 
 
 def meet(kind: type) -> None:
@@ -47,6 +51,28 @@ def meet(kind: type) -> None:
                     _decided.add(changed)
                     _handed.add(changed)
                     setattr(part, name, changed)
+
+
+def own(kind: type[K]) -> type[K]:
+    """Declare a class of Diffuse's own, which answers NumPy's protocols with Diffuse's arrays: they
+    are passed as they are, while other libraries' objects get NumPy's arrays over the same memory."""
+    _own.add(kind)
+    _handed.add(vars(kind)["__array_ufunc__"])
+    return kind
+
+
+def delegated(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a function of NumPy by the class of Diffuse's own that one of its arguments has, at any
+    depth of lists and tuples; NotImplemented if none has one."""
+    left: list[Any] = [*kwargs.values(), *args[::-1]]
+    while left:
+        value = left.pop()
+        kind = type(value)
+        if kind in (list, tuple):
+            left += value[::-1]
+        elif kind in _own:
+            return kind.__array_function__(value, function, (kind,), args, kwargs)
+    return NotImplemented
 
 
 def answer(values: Iterable[Any]) -> bool:

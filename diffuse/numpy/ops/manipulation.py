@@ -160,7 +160,8 @@ atleast_3d = _at_least(numpy.atleast_3d)
 def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None) -> Any:
     if type(a) is core.array_class and order == "C" and copy is None:
         return a.reshape(shape)
-    if foreign(a) or isinstance(a, numpy.generic):
+    empty = type(shape) in (tuple, list) and not shape
+    if foreign(a) or isinstance(a, numpy.generic) and (empty or type(a) not in core.ARRAYS):
         return fallback.asked(numpy.reshape, a, shape, order=order, copy=copy)
     return asanyarray(a).reshape(shape, order=order, copy=copy)
 
