@@ -161,5 +161,7 @@ def test_a_scalar_becomes_an_array_without_waiting() -> None:
         found = np.reshape(total, (1, 1))
         assert library.current().window.held and type(found) is np.ndarray
         assert numpy.array_equal(numpy.asarray(found), numpy.reshape(plain, (1, 1)))
-        for empty in ((), []):
-            assert type(np.reshape(total, empty)) is type(numpy.reshape(plain, empty)) is numpy.float64
+        shapes: tuple[Any, ...] = (), []
+        for empty in shapes:
+            kinds: list[Any] = [type(np.reshape(total, empty)), type(numpy.reshape(plain, empty))]
+            assert kinds == [numpy.float64, numpy.float64]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import textwrap
 import threading
 import time
@@ -11,7 +12,7 @@ import pytest
 
 from diffuse.runtime.ranks.activity import Activity, Report
 from diffuse.runtime.ranks.judgement import BUSY, Seen, Verdict, judge
-from tests.jobs import RANKS_SECONDS, TINY, diffuse
+from tests.jobs import RANKS_SECONDS, TINY, diffuse, environment, run
 
 LIMIT = 8.0
 
@@ -126,3 +127,35 @@ def ends(runtime: str, how: str, folder: Path) -> None:
 @pytest.mark.parametrize("how", CAUSES)
 def test_ranks_over_mpi_end(how: str, tmp_path: Path) -> None:
     ends("mpi", how, tmp_path)
+
+
+@pytest.mark.ranks("mpi")
+def test_ranks_end_after_their_launcher_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text(textwrap.dedent("""
+        import os, time
+        import numpy as np
+        print(os.getpid(), np.ones(60000).sum(), flush=True)
+        time.sleep(300)
+    """))
+    launcher = subprocess.Popen(
+        [*run("--runtime", "mpi", "--ranks", "2", "--cpus", "1", "--output", "all", "x.py")], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tmp_path, env=environment(**TINY))
+    assert launcher.stdout is not None
+    try:
+        ranks = [int(launcher.stdout.readline().split()[-2]) for _ in range(2)]
+        assert all(map(alive, ranks))
+    finally:
+        launcher.kill()
+        launcher.communicate()
+    late = time.monotonic() + 10.0
+    while any(map(alive, ranks)) and time.monotonic() < late:
+        time.sleep(0.1)
+    assert not any(map(alive, ranks))
+
+
+def alive(process: int) -> bool:
+    """Does a process run, and is it not one that has ended and waits to be asked for its status?"""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

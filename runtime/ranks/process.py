@@ -28,6 +28,8 @@ from diffuse.settings import config
 
 GRACE = 2.0
 """Seconds that other ranks wait for rank 0 to fail first, so that a common failure is reported once."""
+OUTLIVES = 1.0
+"""Seconds that a rank outlives the process that started it."""
 YOUNG, MIDDLE, OLD = 1 << 9, 1 << 13, 1 << 16
 """Launches between garbage collections of each generation."""
 
@@ -51,6 +53,7 @@ def settle_in(rank: int, ranks: int) -> None:
     sys.exit = _exit
     if not faulthandler.is_enabled():
         faulthandler.enable(file=2, all_threads=False)  # a crash in C code shows the program's line
+    threading.Thread(target=_outlive, args=(os.getppid(),), daemon=True, name="diffuse launcher").start()
     gc.disable()
     gc.collect()
     gc.freeze()  # objects that live by now stay, and need not be scanned again
@@ -59,6 +62,14 @@ def settle_in(rank: int, ranks: int) -> None:
     elif not rank and sys.flags.hash_randomization and os.environ.get("PYTHONHASHSEED", "random") == "random":
         warnings.warn("sets of strings iterate in another order on each rank: start with "
                       "`diffuse run --ranks`, or set PYTHONHASHSEED=0 for all", RuntimeWarning, stacklevel=2)
+
+
+def _outlive(parent: int) -> None:
+    """End this process soon after the one that started it: nobody else ends ranks of a launcher that was
+    killed."""
+    while os.getppid() == parent:
+        time.sleep(OUTLIVES)
+    end(1, f"rank {_rank} of {_ranks} ends, because the process that started it has ended\n")
 
 
 def settle_in_early() -> None:
