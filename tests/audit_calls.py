@@ -158,8 +158,13 @@ def avoided(draft: Draft, text: str) -> bool:
 
     NumPy 2.4 reads a mask through a null pointer where it compares integers with a Python integer that their
     type does not have.  It ends where it folds another type into an output of objects, or joins matrices of
-    three dimensions.  Integers of any size may grow without end.
+    three dimensions.  It writes running values beyond an output without dimensions, and frees a converted
+    output of `choose` twice.  Integers of any size may grow without end.
     """
+    into = re.search(r"out=\(?(\w)\b", text)
+    if into and ("choose(" in text and "mode=" in text or draft.shapes.get(into[1]) == ()
+                 and re.search(r"cumsum|cumprod|cumulative_|accumulate", text)):
+        return True
     called = re.match(r"np\.(\w+)\(", text)
     if "matrix" in text and called and not isinstance(getattr(numpy, called[1], None), numpy.ufunc):
         return True
@@ -167,6 +172,8 @@ def avoided(draft: Draft, text: str) -> bool:
         return True
     if re.search(r"np\.(less|greater|equal|not_equal)", text) and "where=" in text:
         return re.search(r"[(, ](-1|-2|-?300|1<<\d+)[,)]", text) is not None
+    if re.search(r"prod\(.*object", text):
+        return True
     if re.search(r"np\.(pow|power|left_shift|bitwise_left_shift|ldexp)\b|<<|\*\*", text):
         method = "." in text.partition("(")[0][3:]
         objects = "O" in draft.dtypes.values() or "object" in text

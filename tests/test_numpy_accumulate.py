@@ -61,3 +61,16 @@ def test_ufuncs_fold_as_numpys_do(name: str, compile: str) -> None:
                 if len(numpys) > 2:
                     off = 0 if name != "add" else 1e-3 if dtype == "float32" else 1e-11
                     numpy.testing.assert_allclose(ours[3], numpys[3], off, off, err_msg=f"{dtype} {said}")
+
+
+def test_running_values_of_elements_that_are_not_aligned_lie_as_numpys() -> None:
+    def found(np: Any) -> Any:
+        raw = np.zeros(24 * 8 + 1, "u1")[1:]
+        x = raw.view("f8").reshape(2, 3, 4)
+        x[...] = np.array(numpy.arange(24.0).reshape(2, 3, 4))
+        turned = np.swapaxes(x, 1, 2)
+        return np.add.accumulate(turned), np.cumsum(turned, axis=1)
+
+    with using(small=0):
+        for ours, numpys in zip(found(dnp), found(numpy), strict=True):
+            assert ours.strides == numpys.strides and numpy.array_equal(numpy.asarray(ours), numpys)

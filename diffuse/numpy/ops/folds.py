@@ -362,7 +362,7 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
     try:
         operands = tuple([operand(x, shape) for x in inputs])
     except base.Unaddressable:
-        copies = tuple([wrap(host(x).copy()) for x in inputs])
+        copies = tuple([wrap(host(x).copy("K")) for x in inputs])
         return _recorded(operation, copies, axes, signature, wanted, keepdims, source)
     form, part = _result(shape, axes, wanted, keepdims, source)
     out = recorded(form)

@@ -53,7 +53,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
     try:
         source = operand(x, x.form.shape)
     except base.Unaddressable:
-        return scan(operation, wrap(host(x).copy()), axis, dtype, out, function)
+        return scan(operation, wrap(host(x).copy("K")), axis, dtype, out, function)
     result = recorded(like([x.meta], x.form.shape, wanted))
     if x.form.ndim == 1 and operator in FUNCTIONS and indices.distant(x):
         from diffuse.numpy.arrays import far
