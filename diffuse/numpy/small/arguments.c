@@ -161,13 +161,15 @@ static int chooses_few(PyArrayObject *x, PyObject *index)
     return (flat ? longest : product) * rest < SOONER * state.small;
 }
 
-/* Does an index hold an array of so many elements that a task reads a small array sooner than NumPy? */
+/* Does an index hold an array of so many elements that a task reads a small array sooner than NumPy?  Those of
+ * narrow types are converted first, so that NumPy is as fast. */
 static int chooses_many(PyObject *index)
 {
     int tuple = PyTuple_CheckExact(index);
     for (Py_ssize_t k = 0; k < (tuple ? PyTuple_GET_SIZE(index) : 1); k++) {
         PyObject *part = tuple ? PyTuple_GET_ITEM(index, k) : index;
-        if (PyArray_CheckExact(part) && PyArray_SIZE((PyArrayObject *)part) >= SOONER * state.small)
+        if (PyArray_CheckExact(part) && PyArray_ITEMSIZE((PyArrayObject *)part) == sizeof(npy_intp) &&
+            PyArray_SIZE((PyArrayObject *)part) >= SOONER * state.small)
             return 1;
     }
     return 0;
