@@ -40,7 +40,7 @@ class State:
 
     def received(self, want: Layout) -> State:
         """The state after each rank received the boxes that it wants."""
-        have = _each(lambda held, wanted: tidy([*held, *wanted]) if wanted else held, self.have, want)
+        have = _each(_added, self.have, want)
         return made(self.shape, self.itemsize, have, _reach(self.touched, want))
 
     def trimmed(self, kept: Layout) -> State:
@@ -103,13 +103,16 @@ def _each(join: Callable[[Holding, Holding], Holding], one: Layout, other: Layou
     return found
 
 
+def _added(before: Holding, boxes: Holding) -> Holding:
+    """A holding with the elements of more boxes.  If it has them already its boxes stay as they are: a loop
+    that writes rows and columns in turn would otherwise cut them into ever more boxes."""
+    return tidy([*before, *boxes]) if remove(boxes, before) else before
+
+
 def _held(before: Holding, boxes: Holding, others: list[Box]) -> Holding:
-    """What a rank holds that wrote these boxes, when other ranks wrote others.  What it held before stays one
-    box if it wrote within it: rows and columns that a loop writes one after another would become many."""
-    kept = remove(before, others) if others else list(before)
-    more = remove(boxes, kept)
-    return before if not more and len(kept) == len(before) and set(kept) == set(before) else tidy(
-        [*kept, *more])
+    """What a rank holds after it wrote these boxes, and other ranks wrote `others`."""
+    kept = tuple(remove(before, others))
+    return _added(before, boxes) if kept == before else tidy([*kept, *boxes])
 
 
 def _reach(touched: Layout, more: Layout) -> list[Holding]:
@@ -118,7 +121,7 @@ def _reach(touched: Layout, more: Layout) -> list[Holding]:
 
 
 def _reached(before: Holding, boxes: Holding) -> Holding:
-    after = tidy([*before, *boxes]) if remove(boxes, before) else before
+    after = _added(before, boxes)
     if len(after) > MOST_BOXES:
         after = (tuple([range(min(r.start for r in ranges), max(r.stop for r in ranges))
                         for ranges in zip(*after, strict=True)]),)
