@@ -23,6 +23,7 @@ from diffuse.kernels.llvm.vectors import (
     read_some,
     shuffled,
     store_apart,
+    store_masked,
     stream,
     strictly,
     suffix,
@@ -221,9 +222,7 @@ def _write(code: Code, element: str, dtype: str, lanes: int, at: str, place: Pla
     if mask is None:
         code.do(f"store {kind} {raw}, ptr {at}, align {place.align or align}")
         return
-    name = f"llvm.masked.store.{suffix(element, lanes)}.p0"
-    code.declare(f"declare void @{name}({kind}, ptr, <{lanes} x i1>)")
-    code.do(f"call void @{name}({kind} {raw}, ptr align {align} {at}, <{lanes} x i1> {mask})")
+    store_masked(code, element, lanes, at, align, raw, mask)
 
 
 def _load_pairs(code: Code, part: str, at: str, place: Place, step: Step) -> Value:

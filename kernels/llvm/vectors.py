@@ -97,30 +97,31 @@ def packed(code: Code, dtype: str, value: str, mask: str) -> str:
 
 def store_first(code: Code, dtype: str, at: str, raw: str, count: str) -> None:
     """Store so many of the first lanes of a vector, an i64."""
-    n, kind = code.lanes, code.memory(dtype)
+    n = code.lanes
     ones = code.let(f"shl nuw i64 1, {count}")
     bits = code.let(f"trunc i64 {code.let(f'sub i64 {ones}, 1')} to i{n}")
     mask = code.let(f"bitcast i{n} {bits} to <{n} x i1>")
-    name = f"llvm.masked.store.{suffix(MEMORY[dtype], n)}.p0"
+    store_masked(code, MEMORY[dtype], n, at, ITEMSIZE[dtype], raw, mask)
+
+
+def store_masked(code: Code, element: str, n: int, at: str, align: int, raw: str, mask: str) -> None:
+    """Store the lanes that a mask chooses of a vector of `n` elements of this LLVM type."""
+    kind, name = f"<{n} x {element}>", f"llvm.masked.store.{suffix(element, n)}.p0"
     code.declare(f"declare void @{name}({kind}, ptr, <{n} x i1>)")
-    code.do(f"call void @{name}({kind} {raw}, ptr align {ITEMSIZE[dtype]} {at}, <{n} x i1> {mask})")
+    code.do(f"call void @{name}({kind} {raw}, ptr align {align} {at}, <{n} x i1> {mask})")
 
 
 def store_apart(code: Code, dtype: str, at: str, raw: str, stride: int, active: str | None) -> None:
     """Store the lanes of a vector so many elements apart, by as many vectors under masks; only the first
     `active` lanes, an i64, unless it is None."""
     n, kind = code.lanes, code.memory(dtype)
-    name = f"llvm.masked.store.{suffix(MEMORY[dtype], n)}.p0"
-    code.declare(f"declare void @{name}({kind}, ptr, <{n} x i1>)")
-    if active is not None:
-        one = code.let(f"insertelement <{n} x i64> poison, i64 {active}, i64 0")
-        bound = shuffled(code, f"<{n} x i64>", one, "poison", [0] * n)
+    bound = "" if active is None else code.splat("int64", active)
     for start in range(0, n * stride, n):
         lanes = [(start + k) // stride if (start + k) % stride == 0 else n for k in range(n)]
         spread = shuffled(code, kind, raw, "poison", [min(lane, n - 1) for lane in lanes])
         mask = f"<{', '.join('i1 ' + ('true' if lane < n else 'false') for lane in lanes)}>"
-        if active is not None:
+        if bound:
             numbers = ", ".join(f"i64 {lane}" for lane in lanes)
             mask = code.let(f"icmp sgt <{n} x i64> {bound}, <{numbers}>")
         to = code.let(f"getelementptr inbounds {MEMORY[dtype]}, ptr {at}, i64 {start}")
-        code.do(f"call void @{name}({kind} {spread}, ptr align {ITEMSIZE[dtype]} {to}, <{n} x i1> {mask})")
+        store_masked(code, MEMORY[dtype], n, to, ITEMSIZE[dtype], spread, mask)

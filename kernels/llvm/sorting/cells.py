@@ -7,20 +7,17 @@ whole table would take a comparison for each of its bits.
 
 from __future__ import annotations
 
-from diffuse.kernels.llvm.code import Code, carrying, counted
-from diffuse.kernels.llvm.sorting.counting import CONVERSION
-from diffuse.kernels.llvm.sorting.search import TOGETHER
+from diffuse.kernels.llvm.code import Code, carrying
+from diffuse.kernels.llvm.sorting.counting import real
+from diffuse.kernels.llvm.sorting.search import groups
 from diffuse.kernels.llvm.sorting.words import load, place, pointer, store, word
 
 
 def _cell(code: Code, dtype: str, value: str, low: str, scale: str, last: str) -> str:
-    """The number of an element's cell, which is never less than that of a lesser element; of a NaN the last
-    one.  The array library computes those of the table in the same way."""
-    if dtype == "float32":
-        value = code.let(f"fpext float {value} to double")
-    elif dtype != "float64":
-        value = code.let(f"{CONVERSION[dtype[0]]} {code.type(dtype)} {value} to double")
-    share = code.let(f"fmul double {code.let(f'fsub double {value}, {low}')}, {scale}")
+    """The index of the cell in which a value lies.  A larger value never has a lower index, and a NaN has
+    the last one.  The array library computes the cells of the table's elements in the same way."""
+    distance = code.let(f"fsub double {real(code, dtype, value)}, {low}")
+    share = code.let(f"fmul double {distance}, {scale}")
     under = code.let(f"fcmp olt double {share}, {last}")
     share = code.let(f"select i1 {under}, double {share}, double {last}")
     over = code.let(f"fcmp ogt double {share}, {code.const('float64', 0)}")
@@ -40,30 +37,27 @@ def _search(code: Code, dtype: str, right: bool, counts: bool = False) -> None:
     table, elements, found, before = (pointer(code, k) for k in (0, 2, 4, 5))
     length, count, steps = (word(code, k) for k in (1, 3, 6))
     low, scale, last = (code.let(f"bitcast i64 {word(code, k)} to double") for k in (7, 8, 9))
-    whole = code.let(f"and i64 {count}, -{TOGETHER}")
-    for step, first, end in ((TOGETHER, "0", whole), (1, whole, count)):
-        with counted(code, first, end, step) as i:
-            each = [code.let(f"add i64 {i}, {k}") for k in range(step)]
-            values = [load(code, dtype, place(code, dtype, elements, k)) for k in each]
-            begin = []
-            for value in values:
-                cell = _cell(code, dtype, value, low, scale, last)
-                less = load(code, "uint32", place(code, "uint32", before, cell))
-                begin.append(("i64", code.let(f"zext i32 {less} to i64")))
-            with carrying(code, "0", steps, 1, begin) as (_, places):
-                for k, value in enumerate(values):
-                    one = load(code, dtype, place(code, dtype, table, places[k]))
-                    more = code.let(f"zext i1 {_less(code, dtype, one, value, right)} to i64")
-                    places[k] = code.let(f"add i64 {places[k]}, {more}")
-            for number, at in zip(each, places, strict=True):
-                inside = code.let(f"icmp ult i64 {at}, {length}")
-                at = code.let(f"select i1 {inside}, i64 {at}, i64 {length}")
-                if counts:
-                    counter = place(code, "uint64", found, at)
-                    more = code.let(f"add i64 {load(code, 'uint64', counter)}, 1")
-                    store(code, "uint64", more, counter)
-                else:
-                    store(code, "uint64", at, place(code, "uint64", found, number))
+    for each in groups(code, count):
+        values = [load(code, dtype, place(code, dtype, elements, k)) for k in each]
+        begin = []
+        for value in values:
+            cell = _cell(code, dtype, value, low, scale, last)
+            less = load(code, "uint32", place(code, "uint32", before, cell))
+            begin.append(("i64", code.let(f"zext i32 {less} to i64")))
+        with carrying(code, "0", steps, 1, begin) as (_, places):
+            for k, value in enumerate(values):
+                one = load(code, dtype, place(code, dtype, table, places[k]))
+                more = code.let(f"zext i1 {_less(code, dtype, one, value, right)} to i64")
+                places[k] = code.let(f"add i64 {places[k]}, {more}")
+        for number, at in zip(each, places, strict=True):
+            inside = code.let(f"icmp ult i64 {at}, {length}")
+            at = code.let(f"select i1 {inside}, i64 {at}, i64 {length}")
+            if counts:
+                counter = place(code, "uint64", found, at)
+                more = code.let(f"add i64 {load(code, 'uint64', counter)}, 1")
+                store(code, "uint64", more, counter)
+            else:
+                store(code, "uint64", at, place(code, "uint64", found, number))
 
 
 def cells_left(code: Code, dtype: str) -> None:

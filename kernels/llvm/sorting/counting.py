@@ -72,7 +72,13 @@ def _added(code: Code, wide: str, lanes: str) -> str:
     return total if one == "i64" else code.let(f"zext {one} {total} to i64")
 
 
-CONVERSION = {"i": "sitofp", "u": "uitofp", "b": "uitofp"}
+CONVERSION = {"i": "sitofp", "u": "uitofp", "b": "uitofp", "f": "fpext"}
+
+
+def real(code: Code, dtype: str, value: str) -> str:
+    """An element as float64."""
+    return value if dtype == "float64" else code.let(
+        f"{CONVERSION[dtype[0]]} {code.type(dtype)} {value} to double")
 
 
 def histogram(code: Code, dtype: str) -> None:
@@ -105,10 +111,7 @@ def _binned(code: Code, dtype: str) -> Iterator[tuple[str, str]]:
     first, last, width, number = (code.let(f"bitcast i64 {word(code, k)} to double") for k in (5, 6, 7, 8))
     top = code.let(f"sub i64 {bins}, 1")
     with carrying(code, "0", count, 1, []) as (i, _):
-        value = load(code, dtype, place(code, dtype, elements, i))
-        if dtype != "float64":
-            kind = CONVERSION[dtype[0]]
-            value = code.let(f"{kind} {code.type(dtype)} {value} to double")
+        value = real(code, dtype, load(code, dtype, place(code, dtype, elements, i)))
         low = code.let(f"fcmp oge double {value}, {first}")
         high = code.let(f"fcmp ole double {value}, {last}")
         inside = code.let(f"and i1 {low}, {high}")

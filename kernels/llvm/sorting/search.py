@@ -6,6 +6,8 @@ elements at a time: the processor then waits for their parts of the table togeth
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from diffuse.kernels.llvm.code import Code, carrying, counted
 from diffuse.kernels.llvm.sorting.keys import encoded, key_type, raw_type
 from diffuse.kernels.llvm.sorting.words import load, place, pointer, store, word
@@ -45,18 +47,24 @@ def positions(code: Code, wide: str, table: str, length: str, keys: list[str], r
     return found
 
 
+def groups(code: Code, count: str) -> Iterator[list[str]]:
+    """Loop over so many elements, several at a time and the rest one by one: the numbers of those in each of
+    the two loop bodies."""
+    whole = code.let(f"and i64 {count}, -{TOGETHER}")
+    for step, low, high in ((TOGETHER, "0", whole), (1, whole, count)):
+        with counted(code, low, high, step) as i:
+            yield [code.let(f"add i64 {i}, {k}") for k in range(step)]
+
+
 def _search(code: Code, dtype: str, right: bool) -> None:
     table, elements, found = (pointer(code, k) for k in (0, 2, 4))
     length, count = word(code, 1), word(code, 3)
     wide, raw = key_type(dtype), raw_type(dtype)
-    whole = code.let(f"and i64 {count}, -{TOGETHER}")
-    for step, low, high in ((TOGETHER, "0", whole), (1, whole, count)):
-        with counted(code, low, high, step) as i:
-            each = [code.let(f"add i64 {i}, {k}") for k in range(step)]
-            keys = [encoded(code, dtype, load(code, raw, place(code, raw, elements, k)))[0] for k in each]
-            places = positions(code, wide, table, length, keys, right)
-            for k, value in zip(each, places, strict=True):
-                store(code, "uint64", value, place(code, "uint64", found, k))
+    for each in groups(code, count):
+        keys = [encoded(code, dtype, load(code, raw, place(code, raw, elements, k)))[0] for k in each]
+        places = positions(code, wide, table, length, keys, right)
+        for k, value in zip(each, places, strict=True):
+            store(code, "uint64", value, place(code, "uint64", found, k))
 
 
 def search_left(code: Code, dtype: str) -> None:
@@ -79,17 +87,14 @@ def interpolate(code: Code, dtype: str) -> None:
     length, count = word(code, 1), word(code, 3)
     ends = [code.let(f"bitcast i64 {word(code, k)} to double") for k in (8, 9)]
     final = code.let(f"sub i64 {length}, 1")
-    whole = code.let(f"and i64 {count}, -{TOGETHER}")
-    for step, low, high in ((TOGETHER, "0", whole), (1, whole, count)):
-        with counted(code, low, high, step) as i:
-            each = [code.let(f"add i64 {i}, {k}") for k in range(step)]
-            bits = [load(code, "uint64", place(code, "uint64", elements, k)) for k in each]
-            keys = [encoded(code, dtype, x)[0] for x in bits]
-            found = positions(code, "uint64", keys_, length, keys, True)
-            for k, raw, after in zip(each, bits, found, strict=True):
-                x = code.let(f"bitcast i64 {raw} to double")
-                result = _between(code, x, after, final, table, values, slopes, ends)
-                store(code, "float64", result, place(code, "float64", results, k))
+    for each in groups(code, count):
+        bits = [load(code, "uint64", place(code, "uint64", elements, k)) for k in each]
+        keys = [encoded(code, dtype, x)[0] for x in bits]
+        found = positions(code, "uint64", keys_, length, keys, True)
+        for k, raw, after in zip(each, bits, found, strict=True):
+            x = code.let(f"bitcast i64 {raw} to double")
+            result = _between(code, x, after, final, table, values, slopes, ends)
+            store(code, "float64", result, place(code, "float64", results, k))
 
 
 def _between(code: Code, x: str, after: str, final: str, table: str, values: str, slopes: str,
