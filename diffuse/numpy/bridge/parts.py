@@ -16,7 +16,7 @@ import numpy
 from diffuse import library
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.access import storage_of
-from diffuse.numpy.arrays.forms import NATIVE, resized, row_major
+from diffuse.numpy.arrays.forms import NATIVE, Form, resized, row_major
 from diffuse.numpy.ops import elementwise
 
 Array = numpy.ndarray[Any, Any]
@@ -68,32 +68,26 @@ def along(name: str, function: Callable[..., Any], x: Any, axis: Any, lead: int 
         else:
             out[...] = function(array)
 
-    found = core.recorded(form)
-    library.call(name, library.Independent(run, cuts), (_operand(x),), (_operand(found),))
-    return found
+    return recorded(name, run, cuts, (x,), form)
 
 
 def each(name: str, function: Callable[[Array], Array], x: Any, dtype: Any) -> Any:
     """Record `function(x)`, which computes each element by itself; None where NumPy shall compute it."""
     if not wanted(x) or not x.form.ordered or not base.locate(x):
         return None
-    found = core.recorded(row_major(x.shape, numpy.dtype(dtype)))
-
     def run(array: Array, out: Array) -> None:
         out[...] = function(array)
 
     cuts = tuple([(d, d) for d in range(x.ndim)])
-    library.call(name, library.Independent(run, cuts), (_operand(x),), (_operand(found),))
-    return found
+    return recorded(name, run, cuts, (x,), row_major(x.shape, numpy.dtype(dtype)))
 
 
-def rows(name: str, function: Callable[..., None], arrays: Sequence[Any], cut: tuple[int | None, ...],
-         shape: tuple[int, ...]) -> Any:
-    """Record `function(*arrays, out)`, which computes each index of the first axis of `out` by itself; the
-    cut says for each array whether its first axis goes along, or None.  The result has this shape."""
-    found = core.recorded(row_major(shape, arrays[0].dtype))
-    library.call(name, library.Independent(function, ((*cut, 0),)), tuple(map(_operand, arrays)),
-                 (_operand(found),))
+def recorded(name: str, run: Callable[..., None], cuts: tuple[tuple[int | None, ...], ...],
+             arrays: Sequence[Any], form: Form) -> Any:
+    """Record `run(*arrays, out)`, where `out` is a new array of this form, which is returned.  The cuts are
+    those of `Independent`."""
+    found = core.recorded(form)
+    library.call(name, library.Independent(run, cuts), tuple(map(_operand, arrays)), (_operand(found),))
     return found
 
 

@@ -9,6 +9,7 @@ ranks have the operands in parts, NumPy computes such sums for each part, if the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from math import prod
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.bridge import fallback, parts
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.conversion import asanyarray
@@ -49,13 +51,8 @@ def _recorded(subscripts: str, operands: tuple[Any, ...], optimize: bool | str) 
     if not any([is_array(x) and x.form.size >= max(core.SMALL, 1) for x in operands]):
         return None
     (one, other, result), (a, b) = terms, [asanyarray(x) for x in operands]
-    if a.dtype != b.dtype or str(a.dtype) not in TYPES or (len(one), len(other)) != (a.ndim, b.ndim):
-        return None
-    extents = dict(zip(one + other, a.shape + b.shape, strict=True))
-    if 0 in extents.values() or tuple([extents[label] for label in one]) != a.shape:
-        return None
-    layout = (one, a.strides), (other, b.strides)
-    if not in_order(subscripts, layout, tuple(extents.items()), optimize):
+    extents = _space(subscripts, (one, other), (a, b), optimize)
+    if extents is None:
         return None
     if set(one + other) == set(result):
         found = UFUNCS["multiply"](_spread(one, a, result), _spread(other, b, result), order="C")
@@ -75,26 +72,36 @@ def _in_parts(subscripts: str, operands: tuple[Any, ...]) -> Any:
         return None
     terms, result = named(subscripts)
     arrays = [adopt(asanyarray(x)) for x in operands]
-    if (not result or [len(term) for term in terms] != [x.ndim for x in arrays]
-            or len({x.dtype for x in arrays}) > 1 or str(arrays[0].dtype) not in TYPES
+    if (not result or not set(result) <= set("".join(terms)) or any([result[0] in term[1:] for term in terms])
             or not all([is_array(x) and x.flags.c_contiguous and base.locate(x) for x in arrays])):
         return None
-    extents = {label: n for term, x in zip(terms, arrays, strict=True)
-               for label, n in zip(term, x.shape, strict=True)}
-    if 0 in extents.values() or any([tuple([extents[label] for label in term]) != x.shape
-                                     for term, x in zip(terms, arrays, strict=True)]):
-        return None
-    layout = tuple([(term, x.strides) for term, x in zip(terms, arrays, strict=True)])
-    if (not set(result) <= extents.keys() or any([result[0] in term[1:] for term in terms])
-            or not in_order(subscripts, layout, tuple(extents.items()), False)):
+    extents = _space(subscripts, terms, arrays, False)
+    if extents is None:
         return None
     cut = tuple([0 if term[:1] == result[0] else None for term in terms])
-    return parts.rows("einsum", partial(_rows, subscripts, cut), arrays, cut,
-                      tuple([extents[label] for label in result]))
+    form = row_major(tuple([extents[label] for label in result]), arrays[0].dtype)
+    return parts.recorded("einsum", partial(_rows, subscripts, cut), ((*cut, 0),), arrays, form)
+
+
+def _space(subscripts: str, terms: Sequence[Labels], arrays: Sequence[Any], optimize: bool | str
+           ) -> dict[str, int] | None:
+    """The extent of each index, if the operands have one of the element types and fit the subscripts, no
+    extent is 0, and NumPy's result is in C order; else None."""
+    if ([len(term) for term in terms] != [x.ndim for x in arrays] or len({x.dtype for x in arrays}) > 1
+            or str(arrays[0].dtype) not in TYPES):
+        return None
+    pairs = [*zip(terms, arrays, strict=True)]
+    extents = {label: n for term, x in pairs for label, n in zip(term, x.shape, strict=True)}
+    if 0 in extents.values() or any([tuple([extents[label] for label in term]) != x.shape
+                                     for term, x in pairs]):
+        return None
+    layout = tuple([(term, x.strides) for term, x in pairs])
+    return extents if in_order(subscripts, layout, tuple(extents.items()), optimize) else None
 
 
 def _rows(subscripts: str, cut: tuple[int | None, ...], *arrays: Any) -> None:
-    """Compute the rows of a part; a single row is computed twice, so that it is added as one of several."""
+    """Compute the rows of a part.  NumPy adds a single row in another order than one of several, so it is
+    computed as one of two."""
     *given, out = arrays
     if len(out) > 1:
         numpy.einsum(subscripts, *given, out=out)
