@@ -62,8 +62,10 @@ def own(kind: type[K]) -> type[K]:
 
 
 def delegated(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a function of NumPy by the class of Diffuse's own that one of its arguments has, at any
-    depth of lists and tuples; NotImplemented if none has one."""
+    """What `__array_function__` of the first argument gives whose class was declared by `own`; arguments
+    within lists and tuples count.  NotImplemented if there is none."""
+    if not _own:
+        return NotImplemented
     left: list[Any] = [*kwargs.values(), *args[::-1]]
     while left:
         value = left.pop()

@@ -47,12 +47,14 @@ trace = _method_function("trace")
 
 
 NOTHING = numpy.empty(0)
+MOST = 320
+"""With so many decimals 10 to their power is infinite, and more change nothing."""
 
 
 def _power_of_ten(n: int) -> float:
     """10 to the power n, as NumPy multiplies it: with its roundings beyond 22, and infinity beyond 308."""
     found = 10.0 ** min(n, 22)
-    for _ in range(22, min(n, 320)):
+    for _ in range(22, min(n, MOST)):
         found *= 10.0
     return found
 
@@ -67,9 +69,10 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
         raise TypeError("output must be an array")
     if out is not None and target.size != x.size:
         raise ValueError("invalid output shape")
-    decimals = lowered(decimals)
-    numpy.round(NOTHING, decimals)  # raises for what is no number of decimals
-    decimals = operator.index(decimals)
+    if type(decimals) is not int or abs(decimals) > MOST:
+        decimals = lowered(decimals)
+        numpy.round(NOTHING, decimals)  # raises for what is no number of decimals
+        decimals = operator.index(decimals)
     if isinstance(x, Array) and x.form.dtype.kind == "f":
         if decimals == 0:
             return UFUNCS["rint"](x, **options)
