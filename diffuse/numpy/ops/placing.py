@@ -193,7 +193,8 @@ def fill_diagonal(a: Any, val: Any, wrap: Any = False) -> None:
 
 
 def _number_on_diagonal(a: Array, val: Any, wrap: Any) -> bool:
-    """Write a number on a short diagonal of a matrix of float64 at hand at once; False for all else."""
+    """Write a Python number to the diagonal at once, without a task: of a float64 matrix whose memory is at
+    hand and whose diagonal is short.  Returns False, and writes nothing, in all other cases."""
     form = a.form
     if type(val) not in (float, int) or form.name != "float64" or form.ndim != 2 or wrap is not False:
         return False

@@ -11,7 +11,7 @@ from diffuse.numpy.order import radix
 Array = numpy.ndarray[Any, Any]
 
 TYPES = "float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
-"""Element types whose cells a routine computes, in float64."""
+"""Element types of tables; a routine converts elements to float64 to find their cells."""
 CELLS = 8
 """The number of cells for each element of a table."""
 LARGEST = 1 << 15
@@ -21,7 +21,8 @@ SHARED = 16
 
 
 class Cells:
-    """A table in cells, and the routines that search it."""
+    """A sorted table with the number of elements before each of its cells, and the compiled routines that
+    search it."""
 
     def __init__(self, array: Array, before: Array, steps: int, real: tuple[float, float, float],
                  routines: Any) -> None:

@@ -42,7 +42,7 @@ class Table:
 
 def searchable(array: Array, elements: Array, side: str, beyond: bool = False) -> Table | None:
     """A table in which such elements can be searched for; None if it is not sorted.  `beyond` appends the
-    element that follows on the last one."""
+    next larger number to the last element."""
     if array.ndim != 1 or not array.size or elements.size * LONG < array.size:
         return None
     if not (radix.sortable(array) and radix.sortable(elements)):
@@ -61,7 +61,7 @@ def searchable(array: Array, elements: Array, side: str, beyond: bool = False) -
 
 
 def _following(last: Array) -> Array:
-    """The elements of the type that follow on these."""
+    """The next larger number of the element type, for each of these."""
     if last.dtype.kind == "f":
         with numpy.errstate(all="ignore"):
             following: Array = numpy.nextafter(last, last.dtype.type(numpy.inf))
