@@ -303,6 +303,10 @@ x=np.arange(20000)+1; y=np.asarray(np.ma.array(x)); (y.flags.owndata, y.base is 
 x=numpy.arange(20000); y=np.asarray(x[1:]); (y.flags.owndata, np.asarray(x).flags.owndata)
 np.unstack([[1,2],[3,4]])
 np.rollaxis([1], 0)
+np.arange(np.array(4), numpy.timedelta64(3,"D"), device="cpu")
+x=np.ones((12,13))+1; x.resize({})
+x=np.ones((2,9000),order="F"); m=numpy.ones((4,3),"?")[::2,1:2]; np.square(x, where=m, order="A").strides
+x=np.asfortranarray(np.ones((2,9000))); np.add(x, np.ones(18000)[::2], order="A").strides
 """
 """What the two found, as it was mended: a line each."""
 

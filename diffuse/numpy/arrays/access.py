@@ -69,9 +69,14 @@ LITTLE = 1 << 10
 """The most bytes of an array whose snapshot is looked up by its elements."""
 
 
-def snapshot(array: Mirror, owner: Any = None) -> Any:
+def snapshot(array: Mirror, owner: Any = None, gaps: bool = False) -> Any:
     """An array with the current elements of a small NumPy array, for tasks to read: the program may change
-    its own array before they run.  As long as the elements stay the same, so does the returned array."""
+    its own array before they run.  As long as the elements stay the same, so does the returned array.
+
+    With `gaps`, the copy of an array that is not contiguous is not contiguous either.
+    """
+    if gaps and not array.flags.forc:
+        return _spaced(array)
     elements = array.tobytes()
     if len(elements) <= LITTLE:
         key: Any = elements, array.shape, array.strides, array.dtype.char
@@ -102,11 +107,18 @@ def _copied(array: Mirror) -> Any:
     return found
 
 
-def steady(x: Array) -> Any:
+def _spaced(array: Mirror) -> Any:
+    """Copy a NumPy array to every second element of new memory."""
+    memory = numpy.empty((*array.shape, 2), array.dtype)
+    memory[..., 0] = array
+    return viewing(hosted(memory), memory[..., 0])
+
+
+def steady(x: Array, gaps: bool = False) -> Any:
     """The array that tasks read for `x`: a snapshot if the program holds NumPy views of its memory."""
     root = x if x.owner is None else x.owner
     if x.storage is None and root.storage is None and root.lent and lent(root):
-        return snapshot(x.meta, root.meta)
+        return snapshot(x.meta, root.meta, gaps)
     return x
 
 

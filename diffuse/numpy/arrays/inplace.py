@@ -34,6 +34,8 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     wanted = shape[0] if len(shape) == 1 else shape
     if not shape or wanted is None:
         return
+    if isinstance(wanted, (dict, set, frozenset)):  # they have a length, but are no sequences
+        _VIEWED.resize(wanted)  # raises NumPy's error
     wanted = tuple([operator.index(n) for n in (wanted if hasattr(wanted, "__len__") else (wanted,))])
     if not x.meta.flags.forc:
         raise ValueError("resize only works on single-segment arrays")

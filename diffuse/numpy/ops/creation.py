@@ -218,11 +218,11 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     if named or len(args) > 3:  # raises if a name is wrong, given twice or missing
         fallback.asked(numpy.arange, *[1 for _ in args[:3]], *args[3:], dtype=dtype,
                        **dict.fromkeys(named, 1))
-    bounds: list[Any] = [host(a)[()] if isinstance(a, Array) else a for a in args]
-    named = {k: host(v)[()] if isinstance(v, Array) else v for k, v in named.items()}
+    bounds: list[Any] = [host(a) if isinstance(a, Array) else a for a in args]
+    named = {k: host(v) if isinstance(v, Array) else v for k, v in named.items()}
     if len(bounds) == 4:
         dtype = bounds.pop()
-    begin, end, step = _range(bounds, named)
+    begin, end, step = (v[()] if isinstance(v, numpy.ndarray) else v for v in _range(bounds, named))
     real = (int, float, numpy.integer, numpy.floating)
     if (end is None or not all(isinstance(v, real) for v in (begin, end, step))
             or any(isinstance(v, numpy.timedelta64) for v in (begin, end, step))):

@@ -113,11 +113,14 @@ def answers(x: Any, out: Any) -> bool:
     return foreign(x) or out is not None and isinstance(x, numpy.generic)
 
 
-def adopt(x: Any, writing: bool = False) -> Any:
-    """Convert an operand: NumPy arrays and sequences become Diffuse arrays, scalars stay."""
+def adopt(x: Any, writing: bool = False, gaps: bool = False) -> Any:
+    """Convert an operand: NumPy arrays and sequences become Diffuse arrays, scalars stay.
+
+    With `gaps`, an array that is not contiguous stays so: the memory order of a result depends on it.
+    """
     kind = type(x)
     if kind in ARRAYS:
-        return x if writing or x.storage is not None else access.steady(x)
+        return x if writing or x.storage is not None else access.steady(x, gaps)
     if kind in rules.WEAK or kind in rules.STRONG or x is None:
         return x
     if kind is numpy.ndarray or (not writing and kind in (list, tuple)):
@@ -127,7 +130,7 @@ def adopt(x: Any, writing: bool = False) -> Any:
             if array.ndim == 0:
                 return array.dtype.type(array) if array.dtype in NATIVE else x
         elif not writing and array.size < core.SMALL and array.dtype in NATIVE:
-            return access.snapshot(array)
+            return access.snapshot(array, gaps=gaps)
         return shared(array) if kind is numpy.ndarray else wrap(array)
     return sharing.adopt(x) if sharing.shares(x) else x
 

@@ -104,9 +104,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         if WARNS and kwargs.get("where", True) is not True and "out" not in kwargs:
             floaterrors.warn(UNINITIALIZED, UserWarning, provenance.where(1))
         out = kwargs.pop("out", None)
-        if out is not None and not isinstance(out, tuple):
-            out = (out,)
-        return self.general(args, out=out, **kwargs)
+        return self.general(args, out=out if out is None or isinstance(out, tuple) else (out,), **kwargs)
 
     if native is None:
         __call__ = call
@@ -116,13 +114,15 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         outs = out if out is not None else (None,) * self.nout
         if len(outs) != self.nout:
             raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
-        operands = tuple([adopt(x) for x in args])
+        gaps = options.get("order") in ("A", "a")
+        operands = tuple([adopt(x, gaps=gaps) for x in args])
         targets = tuple([adopt(x, writing=True) for x in outs])
         mask = given = options.get("where", True)
         if mask is not True:
             if type(mask) in (list, tuple):
                 mask = numpy.array(lowered(mask), bool)
-            mask = options["where"] = adopt(mask.value() if type(mask) is core.scalar_class else mask)
+            mask = mask.value() if type(mask) is core.scalar_class else mask
+            mask = options["where"] = adopt(mask, gaps=gaps)
         known = all(x in ARRAYS or x in rules.WEAK or x in rules.STRONG for x in map(type, operands))
         if (not known or elementwise.eager_errors or self.signature is not None
                 or not any(type(x) in ARRAYS for x in (*operands, *targets, mask))
