@@ -332,6 +332,20 @@ def test_what_shows_the_memory_of_an_array_stays_up_to_date(view: str, kind: str
 
 
 @pytest.mark.local_only("NumPy's views of the memory are copies there")
+@pytest.mark.parametrize("size", [200, 5000, 20000])
+@pytest.mark.parametrize("view", [
+    "np.ma.array(x)", "np.ma.array(x[1:])", "np.ma.masked_where(x > 3, x, copy=False)", "np.asmatrix(x)",
+    "np.asmatrix(x[1:])", "np.ma.fix_invalid(x, copy=False)", "np.ma.getdata(np.ma.array(x))"])
+def test_tasks_read_an_array_before_what_shows_its_memory_is_written(view: str, size: int) -> None:
+    x, rows = dnp.array(numpy.arange(size) * 1.0), dnp.ones((40000 // size + 1, size))
+    shown = eval(view, {"np": dnp, "numpy": numpy, "x": x})
+    pending = rows * 2.0 + x
+    shown[...] = 7.0
+    assert numpy.array_equal(pending[0], numpy.arange(size) + 2.0)
+    assert float((rows * 0.0 + x)[0, 3]) == 7.0
+
+
+@pytest.mark.local_only("NumPy's views of the memory are copies there")
 def test_an_address_that_is_a_number_shows_what_was_computed_since() -> None:
     x = dnp.array(numpy.arange(20000.0))
     address = x.ctypes.data

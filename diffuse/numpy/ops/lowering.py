@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import access, core
+from diffuse.numpy.arrays import access, base, core
 from diffuse.numpy.arrays.core import NUMBERS
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
@@ -111,7 +111,19 @@ def raised(found: Any, arrays: list[Any]) -> Any:
         return fallback.rebuilt(found, [raised(each, arrays) for each in found])
     if type(found) is list:
         return [raised(each, arrays) for each in found]
+    if isinstance(found, NDARRAY) and found.size:
+        _looked_into(found, arrays)
     return found
+
+
+def _looked_into(found: numpy.ndarray[Any, Any], arrays: list[Any]) -> None:
+    """Note whose memory the program now holds by NumPy's array of a derived class: a masked array or a
+    matrix, say."""
+    for x in arrays:
+        if type(x) is NDARRAY or x.memory is None or not numpy.may_share_memory(x.memory, found):
+            continue
+        if not access.lend(x, found if x.owner is None else x.meta):
+            base.shown(x)
 
 
 @cache

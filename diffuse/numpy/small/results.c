@@ -116,7 +116,7 @@ static PyObject *raised(PyObject *result, Found *found)
         if (PyTuple_CheckExact(result) && (!holds_arrays(result) || all_fresh(result, found)))
             return result; /* a shape, say, or indices */
         return with_items_raised(result, found);
-    } else
+    } else if (!PyArray_Check(result)) /* an array of a derived class may show the memory of an argument */
         return result;
     PyObject *seen = PyList_New(found->arrays);
     for (int k = 0; seen != NULL && k < found->arrays; k++)
