@@ -74,3 +74,22 @@ def test_running_values_of_elements_that_are_not_aligned_lie_as_numpys() -> None
     with using(small=0):
         for ours, numpys in zip(found(dnp), found(numpy), strict=True):
             assert ours.strides == numpys.strides and numpy.array_equal(numpy.asarray(ours), numpys)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin", "bitwise_xor", "logical_and"])
+def test_running_values_of_whole_vectors_have_numpys_bits(name: str, dtype: str) -> None:
+    """Of lengths around those of vectors, with NaN of both signs and zeros of both."""
+    r = numpy.random.default_rng(7)
+    if dtype[0] == "f" and name == "bitwise_xor":
+        pytest.skip("floats have no such ufunc")
+    with using(compile="wait", small=0), numpy.errstate(invalid="ignore"):
+        for size in (1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 1000):
+            for share in (0.0, 0.05, 0.6):
+                plain = r.integers(-3, 4, size).astype(dtype)
+                if dtype[0] == "f":
+                    plain[r.random(size) < share] = numpy.nan
+                    plain *= numpy.where(r.random(size) < 0.5, -1, 1).astype(dtype)
+                expected = getattr(numpy, name).accumulate(plain)
+                found = numpy.asarray(getattr(dnp, name).accumulate(dnp.array(plain)))
+                assert found.tobytes() == expected.tobytes(), (size, share)

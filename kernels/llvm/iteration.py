@@ -19,12 +19,12 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Loop, Op
 from diffuse.kernels.body.operations import identity
 from diffuse.kernels.body.user import FUNCTIONS
-from diffuse.kernels.llvm import memory, nth, predication, reduce, sparse, turn
+from diffuse.kernels.llvm import memory, nth, predication, reduce, scan, sparse, turn
 from diffuse.kernels.llvm.block import Block
-from diffuse.kernels.llvm.code import Code, Value
+from diffuse.kernels.llvm.code import Code, Value, with_lanes
 from diffuse.kernels.llvm.flags import unflagged
 from diffuse.kernels.llvm.memory import Place, Step
-from diffuse.kernels.llvm.ops.rules import RULES, cast, fold
+from diffuse.kernels.llvm.ops.rules import RULES, cast
 
 HEAD, ROW, INNER = range(3)
 
@@ -119,7 +119,8 @@ class Iteration:
                     raise NotImplementedError(f"a scan along {op.attribute[1]} in a loop over {self.order}")
                 if i not in self.running:
                     self.running[i] = [self.block.room(op.dtype, 1)]
-                start = reduce.const(self.code, op.dtype, identity(op.attribute[0], op.dtype))
+                with with_lanes(self.code, 1):
+                    start = reduce.const(self.code, op.dtype, identity(op.attribute[0], op.dtype))
                 memory.store_one(self.code, op.dtype, self.running[i][0], start)
 
     def start_counts(self, first: str) -> None:
@@ -222,14 +223,8 @@ class Iteration:
         self.reductions[i].element(self.values[op.args[0]], step)
 
     def _scan(self, i: int, op: Op, step: Step) -> None:
-        """Apply a scan to one element: the running value so far, then this element; the first one is taken as
-        it is."""
-        code, value, at = self.code, self.values[op.args[0]], self.running[i][0]
-        so_far = memory.load_one(code, op.dtype, at)
-        folded = fold(code, op.attribute[0], op.dtype, so_far, value)
-        first = code.let(f"icmp eq i64 {step.at}, 0")
-        self.values[i] = reduce.select(code, op.dtype, first, value, folded, uniform=True)
-        memory.store_one(code, op.dtype, at, self.values[i])
+        self.values[i] = scan.running(self.code, op.attribute[0], op.dtype, self.values[op.args[0]],
+                                      self.running[i][0], step.at)
 
 
 _STRUCTURAL: dict[str, Callable[[Iteration, int, Op, Step], None]] = {

@@ -1,9 +1,10 @@
 """Emits the LLVM module of a `Body`: loops, and in them the ops one after another.
 
 A loop nest follows the loop's order of dimensions.  Along the innermost one it processes `lanes` elements at
-a time as explicit vectors, and the remainder once more under a mask; a loop with a scan, or with strided
-accesses, goes element by element.  Everything is written in its final form (vectors chosen, invariants
-hoisted), so that no pass has to improve it: compilation costs little more than instruction selection.
+a time as explicit vectors, and the remainder once more under a mask; a loop with a scan of which the order of
+additions shows, or with strided accesses, goes element by element.  Everything is written in its final form
+(vectors chosen, invariants hoisted), so that no pass has to improve it: compilation costs little more than
+instruction selection.
 
 The ops themselves are written by iteration.py.
 """
@@ -19,7 +20,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Op
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.body.user import FUNCTIONS
-from diffuse.kernels.llvm import flat, memory, merge, reduce, scatter
+from diffuse.kernels.llvm import flat, memory, merge, reduce, scan, scatter
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import COMPONENT, Code, Module, counted, guarded, with_lanes
 from diffuse.kernels.llvm.combine import combine, fold
@@ -141,7 +142,7 @@ class _Nest(Iteration):
         elements than the target's lanes fill a vector.
         """
         target, kinds = self.code.module.target, {op.kind for op in self.loop.ops}
-        if not {"scan", "scatter"}.isdisjoint(kinds) or not self.order:
+        if "scatter" in kinds or not self.order or "scan" in kinds and not self._scans_vectors():
             return 1
         if not self.flat and self._apart(kinds):
             return 1
@@ -151,6 +152,11 @@ class _Nest(Iteration):
             return target.lanes
         widest = max([ITEMSIZE[op.dtype] for i, op in enumerate(self.loop.ops) if i not in self.turns.shifts])
         return target.lanes * 8 // min(max(widest, 1 if kinds <= OF_BYTES else NARROW), 8)
+
+    def _scans_vectors(self) -> bool:
+        """May the scans of the loop fold vectors of elements that lie side by side?"""
+        return (all([scan.associative(op) for op in self.loop.ops if op.kind == "scan"])
+                and set(self._letters()) <= {"0", "1"})
 
     def _letters(self) -> list[str]:
         """How the elements of each access lie along the innermost dimension (`Argument.classes`)."""

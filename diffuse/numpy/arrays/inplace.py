@@ -31,11 +31,11 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     names = sys.getrefcount(x) - 4
     holders = gc.get_referrers(x)
     names -= sum([type(holder) is MethodType for holder in holders])
-    wanted = shape[0] if len(shape) == 1 else shape
+    wanted: Any = shape[0] if len(shape) == 1 else shape
     if not shape or wanted is None:
         return
-    if isinstance(wanted, (dict, set, frozenset)):  # they have a length, but are no sequences
-        _VIEWED.resize(wanted)  # raises NumPy's error
+    if type(wanted) in (dict, set, frozenset):  # they have a length, but are no sequences
+        numpy.empty(wanted)  # raises NumPy's error
     wanted = tuple([operator.index(n) for n in (wanted if hasattr(wanted, "__len__") else (wanted,))])
     if not x.meta.flags.forc:
         raise ValueError("resize only works on single-segment arrays")

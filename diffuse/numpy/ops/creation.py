@@ -222,7 +222,8 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     named = {k: host(v) if isinstance(v, Array) else v for k, v in named.items()}
     if len(bounds) == 4:
         dtype = bounds.pop()
-    begin, end, step = (v[()] if isinstance(v, numpy.ndarray) else v for v in _range(bounds, named))
+    given: list[Any] = [v[()] if isinstance(v, numpy.ndarray) else v for v in _range(bounds, named)]
+    begin, end, step = given
     real = (int, float, numpy.integer, numpy.floating)
     if (end is None or not all(isinstance(v, real) for v in (begin, end, step))
             or any(isinstance(v, numpy.timedelta64) for v in (begin, end, step))):
