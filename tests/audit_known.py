@@ -20,7 +20,7 @@ KNOWN = {
         r"NumPy's .*(logaddexp2?|arctan|spacing)'\)",
     "which NaN and infinities meet first in sums and products goes by their order":
         r"^(?!.*dtype=(np\.dtype\()?.?[iu]).*=> warnings: .*invalid value .*"
-        r" in (reduce|accumulate|dot|matmul)",
+        r" in ([a-z_ ]* or )?(reduce|accumulate|dot|matmul)",
     "overflows and NaN of complex products, powers, moments":
         rf"^(?=.*(c(8|16)'|complex|1j)).*(\b({PRODUCTS})\b|[*/@]).*warnings: .*(invalid value|overflow)",
     "products of many complex numbers overflow or vanish by their order":
@@ -61,6 +61,12 @@ KNOWN = {
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
     "a method of NumPy's own array takes no output of Diffuse's":
         r"(output|'out') must be an array.\), NumPy's None",
+    "a method of NumPy's own array takes element types from Diffuse's arrays, which it refuses from NumPy's":
+        r"dtype=np\.\w+\(.*=> error: None, NumPy's \('TypeError', 'Cannot construct a dtype from an array'\)",
+    "the square root that a method of NumPy's own array writes into an output of Diffuse's is cast":
+        r"\.std\(out=.*=> error: None, NumPy's \('UFuncTypeError', .Cannot cast ufunc 'sqrt' output",
+    "warnings of `ufunc.at` name the operation, also where NumPy first converts an operand":
+        r"\.at\(.*=> warnings: \[\('RuntimeWarning', '[^']*'\)\], NumPy's .*encountered in at'\)\]$",
     "NumPy writes parts of locked arrays": r"setattr\(\w, 'real'.*is read-only",
     "NumPy reads beyond operands without elements": r"\((0|3, 0|0, 3)(,|\)).*(fft[2n]?|unpackbits)\(",
     "NumPy leaves results of complex matvec, vecmat and their like unwritten where outputs are operands":
