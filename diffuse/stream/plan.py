@@ -33,6 +33,14 @@ TIMES = {"power": 64, "float_power": 64, "logaddexp": 80, "logaddexp2": 80, "flo
          "remainder": 32, "arctan2": 32}
 """The times of these operations in additions, as measured on arrays in cache.  Their costs, which reflect the
 size of their code, are lower."""
+WRITES = 8
+"""The time of a write at an index, in additions."""
+
+
+def written(tasks: Sequence[IndexTask]) -> int:
+    """The work of writes at indices: for each index, whatever the extents of the target."""
+    writes = [task for task in tasks if task.operation.startswith("scatter")]
+    return sum([WRITES * int(task.scalars[0].value) for task in writes])
 
 
 class Plan:
@@ -105,15 +113,15 @@ class Plan:
     def work(self, tasks: Sequence[IndexTask]) -> int:
         """Operations times elements, for the current extents."""
         composition = self.composition
-        return sum(len(loop.ops) * prod(tasks[composition.spaces[loop.space]].shape)
-                   for loop in composition.body.loops)
+        return written(tasks) + sum(len(loop.ops) * prod(tasks[composition.spaces[loop.space]].shape)
+                                    for loop in composition.body.loops)
 
     def cost(self, tasks: Sequence[IndexTask]) -> int:
         """Operations weighted by their times, times elements, for the current extents."""
         composition = self.composition
-        return sum(sum(TIMES.get(op.kind) or (TABLE[op.kind].cost if op.kind in TABLE else 1)
-                       for op in loop.ops)
-                   * prod(tasks[composition.spaces[loop.space]].shape) for loop in composition.body.loops)
+        return written(tasks) + sum(
+            sum(TIMES.get(op.kind) or (TABLE[op.kind].cost if op.kind in TABLE else 1) for op in loop.ops)
+            * prod(tasks[composition.spaces[loop.space]].shape) for loop in composition.body.loops)
 
     def await_code(self, code: CodeUse, tasks: Sequence[IndexTask]) -> None:
         """Request the machine code of the kernel and wait for it: as long as it takes if the runtime needs

@@ -48,11 +48,13 @@ class Scatter:
         arguments = iteration.body.arguments
         self.dtype, self.source = arguments[self.target].dtype, arguments[self.values].dtype
         self.packs = self.code.module.target.packs
-        room = iteration.block.room
-        self.queue = room("int64", 2 * QUEUED if self.packs else SOME + 1)
-        self.places = room("int64", 2 * QUEUED) if self.packs else ""
-        self.kept = room(self.source, 2 * QUEUED) if self.packs and self.source in GATHERED else ""
-        self.spare = room(self.dtype, SPARE)
+        block, length = iteration.block, 2 * QUEUED if self.packs else SOME + 1
+        self.places = block.room("int64", 2 * length)
+        self.queue = element(self.code, "int64", self.places, str(length))
+        self.kept = self.queue if self.packs and self.source in GATHERED else ""
+        self.spare = block.room(self.dtype, SPARE)
+        self.stride = ("" if arguments[self.target].classes[self.axis] == "1"
+                       else block.stride(self.target, self.axis))
 
     def write(self) -> None:
         self._outside(0, self.it.bases())
@@ -100,7 +102,17 @@ class Scatter:
         return state[0]
 
     def _groups(self, bases: Mapping[int, str]) -> None:
-        """Process all indices in groups."""
+        """Process all indices in groups, or one by one where the part is the whole target."""
+        code, (low, high) = self.code, self.bounds[self.axis]
+        length = code.let(f"sub i64 {high}, {low}")
+        alone = code.let(f"icmp eq i64 {length}, {self.it.block.extent(self.it.loop.space, self.axis)}")
+        with guarded(code, alone), counted(code, "0", self.count) as k:
+            self._element(k, bases)
+        with guarded(code, code.let(f"xor i1 {alone}, true")):
+            self._parted(bases)
+
+    def _parted(self, bases: Mapping[int, str]) -> None:
+        """Process all indices in groups, of which some lie in the part."""
         code = self.code
         whole = code.let(f"and i64 {self.count}, {-SOME}")
         if self.packs:
@@ -255,7 +267,9 @@ class Scatter:
     def _there(self, at: str, bases: Mapping[int, str]) -> str:
         """The address in the target for an index."""
         code = self.code
-        far = code.let(f"mul i64 {at}, {self.it.block.stride(self.target, self.axis)}")
+        if not self.stride:
+            return element(code, self.dtype, bases[self.target], at)
+        far = code.let(f"mul i64 {at}, {self.stride}")
         return code.let(f"getelementptr i8, ptr {bases[self.target]}, i64 {far}")
 
     def _inside(self, at: str) -> str:
