@@ -41,6 +41,11 @@ TRIALS = 4000
 MARGIN = 0.02
 """The share of the time in which data move by which what the stream would do has to be bettered: small tasks
 are not counted."""
+SURE = 0.05
+"""The share of the whole time that a plan has to save if it moves more bytes: what moves is certain, and time
+is a model's."""
+ALIKE = 1.02
+"""Of plans whose times are within this factor of the least the one that moves least is taken."""
 
 
 @dataclass
@@ -100,6 +105,7 @@ class Search:
         self.ranks = window.stores.runtime.ranks
         known: dict[Any, list[State]] = {}
         self.states: list[list[State]] = []
+        self.by_hand = [bool(fixed) and fixed[k] is not None for k in range(len(tasks))]
         for number, recorded in enumerate(tasks):
             hand = fixed[number] if fixed else None
             if hand is not None:
@@ -191,7 +197,7 @@ class Search:
 
     def solve(self, memory: int | None = None, machine: Machine = DEFAULT) -> Chosen:
         """Choose for the least time on a machine, within so many bytes of memory on each rank; never what
-        takes longer than the stream's own choice, by this count.
+        takes longer than the stream's own choice, by this count, nor what moves more for little.
 
         MemoryError, with the least that was found to do, if no plan needs so little.
         """
@@ -199,10 +205,8 @@ class Search:
         problem, tasks = tables.problem()
         replay = Replay(self, tables)
         default = replay.usual()
-        best = min([replay.under(self._states(_solved(each), tasks))
-                    for each in (problem, tables.problem(latency=False)[0])], key=lambda turn: turn.seconds)
-        if best.seconds >= default.seconds - max(1e-9, MARGIN * default.moving):
-            best = default
+        best = _best(default, [replay.under(self._states(_solved(each), tasks))
+                               for each in (problem, tables.problem(latency=False)[0])])
         footprint = Memory(self, self.gone)
         least = footprint.peak(best.states)
         if memory is not None and least > memory:
@@ -269,11 +273,26 @@ class Search:
         for task in self.tasks:
             for store in task[1]:
                 slots.setdefault(store, len(slots))
-        return Chosen(tuple([None if state is None else state.template for state in taken]),
+        left = [best is default and not self.by_hand[number] for number in range(len(taken))]
+        return Chosen(tuple([None if state is None or stream else state.template
+                             for state, stream in zip(taken, left, strict=True)]),
                       best.bytes, default.bytes, best.seconds, default.seconds, peak,
                       tuple(["-" if state is None else state.grid for state in taken]),
                       tuple([(slots[store], k) for store, k in self.given]),
                       tuple([(slots[store], k) for store, k in self.now.items()]), self.written)
+
+
+def _best(default: Turn, found: Sequence[Turn]) -> Turn:
+    """The turn to choose of those that were found, or the stream's own."""
+    def saves(turn: Turn) -> bool:
+        saved = default.seconds - turn.seconds
+        least = SURE * default.seconds if turn.bytes > default.bytes else MARGIN * default.moving
+        return saved > max(1e-9, least)
+
+    better = [turn for turn in found if saves(turn)]
+    bound = ALIKE * min([turn.seconds for turn in better], default=0.0)
+    return min([turn for turn in better if turn.seconds <= bound], key=lambda turn: turn.bytes,
+               default=default)
 
 
 def _solved(problem: Problem) -> list[int]:
