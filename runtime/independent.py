@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 Point = tuple[int, ...]
 
@@ -42,6 +42,29 @@ class Alone:
         return pieces[0], [len(pieces[0])]
 
 
+class Moved(NamedTuple):
+    """What sums cost that ranks add up one after another."""
+
+    bytes: float
+    """What all ranks receive."""
+    chain: float
+    """How many of these bytes go from rank to rank, each after the one before it."""
+    messages: float
+    """Messages of the busiest rank."""
+    share: float
+    """The share of the multiplications of the rank that has most."""
+
+
+class Sums(NamedTuple):
+    """Another way to run a function that folds an axis: all ranks at once, each on its indices along that."""
+
+    call: Independent
+    usual: bool
+    """Does the stream take this way where nobody names a grid of blocks?"""
+    moved: Callable[[Ends], Moved]
+    """What moves, given where the parts of ranks begin and the last ones end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Independent:
     """A host function, and the axes along which it is independent: it computes each index along such an axis
@@ -68,6 +91,10 @@ class Independent:
 
     folded: int = 0
     """Along how many dimensions, beside those of the result, the function adds up."""
+
+    sums: Callable[[], Sums | None] | None = None
+    """Makes the way to run it in which ranks add up along such a dimension, with the bits of the whole; None
+    if there is none.  All ranks have to ask at once."""
 
     def unit(self, parts: Point) -> int:
         """Of how many indices the tiles of a grid with so many parts along each cut are multiples; 0 if it

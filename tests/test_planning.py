@@ -15,6 +15,8 @@ import pytest
 from diffuse.planning import Graph, Problem, TooWide, beam, eliminate, integer_program, plan, words
 from diffuse.planning.layouts import PENDING, Layout, Mesh, choices, of_terms, seen
 from diffuse.planning.problem import tied
+from diffuse.planning.replay import Turn
+from diffuse.planning.windows import preferred
 from diffuse.spec import einsum
 from diffuse.spec.opspec import OpSpec
 
@@ -272,3 +274,13 @@ def test_a_plan_prints_the_grids_and_the_tiles() -> None:
         "  C = A B  m:4  on A[4, 1], B[4, 1], C[4, 1]\n"
         "  E = C D  m:4  on C[4, 1], D[4, 1], E[4, 1]")
     assert prod(plan(chain(8, 8, 8, 8), (2, 2)).grid(0).values()) == 4
+
+
+def test_a_plan_that_moves_more_has_to_save_a_twentieth_of_the_time() -> None:
+    usual = Turn((0,), bytes=100.0, moving=0.2, seconds=1.0)
+    lean, fast, faster = (Turn((1,), 50.0, 0.1, 0.99), Turn((2,), 200.0, 0.3, 0.97),
+                          Turn((3,), 200.0, 0.3, 0.9))
+    assert preferred(usual, [fast]) is usual and preferred(usual, [faster]) is faster
+    assert preferred(usual, [lean, fast]) is lean and preferred(usual, [lean, faster]) is faster
+    assert preferred(usual, [faster, Turn((4,), 150.0, 0.3, 0.91)]).states == (4,), "as fast, moves less"
+    assert preferred(usual, [Turn((5,), 50.0, 0.1, 0.999)]) is usual, "small tasks are not counted"

@@ -231,6 +231,43 @@ def test_what_a_plan_says_is_what_moves(tmp_path: Path) -> None:
                     "scaled": (0, 0)}
 
 
+SUMS = """
+    from contextlib import nullcontext
+    import numpy as np
+    from diffuse.runtime.mpi import traffic
+    from diffuse.stream import engine
+    import diffuse
+
+    a, w = np.sin(np.arange(16384.0)).reshape(512, 32), np.cos(np.arange(1024.0)).reshape(32, 32)
+    plan = diffuse.plan()
+    for region in (nullcontext(), plan):
+        x, v, turns = a + 0.0, w + 0.0, []
+        for turn in range(9):
+            with region:
+                x = np.cos(x)
+                y = np.tanh(x @ v)
+                v = v - 0.001 * (x.T @ y)
+            engine.fence()
+            turns.append(traffic.kept.total(engine.current().runtime.over_ranks)[0])
+        print(turns[-1] - turns[-2])
+    print(str(plan))
+"""
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_products_that_ranks_add_up_are_added_up_in_a_region(tmp_path: Path, ranks: int) -> None:
+    """`x.T @ y` sums over the rows that ranks have; moving the rows would take many times the bytes.  A plan
+    knows what that costs, and does so where it takes the least time."""
+    done = command("run", "--predict", str(ranks), program(tmp_path, SUMS), **TINY)
+    assert done.returncode == 0, done.tail
+    usual, planned, said = done.stdout.splitlines()[:3]
+    found = re.match(r"([\d,]+) bytes in (\S+) ms, ([\d,]+) in (\S+) by default", said)
+    assert found is not None
+    assert [int(found[k].replace(",", "")) for k in (1, 3)] == [int(planned), int(usual)]
+    assert float(found[2]) <= float(found[4])
+    assert ("k:2" in said) == (ranks == 2)
+
+
 HEADS = """
     import argparse
     from contextlib import nullcontext

@@ -107,8 +107,8 @@ class Replay:
                 moving += tables.moving(0.0, self._messages(wanted))
                 launch, wanted = now, {}
             total += state.beside
-            moving += tables.moving(state.beside, state.messages)
-            seconds += tables.alone(state) - tables.moving(state.beside, state.messages)
+            moving += tables.beside(state)
+            seconds += tables.alone(state) - tables.beside(state)
             for number, k, _ in self._uses[task]:
                 pieces = self._lacked(task, state, number, k, have)
                 if any(pieces):

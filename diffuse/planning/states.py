@@ -15,7 +15,9 @@ from diffuse.runtime.independent import Independent
 from diffuse.settings import config
 from diffuse.stream.blocks import factors
 from diffuse.stream.decompose import constraints, refusal, unit
-from diffuse.stream.regions import called, crossing, cuts, grid, under
+from diffuse.stream.engine import current
+from diffuse.stream.parts import part_lengths
+from diffuse.stream.regions import LETTERS, called, crossing, cuts, grid, under
 from diffuse.stream.window import Window
 
 HEAVY = 1 << 16
@@ -41,6 +43,8 @@ class State(NamedTuple):
     """Bytes that move beside the operands."""
     messages: float = 0.0
     """Messages of the busiest rank for that."""
+    chain: float = 0.0
+    """How many of these bytes move from rank to rank, each after the one before it."""
     usual: bool = False
     """May the stream itself choose this way, because none moves less?"""
 
@@ -107,7 +111,7 @@ def _state(made: Template, ranks: int, usual: bool = False) -> State:
         beside, messages = partial * (ranks - 1) / (ranks if heavy else 1), ranks - 1.0
         boxes[-1] = everything(result.frame, ranks, 1 if heavy else None)
     return State(made, tuple(boxes), _words(made), _results(made, made.decomposition or ONE, ranks), 0.0,
-                 beside, messages, usual)
+                 beside, messages, usual=usual)
 
 
 def _words(made: Template) -> str:
@@ -140,6 +144,9 @@ def _calls(recorded: Recorded, window: Window) -> list[State]:
     extents = cuts(recorded)
     usual = 1 if function.blocks is not None and len(template.uses[-1].map.shape) <= 2 else len(extents)
     found: dict[tuple[tuple[int, int], ...], State] = {}
+    summed = _summed(recorded, function, ranks)
+    if summed is not None and summed.usual:
+        usual = 0
     for number, (_, n) in enumerate(extents):
         order = ((number, min(n, ranks)),)
         state = _shared(recorded, function, extents, order, ranks, number < usual) if n > 1 else None
@@ -152,7 +159,32 @@ def _calls(recorded: Recorded, window: Window) -> list[State]:
                 found |= {} if state is None else {some: state}
         if len(found) > before or any(prod([n for _, n in order]) == count for order in found):
             break
-    return list(found.values()) or [whole]
+    return [*found.values(), *([] if summed is None else [summed])] or [whole]
+
+
+def _summed(recorded: Recorded, function: Independent, ranks: int) -> State | None:
+    """A call of which ranks add up the parts along a folded axis where they have them."""
+    sums = None if function.sums is None else function.sums()
+    if sums is None:
+        return None
+    template, (cut,) = recorded[0], sums.call.cuts
+    views = [use.map for use in template.uses]
+    lengths = [0 if axis is None else view.shape[axis] for view, axis in zip(views, cut, strict=True)]
+    tiles = part_lengths(lengths, views, current().runtime.points)
+    domain = max([-(-n // tile) for n, tile in zip(lengths, tiles, strict=True)]),
+    if domain[0] < 2:
+        return None
+    firsts = [-(-rank * domain[0] // ranks) for rank in range(ranks + 1)]
+    moved = sums.moved(tuple([tuple([min(first * tile, n) for first in firsts])
+                              for n, tile in zip(lengths, tiles, strict=True)]))
+    made = template.called(Decomposition(domain, (Split(len(function.cuts), tiles[0]),)))
+    splits = [(Split(-1 if axis is None else axis, tile),) for axis, tile in zip(cut, tiles, strict=True)]
+    boxes = tuple([touched(use.map.partition(use.access(-1).store, split), domain, use.frame, ranks)
+                   for use, split in zip(template.uses, splits, strict=True)])
+    results, multiplied = _call_work(recorded, (), ranks)
+    name = LETTERS[len(views[-1].shape)]
+    return State(made, boxes, f"{name}:{domain[0]}", results, multiplied * moved.share, moved.bytes,
+                 moved.messages, moved.chain, sums.usual)
 
 
 def _shared(recorded: Recorded, function: Independent, extents: list[tuple[str, int]],

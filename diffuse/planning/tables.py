@@ -90,7 +90,7 @@ class Tables:
         """The seconds that a state costs wherever arrays lie."""
         machine = self.machine
         return (max(state.results / machine.compute, state.multiplied / machine.products)
-                + self.moving(state.beside, state.messages) + state.beside / self.ranks / machine.reduction)
+                + self.beside(state) + state.beside / self.ranks / machine.reduction)
 
     def _moving(self, moved: Any, messages: Any) -> Any:
         """The seconds in which all ranks together receive so many bytes, and the busiest one so many
@@ -100,6 +100,11 @@ class Tables:
     def moving(self, moved: float, messages: float) -> float:
         """The same for one transfer."""
         return float(self._moving(moved, messages))
+
+    def beside(self, state: State) -> float:
+        """The seconds in which a state moves what it moves beside operands."""
+        rest = max(0.0, state.beside - state.chain)
+        return self.moving(rest, state.messages) + state.chain / self.machine.bandwidth
 
     def unfused(self, task: int, number: int) -> float:
         """The seconds that it costs if a task that reads this array cannot fuse with the one that makes

@@ -18,6 +18,7 @@ import numpy as np
 
 from diffuse.ir import ITEMSIZE, ONE, Frame, Privilege, covers, volume
 from diffuse.ir.template import Recorded, Template
+from diffuse.kernels.body import operations
 from diffuse.movement.choice import DEFAULT
 from diffuse.movement.machine import Machine
 from diffuse.planning.boxes import Boxes, extended, held, volumes
@@ -205,7 +206,7 @@ class Search:
         problem, tasks = tables.problem()
         replay = Replay(self, tables)
         default = replay.usual()
-        best = _best(default, [replay.under(self._states(_solved(each), tasks))
+        best = preferred(default, [replay.under(self._states(_solved(each), tasks))
                                for each in (problem, tables.problem(latency=False)[0])])
         footprint = Memory(self, self.gone)
         least = footprint.peak(best.states)
@@ -273,7 +274,8 @@ class Search:
         for task in self.tasks:
             for store in task[1]:
                 slots.setdefault(store, len(slots))
-        left = [best is default and not self.by_hand[number] for number in range(len(taken))]
+        left = [best is default and not hand and operations.known(task[0].operation)
+                for hand, task in zip(self.by_hand, self.tasks, strict=True)]
         return Chosen(tuple([None if state is None or stream else state.template
                              for state, stream in zip(taken, left, strict=True)]),
                       best.bytes, default.bytes, best.seconds, default.seconds, peak,
@@ -282,7 +284,7 @@ class Search:
                       tuple([(slots[store], k) for store, k in self.now.items()]), self.written)
 
 
-def _best(default: Turn, found: Sequence[Turn]) -> Turn:
+def preferred(default: Turn, found: Sequence[Turn]) -> Turn:
     """The turn to choose of those that were found, or the stream's own."""
     def saves(turn: Turn) -> bool:
         saved = default.seconds - turn.seconds

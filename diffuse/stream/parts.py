@@ -37,6 +37,11 @@ class Parts:
         if function.together:
             self._together(task, function, views, instances)
             return True
+        if task.splits and task.splits[0].axis == len(function.cuts):  # a region chose that ranks add up
+            sums = None if function.sums is None else function.sums()
+            assert sums is not None
+            self._together(task, sums.call, views, instances)
+            return True
         if prod(task.domain) > 1:  # a grid of blocks that a region of the program chose
             grids = [tuple([(function.cuts[split.axis], (split.tile,) * len(views))
                             for split in task.splits])]
@@ -69,11 +74,7 @@ class Parts:
         runtime: Any = self._stores.runtime
         cut, = function.cuts
         lengths = [0 if axis is None else view.shape[axis] for view, axis in zip(views, cut, strict=True)]
-        largest: dict[int, View] = {}  # arrays of one length are cut alike
-        for n, view in zip(lengths, views, strict=True):
-            largest[n] = max(largest.get(n, view), view, key=lambda each: prod(each.shape))
-        tiles = tuple([part_length(n, prod(largest[n].shape), runtime.points, 1, len(largest[n].shape) == 1)
-                       if n else 1 for n in lengths])
+        tiles = part_lengths(lengths, views, runtime.points)
 
         def run(peers: Callable[[Ends], Peers], firsts: Sequence[int], rank: int) -> int:
             """Run the function as this rank, given the first point of each rank and the end of the last."""
@@ -178,6 +179,16 @@ def _noted(run: Callable[[], None]) -> int:
 def _length(views: Sequence[View], cut: tuple[int | None, ...]) -> int:
     """The number of indices along the axes of a cut."""
     return next(view.shape[axis] for view, axis in zip(views, cut, strict=True) if axis is not None)
+
+
+def part_lengths(lengths: Sequence[int], views: Sequence[View], points: int) -> Point:
+    """The lengths of the parts of several arrays along axes of these lengths, 0 for one that is not cut:
+    arrays of one length are cut alike."""
+    largest: dict[int, View] = {}
+    for n, view in zip(lengths, views, strict=True):
+        largest[n] = max(largest.get(n, view), view, key=lambda each: prod(each.shape))
+    return tuple([part_length(n, prod(largest[n].shape), points, 1, len(largest[n].shape) == 1) if n else 1
+                  for n in lengths])
 
 
 def part_length(length: int, elements: int, processors: int, multiple: int = 1, line: bool = False) -> int:

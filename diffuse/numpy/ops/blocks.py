@@ -66,8 +66,7 @@ def in_blocks(x: Any, y: Any, product: Callable[..., None]) -> Callable[..., Non
     if max(x.ndim, y.ndim) > 2:
         return library.Independent(product, cuts)
     same = _same(x, y)
-    if x.ndim == y.ndim and inner.lie_along(x, y) and (
-            inner.fewer(x, y, runtime.ranks) or _crowded((x.shape, y.shape), x.dtype, runtime.room)):
+    if x.ndim == y.ndim and _adds_up(x, y, runtime):
         found = inner.summed(x, y, same, runtime)
         if found is not None:
             return found
@@ -119,7 +118,23 @@ def _on_grids(x: Any, y: Any, product: Callable[..., None], cuts: tuple[Cut, ...
             found = _known[shapes] = _unit(shapes, runtime.over_ranks)
         return found
 
-    return library.Independent(product, cuts, blocks=unit, folded=1)
+    return library.Independent(product, cuts, blocks=unit, folded=1, sums=_sums(x, y, alike, runtime))
+
+
+def _sums(x: Any, y: Any, alike: bool, runtime: Any) -> Callable[[], library.Sums | None] | None:
+    """Makes the product as a call of all ranks, for a region of the program that may choose it."""
+    if (runtime.ranks == 1 or not hasattr(runtime, "call_parts") or max(x.ndim, y.ndim) > 2
+            or not inner.lie_along(x, y)):
+        return None
+    one, other = trials.described(x), trials.described(y)
+    usual = x.ndim == y.ndim and _adds_up(x, y, runtime)
+    return lambda: inner.sums(one, other, alike, usual, runtime)
+
+
+def _adds_up(x: Any, y: Any, runtime: Any) -> bool:
+    """Do ranks add up a product of two matrices where they have both in parts, rather than move rows?"""
+    return inner.lie_along(x, y) and (
+        inner.fewer(x, y, runtime.ranks) or _crowded((x.shape, y.shape), x.dtype, runtime.room))
 
 
 def _unit(shapes: Shapes, over_ranks: Callable[[int], int]) -> int:

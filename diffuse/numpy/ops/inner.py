@@ -228,21 +228,60 @@ def lie_along(x: Any, y: Any) -> bool:
 def summed(x: Any, y: Any, alike: bool, runtime: Any) -> library.Independent | None:
     """The product as a call of all ranks; None if it has not the bits of the whole product.  `alike` says
     that the first operand is the second one, turned."""
-    shapes = trials.described(x), trials.described(y)
-    if x.dtype.kind in "biu":
-        order: Order | None = Order(0, 1)
-    else:
-        key = *shapes, alike, runtime.ranks
-        if key not in _known:
-            _known[key] = _found(*key, runtime.over_ranks)
-        order = _known[key]
+    one = trials.described(x)
+    order = _order(one, trials.described(y), alike, runtime)
+    return None if order is None else _call(order, alike, len(one.shape))
+
+
+def sums(x: trials.Operand, y: trials.Operand, alike: bool, usual: bool, runtime: Any) -> library.Sums | None:
+    """The same for a product that a region of the program cuts, with what it costs."""
+    order = _order(x, y, alike, runtime)
     if order is None:
         return None
 
+    def moved(ends: library.Ends) -> library.Moved:
+        return _moved(order, ends, x, y, alike)
+
+    return library.Sums(_call(order, alike, len(x.shape)), usual, moved)
+
+
+def _order(x: trials.Operand, y: trials.Operand, alike: bool, runtime: Any) -> Order | None:
+    if numpy.dtype(x.dtype).kind in "biu":
+        return Order(0, 1)
+    key = x, y, alike, runtime.ranks
+    if key not in _known:
+        _known[key] = _found(*key, runtime.over_ranks)
+    return _known[key]
+
+
+def _call(order: Order, alike: bool, dims: int) -> library.Independent:
     def run(peers: Any, one: Array, other: Array, out: Array) -> None:
         _run(peers, order, alike, one, other, out)
 
-    return library.Independent(run, ((x.ndim - 1, 0, 0),), together=True)
+    return library.Independent(run, ((dims - 1, 0, 0),), together=True)
+
+
+def _moved(order: Order, ends: library.Ends, x: trials.Operand, y: trials.Operand, alike: bool
+           ) -> library.Moved:
+    """What `_run` moves: the ends of pieces, sums from rank to rank, and the result from the last one."""
+    along, ranks = ends[0], len(ends[0]) - 1
+    pieces = order.pieces(along)
+    lengths, reach = [0] * ranks, list(along[1:])
+    for low, high in pieces:
+        owner = int(numpy.searchsorted(along, low, "right")) - 1
+        lengths[owner] += high - low
+        reach[owner] = max(reach[owner], high)
+    itemsize = numpy.dtype(x.dtype).itemsize
+    line = (prod(x.shape) * (not alike) + prod(y.shape)) // along[-1] * itemsize
+    tails = line * sum([high - end for high, end in zip(reach, along[1:], strict=True)])
+    shape = (*x.shape[:-1], *y.shape[1:])
+    parts = len(chunks(order, shape, itemsize, len(pieces), ranks))
+    result = prod(shape) * itemsize
+    away = result * ends[2][-2] / ends[2][-1]
+    begun = sum([1 for rank in range(1, ranks) if pieces and pieces[0][0] < along[rank]])
+    steps = parts + ranks - 1 + (1 if alike else 2)
+    return library.Moved(tails + begun * result + away, result * (parts + begun) / parts + tails / ranks,
+                         float(steps * (ranks - 1)), max(lengths) / along[-1])
 
 
 def _found(x: trials.Operand, y: trials.Operand, alike: bool, ranks: int, over_ranks: Callable[[int], int]
