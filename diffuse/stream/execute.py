@@ -263,9 +263,9 @@ class Forwarder:
 
     def _distribute(self, replay: Replay, group: Group) -> None:
         """Launch on a runtime that places memory itself, with offsets in place of addresses."""
-        plan, tasks = replay.plan, group.tasks
+        plan = replay.plan
         assert plan.kernel is not None
-        found = layout(plan, tasks, self.stores.storages)
+        found = layout(plan, group.picked(plan.described), self.stores.storages)
         values = replay.values(group.recorded, (0,) * len(replay.used), (0,) * len(found.scratch))
         sources = plan.composition.arguments
         instances = tuple(self.stores.instance(group.recorded[t][1][k]) for t, k in sources)
@@ -412,8 +412,9 @@ class Forwarder:
                 ) -> tuple[Layout, tuple[Instance, ...]]:
         """The layout of a pass over two groups, and the instances of its arguments."""
         storages = self.stores.storages
-        ids = [group.tasks[t].accesses[k].store.id
+        ids = [group.recorded[t][1][k]
                for plan, group in ((first, one), (second, two)) for t, k in plan.composition.arguments]
-        found = joined(layout(first, one.tasks, storages), layout(second, two.tasks, storages), begins(first),
-                       ids, inner, first.layouts)
+        upper, lower = (layout(plan, group.picked(plan.described), storages)
+                        for plan, group in ((first, one), (second, two)))
+        found = joined(upper, lower, begins(first), ids, inner, first.layouts)
         return found, tuple(self.stores.instance(store) for store in ids if store not in inner)

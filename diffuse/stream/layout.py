@@ -16,11 +16,12 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED
 from diffuse.runtime.base import LaunchArgument, Layout, Plane, Scratch
-from diffuse.stream.plan import Plan
+from diffuse.stream.plan import Plan, Tasks
 
 
-def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]) -> Layout:
-    """The layout of a plan's launch for these tasks: the same object for equal views and extents."""
+def layout(plan: Plan, tasks: Tasks, storages: Mapping[int, Frame]) -> Layout:
+    """The layout of a plan's launch for these tasks, of which those in `plan.described` are enough: the same
+    object for equal views and extents."""
     composition = plan.composition
     key: list[object] = [tasks[0].domain, *[(tasks[t].shape, tasks[t].splits) for t in composition.spaces]]
     for number, position in composition.arguments:
@@ -34,7 +35,7 @@ def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]
     return found
 
 
-def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]) -> Layout:
+def _layout(plan: Plan, tasks: Tasks, storages: Mapping[int, Frame]) -> Layout:
     composition = plan.composition
     body, places = composition.body, abi.words(composition.body)
     many = prod(tasks[0].domain) > 1

@@ -37,6 +37,10 @@ WRITES = 8
 """The time of a write at an index, in additions."""
 
 
+Tasks = Sequence[IndexTask] | Mapping[int, IndexTask]
+"""Tasks of a group, by number."""
+
+
 def written(tasks: Sequence[IndexTask]) -> int:
     """The work of writes at indices: for each index, whatever the extents of the target."""
     writes = [task for task in tasks if task.operation.startswith("scatter")]
@@ -144,7 +148,13 @@ class Plan:
                 kernel.missed(work)
                 kernel.prepare()
 
-    def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
+    @property
+    def described(self) -> set[int]:
+        """The numbers of the tasks that describe its launch: its extents and what the kernel accesses."""
+        composition = self.composition
+        return {0, *composition.spaces, *[task for task, _ in composition.arguments]}
+
+    def partial_bytes(self, tasks: Tasks) -> tuple[int, ...]:
         """Bytes of the partials buffer of each reduction, for the current extents."""
         composition = self.composition
         if not abi.reductions(composition.body):
