@@ -16,7 +16,19 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED
 from diffuse.runtime.base import LaunchArgument, Layout, Plane, Scratch
+from diffuse.stream.group import Group
 from diffuse.stream.plan import Plan
+from diffuse.stream.replay import Replay
+
+
+def replayed(replay: Replay, group: Group, storages: Mapping[int, Frame]) -> Layout:
+    """The layout of a replay's launch for a group on the replay's trail.  The trail determines it but for
+    the shapes of the memory; making the index tasks that tell it takes longer than recording the group."""
+    recorded = group.recorded
+    frames = tuple([storages[recorded[t][1][k]] for t, k in replay.plan.composition.arguments])
+    if replay.layout is None or replay.frames != frames:
+        replay.frames, replay.layout = frames, layout(replay.plan, group.tasks, storages)
+    return replay.layout
 
 
 def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]) -> Layout:
