@@ -21,7 +21,7 @@ from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
 from diffuse.stream.group import Group, opaque
-from diffuse.stream.layout import joined, layout
+from diffuse.stream.layout import joined, replayed
 from diffuse.stream.pairs import Pair, begins, header, pair, telling
 from diffuse.stream.parts import Parts
 from diffuse.stream.plan import Plan, described
@@ -265,7 +265,7 @@ class Forwarder:
         """Launch on a runtime that places memory itself, with offsets in place of addresses."""
         plan = replay.plan
         assert plan.kernel is not None
-        found = layout(plan, group.picked(plan.described), self.stores.storages)
+        found = replayed(replay, group, self.stores.storages)
         values = replay.values(group.recorded, (0,) * len(replay.used), (0,) * len(found.scratch))
         sources = plan.composition.arguments
         instances = tuple(self.stores.instance(group.recorded[t][1][k]) for t, k in sources)
@@ -402,19 +402,18 @@ class Forwarder:
         instances: tuple[Instance, ...] = ()
         touched = [stores.instances[store] for store in (*one.slots, *two.slots) if store in stores.instances]
         if not addressed:
-            found, instances = self._joined(upper, one, lower, two, inner)
+            found, instances = self._joined(first, one, second, two, inner)
         keep = upper.kernel, lower.kernel, *touched, *scratch
         self._launch(Launch(Pair(driver), values, second.points, keep, found, instances,
                             first.work + second.work), scratch)
         return True
 
-    def _joined(self, first: Plan, one: Group, second: Plan, two: Group, inner: set[int]
+    def _joined(self, first: Replay, one: Group, second: Replay, two: Group, inner: set[int]
                 ) -> tuple[Layout, tuple[Instance, ...]]:
         """The layout of a pass over two groups, and the instances of its arguments."""
         storages = self.stores.storages
         ids = [group.recorded[t][1][k]
-               for plan, group in ((first, one), (second, two)) for t, k in plan.composition.arguments]
-        upper, lower = (layout(plan, group.picked(plan.described), storages)
-                        for plan, group in ((first, one), (second, two)))
-        found = joined(upper, lower, begins(first), ids, inner, first.layouts)
+               for replay, group in ((first, one), (second, two)) for t, k in replay.plan.composition.arguments]
+        layouts = replayed(first, one, storages), replayed(second, two, storages)
+        found = joined(*layouts, begins(first.plan), ids, inner, first.plan.layouts)
         return found, tuple(self.stores.instance(store) for store in ids if store not in inner)

@@ -16,12 +16,23 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED
 from diffuse.runtime.base import LaunchArgument, Layout, Plane, Scratch
-from diffuse.stream.plan import Plan, Tasks
+from diffuse.stream.group import Group
+from diffuse.stream.plan import Plan
+from diffuse.stream.replay import Replay
 
 
-def layout(plan: Plan, tasks: Tasks, storages: Mapping[int, Frame]) -> Layout:
-    """The layout of a plan's launch for these tasks, of which those in `plan.described` are enough: the same
-    object for equal views and extents."""
+def replayed(replay: Replay, group: Group, storages: Mapping[int, Frame]) -> Layout:
+    """The layout of a replay's launch for a group on the replay's trail.  The trail determines it but for
+    the shapes of the memory; making the index tasks that tell it takes longer than recording the group."""
+    recorded = group.recorded
+    frames = tuple([storages[recorded[t][1][k]] for t, k in replay.plan.composition.arguments])
+    if replay.layout is None or replay.frames != frames:
+        replay.frames, replay.layout = frames, layout(replay.plan, group.tasks, storages)
+    return replay.layout
+
+
+def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]) -> Layout:
+    """The layout of a plan's launch for these tasks: the same object for equal views and extents."""
     composition = plan.composition
     key: list[object] = [tasks[0].domain, *[(tasks[t].shape, tasks[t].splits) for t in composition.spaces]]
     for number, position in composition.arguments:
@@ -35,7 +46,7 @@ def layout(plan: Plan, tasks: Tasks, storages: Mapping[int, Frame]) -> Layout:
     return found
 
 
-def _layout(plan: Plan, tasks: Tasks, storages: Mapping[int, Frame]) -> Layout:
+def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]) -> Layout:
     composition = plan.composition
     body, places = composition.body, abi.words(composition.body)
     many = prod(tasks[0].domain) > 1

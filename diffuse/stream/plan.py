@@ -6,7 +6,7 @@ the stores, views, extents and scalars of the tasks at hand and hands their valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -35,10 +35,6 @@ TIMES = {"power": 64, "float_power": 64, "logaddexp": 80, "logaddexp2": 80, "flo
 size of their code, are lower."""
 WRITES = 8
 """The time of a write at an index, in additions."""
-
-
-Tasks = Sequence[IndexTask] | Mapping[int, IndexTask]
-"""Tasks of a group, by number."""
 
 
 def written(tasks: Sequence[IndexTask]) -> int:
@@ -148,13 +144,7 @@ class Plan:
                 kernel.missed(work)
                 kernel.prepare()
 
-    @property
-    def described(self) -> set[int]:
-        """The numbers of the tasks that describe its launch: its extents and what the kernel accesses."""
-        composition = self.composition
-        return {0, *composition.spaces, *[task for task, _ in composition.arguments]}
-
-    def partial_bytes(self, tasks: Tasks) -> tuple[int, ...]:
+    def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
         """Bytes of the partials buffer of each reduction, for the current extents."""
         composition = self.composition
         if not abi.reductions(composition.body):

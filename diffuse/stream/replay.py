@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from diffuse.ir import ITEMSIZE, IndexTask, volume
+from diffuse.ir import ITEMSIZE, Frame, IndexTask, volume
 from diffuse.ir.template import Recorded
 from diffuse.ir.view import View, shown
 from diffuse.kernels.body import abi
+from diffuse.runtime.base import Layout
 from diffuse.stream.blocking import pieces
 from diffuse.stream.plan import Plan
 
@@ -32,8 +33,8 @@ def traffic(views: Sequence[View]) -> int:
 class Replay:
     """A plan for the views and extents of one trail."""
 
-    __slots__ = ("plan", "points", "partials", "pieces", "used", "shared", "donations", "work", "_fixed",
-                 "_fine", "_addresses", "_numbers")
+    __slots__ = ("plan", "points", "partials", "pieces", "used", "shared", "donations", "work", "frames",
+                 "layout", "_fixed", "_fine", "_addresses", "_numbers")
 
     def __init__(self, plan: Plan, tasks: Sequence[IndexTask], slots: dict[int, int]) -> None:
         composition = plan.composition
@@ -53,6 +54,10 @@ class Replay:
             for (t, k), (u, m) in plan.donations
         ])
         """The plan's donations, as slots."""
+        self.frames: tuple[Frame, ...] = ()
+        """The memory of the arguments in the last launch, on runtimes that place it themselves."""
+        self.layout: Layout | None = None
+        """The layout of that launch (layout.py)."""
         self.work = plan.cost(tasks) + traffic([shown(access) for access in arguments])
         domain = tasks[0].domain
         self._fixed: list[Any] = [*domain]
