@@ -369,6 +369,9 @@ def test_parts_of_elements_lie_in_boxes_of_these(seed: int) -> None:
     if box[-1].step in (1, 2):
         assert elements((found,)) == under
     assert scaled(box, seen, 8, (*shape, 1), 16) is None
+    parts = some_box(pick, (*shape, 2))
+    assert scaled(parts, (*shape, 2), 8, shape, 16) == parts[:-1]
+    assert scaled(parts, (*shape, 2), 8, shape, 24) is None
 
 
 def test_what_ranks_received_is_theirs_alone_if_they_give_up_the_rest() -> None:

@@ -187,7 +187,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     if listener is not None:
         listener(name or _name(function), silent, conversion.elements)
     if silent is None and conversion.elements > config.small:
-        _report(name or _name(function))
+        report(name or _name(function))
     try:
         found = function(*plain_args, **plain_kwargs)
     except ValueError as error:
@@ -209,9 +209,13 @@ def is_new(found: Any) -> bool:
 
 
 def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """The result of a NumPy function, in a tuple, if another library computes it where the arrays are: on all
-    ranks, or on a GPU."""
+    """The result of a NumPy function, in a tuple, if it is computed where the arrays are: on all ranks, or on
+    a GPU by another library."""
     running = library.current().runtime
+    if running.ranks > 1 and running.sharing is None:
+        from diffuse.numpy.bridge import pieces
+
+        return pieces.call(name, args, kwargs)
     if running.ranks > 1 and running.sharing is not None:
         from diffuse.numpy.bridge import distributed
 
@@ -252,7 +256,7 @@ def _name(function: Callable[..., Any]) -> str:
     return f"{module}.{getattr(function, '__name__', repr(function))}"
 
 
-def _report(name: str) -> None:
+def report(name: str) -> None:
     trace.count("fallbacks")
     mode, peer = config.fallback, "SciPy" if name.startswith("scipy.") else "NumPy"
     if mode == "silent":
