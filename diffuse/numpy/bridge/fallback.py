@@ -55,6 +55,11 @@ listener: Callable[[str, str | None, int], None] | None = None
 elements of its largest array (`diffuse coverage`)."""
 
 
+in_pieces: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any] | None]] = {}
+"""For functions of NumPy that need only pieces of distributed arrays at a time (pieces.py): returns the
+result in a tuple, or None if NumPy has to compute it from whole arrays."""
+
+
 _IN_TURN = [getrefcount(v) for v in [object()]][0] + 1
 """The reference count of an object that only a list holds, while it is an argument in a loop over that
 list."""
@@ -181,8 +186,14 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
             return found[0]
     before = trace.counters[trace.BYTES["downloads"]] if distant else 0
     conversion = Conversion(silent == "description", distant and reads(function, args, kwargs))
-    plain_args = tuple([conversion.lowered(value) for value in args])
-    plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}
+    try:
+        plain_args = tuple([conversion.lowered(value) for value in args])
+        plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}
+    except MemoryError as error:
+        if not distant:
+            raise
+        raise MemoryError(f"{name or _name(function)} runs by NumPy, which needs whole arrays on every rank: "
+                          f"{error}") from error
     soon.looked()
     if listener is not None:
         listener(name or _name(function), silent, conversion.elements)
@@ -213,9 +224,8 @@ def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     a GPU by another library."""
     running = library.current().runtime
     if running.ranks > 1 and running.sharing is None:
-        from diffuse.numpy.bridge import pieces
-
-        return pieces.call(name, args, kwargs)
+        function = in_pieces.get(name)
+        return None if function is None else function(args, kwargs)
     if running.ranks > 1 and running.sharing is not None:
         from diffuse.numpy.bridge import distributed
 

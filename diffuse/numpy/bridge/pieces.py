@@ -128,18 +128,18 @@ def _lines(x: Any, packed: bool) -> Iterator[Array]:
                 x[low:high] = after
 
 
-FUNCTIONS = {f"numpy.{function.__name__}": function for function in (convolve, correlate, apply_along_axis)}
+def _offered(function: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any] | None]:
+    """A function as `fallback.in_pieces` has it."""
+    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
+        try:
+            bound = signature(function).bind(*args, **kwargs)
+        except TypeError:  # NumPy says what is wrong
+            return None
+        found = function(*bound.args, **bound.kwargs) if far.here() else None
+        return None if found is None else (found,)
+
+    return run
 
 
-def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """The result of NumPy's function `name` on distributed arrays, in a tuple; None if NumPy has to compute
-    it from whole ones."""
-    function = FUNCTIONS.get(name)
-    if function is None or not far.here():
-        return None
-    try:
-        bound = signature(function).bind(*args, **kwargs)
-    except TypeError:  # NumPy says what is wrong
-        return None
-    found = function(*bound.args, **bound.kwargs)
-    return None if found is None else (found,)
+for _function in (convolve, correlate, apply_along_axis):
+    fallback.in_pieces[f"numpy.{_function.__name__}"] = _offered(_function)

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.numpy.arrays import core, far
 from diffuse.numpy.arrays.forms import row_major
-from diffuse.runtime.independent import Alone
 
 Array = numpy.ndarray[Any, Any]
 BLOCK = 1 << 16
@@ -60,7 +60,7 @@ def _draws_so(function: Callable[..., Any], name: str, generator: Any) -> bool:
         ours, plain = deepcopy(generator), deepcopy(generator)
         found, want = numpy.arange(TRIED), numpy.arange(TRIED)
         for steps, targets in _drawn(ours, TRIED):
-            _move(Alone(((0, TRIED),) * 2), found, *_moved(steps, targets))
+            _move(library.Alone(((0, TRIED),) * 2), found, *_moved(steps, targets))
         made = function(plain, want)
         same = numpy.array_equal(found, want if made is None else made)
         _tried[key] = same and ours.random() == plain.random()
