@@ -50,7 +50,7 @@ from diffuse.kernels.meaning.quiet import quiet
 from diffuse.memory import Span, address
 from diffuse.observe import floaterrors, provenance, trace
 from diffuse.runtime import foresee, prepare, start
-from diffuse.runtime.independent import Ends, Independent, Moved, Sums
+from diffuse.runtime.independent import Alone, Ends, Independent, Moved, Sums
 from diffuse.stream import pace
 from diffuse.stream.engine import (
     again,
@@ -92,7 +92,7 @@ __all__ = [
 # Operations at once, with the bits of recorded ones: for arrays too small to be worth recording
 __all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "pace", "quiet", "routines", "small_folds"]
 # Host functions that ranks call on parts of arrays, along the axes that they declare
-__all__ += ["Ends", "Independent", "Moved", "Sums", "part_length"]
+__all__ += ["Alone", "Ends", "Independent", "Moved", "Sums", "part_length"]
 # Routines that sort, search and count, which functions of a library call on parts of arrays
 __all__ += ["algorithms"]
 # Tables of a limited size: of what a library decides once for all calls that are alike

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy
 import pytest
 
 from diffuse.numpy.arrays import far
+from diffuse.numpy.bridge import pieces, shuffling
 from diffuse.numpy.order import ranked
 from diffuse.runtime.mpi.played import played
 from tests import large
@@ -81,6 +83,50 @@ def test_running_values_go_on_from_the_rank_before(ranks: int) -> None:
     assert out.tobytes() == numpy.cumsum(x).tobytes()
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+@pytest.mark.parametrize("count, block", [(2, 9), (5, 1), (300, 7), (3001, 64), (3001, 1 << 16)])
+def test_ranks_shuffle_as_numpy_does(ranks: int, count: int, block: int,
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shuffling, "BLOCK", block)
+    for source in (numpy.random.default_rng(count), numpy.random.RandomState(count),
+                   numpy.random.Generator(numpy.random.MT19937(4))):
+        ours, x, want = copy.deepcopy(source), numpy.arange(count) * 1.5, numpy.arange(count) * 1.5
+        source.shuffle(want)
+        begin = copy.deepcopy(ours)
+
+        def run(peers: Any, _: Array, part: Array, begin: Any = begin) -> None:
+            for steps, targets in shuffling._drawn(copy.deepcopy(begin), count):
+                shuffling._move(peers, part, *shuffling._moved(steps, targets))
+
+        together(run, (-(-count // ranks),) * 2, ranks, x, x)
+        assert x.tobytes() == want.tobytes()
+        assert shuffling._draws_so(type(source).shuffle, "shuffle", source)
+        assert len(list(shuffling._drawn(ours, count))) == -(-(count - 1) // block)
+        assert ours.random() == source.random()
+
+
+def test_a_generator_that_draws_otherwise_is_noticed() -> None:
+    def backwards(generator: Any, x: Any) -> None:
+        generator.shuffle(x[::-1])
+
+    assert not shuffling._draws_so(backwards, "backwards", numpy.random.RandomState(3))
+
+
+@pytest.mark.parametrize("count, length", [(50, 1), (50, 7), (50, 50), (9, 4)])
+@pytest.mark.parametrize("low, high", [(0, 1), (0, 0), (3, 5), (48, 50), (0, 9), (44, 58)])
+def test_elements_that_a_part_of_a_convolution_needs(count: int, length: int, low: int, high: int) -> None:
+    high = min(high, count + length - 1)
+    first, last = pieces._window(low, high, count, length)
+    if low >= high:
+        assert first == last
+        return
+    assert 0 <= first <= max(low - length + 1, 0) and min(high, count) <= last <= count
+    assert last - first >= length
+    x, v = numpy.cos(numpy.arange(count)), numpy.sin(numpy.arange(length) + 1.0)
+    part = numpy.convolve(x[first:last], v)[low - first:high - first]
+    assert part.tobytes() == numpy.convolve(x, v)[low:high].tobytes()
+
+
 # -- ranks -------------------------------------------------------------------------------------------------
 
 PROGRAM = """
@@ -137,6 +183,27 @@ PROGRAM = """
         source.shuffle(b)
         say("choose", b, source.permutation(a), source.choice(x, 500), source.choice(x, 30, replace=False),
             source.permutation(x), source.choice(x, (3, 4)), source.permutation(200), source.choice(x))
+        c, d = x.copy(), a.reshape(1500, 4) + 0.0
+        source.shuffle(c[::2])
+        source.shuffle(d)
+        say("shuffle", c, d, source.permutation(i), source.normal(size=3))
+    for mode in ("full", "same", "valid"):
+        for v in ([1.5], [1.0, 2.0, -0.3], t[:12], t[:60]):
+            say(mode, np.convolve(x, v, mode), np.convolve(v, i, mode), np.correlate(x[::-1], v, mode))
+    say("full", np.convolve(x + 1j, t[:7]), np.correlate(x, t[:4] * 1j, "same"), np.convolve(x > 0, [1, 2]))
+
+    def add_first(line, more):
+        line[1] += line[0] + more
+        return np.exp(line / 1000)[:9]
+
+    cube = x.reshape(20, 10, 30) + 0.0
+    for axis in (0, 1, 2):
+        say("lines", np.apply_along_axis(np.sum, axis, cube), np.apply_along_axis(np.outer, axis, cube, [1]),
+            np.apply_along_axis(add_first, axis, cube, 2.0), cube)
+    z = np.fft.fftn(cube)
+    say("parts", z.real * 2.0, z.imag.sum(axis=0))
+    z.real = z.imag
+    say("parts", z)
     for wrong in (lambda: x[i + 1], lambda: x.take([n]), lambda: y.__setitem__(i + 5, 1.0),
                   lambda: x[x[:-1] > 0], lambda: y.__setitem__(y > 1.5, x)):
         try:
@@ -201,7 +268,8 @@ def test_ranks_without_a_part_find_what_the_others_do(tmp_path: Path) -> None:
 @pytest.mark.ranks("mpi")
 def test_what_is_larger_than_a_rank_is_read_written_and_sorted() -> None:
     names = ["median", "sort_in_place", "mask_read", "read_many", "cumsum", "matrix_vector", "choice",
-             "shuffle_rows", "permutation_rows", "vector_matrix", "gram", "tensordot", "tile", "fft"]
+             "shuffle_rows", "permutation_rows", "vector_matrix", "gram", "tensordot", "tile", "fft",
+             "shuffle", "permutation", "convolve", "apply_along_axis", "fftn"]
     verdicts = large.table(argparse.Namespace(megabytes=8.0, memory="3300K", width=500, ranks=4,
                                               runtime="mpi", seconds=120.0, names=names))
     assert verdicts == {name: "memory" if name == "fft" else "works" for name in names}

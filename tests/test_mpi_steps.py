@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from diffuse.ir import Access, Point, Privilege, Split, Store, tiling
 from diffuse.ir.view import of
-from diffuse.movement.boxes import Box, Holding, Layout, volume
+from diffuse.movement.boxes import Box, Holding, Layout, size, volume
 from diffuse.runtime.base import LaunchArgument, Plane, Scratch
 from diffuse.runtime.base import Layout as Launched
-from diffuse.runtime.mpi.moves import region
-from diffuse.runtime.mpi.shares import boxes, owned, parted, run, runs, scaled, share, spread
+from diffuse.runtime.mpi import steps
+from diffuse.runtime.mpi.collected import distances, schematic
+from diffuse.runtime.mpi.moves import collecting, region
+from diffuse.runtime.mpi.shares import Partials, boxes, owned, parted, run, runs, scaled, share, spread
 from diffuse.runtime.mpi.steps import Step, fetched, moved, step, trimmed
 from diffuse.runtime.mpi.validity import MOST_BOXES, State, all_of, everywhere, fresh, made, tidy
 
@@ -260,6 +262,33 @@ def test_partial_results_go_to_all_or_if_large_to_one(rows: int, finishing: tupl
     assert found.after[1].whole is (len(finishing) == 2)
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3, 9, 12, 16, 21])
+def test_partial_results_of_many_ranks_arrive_in_few_rounds(ranks: int) -> None:
+    pick = random.Random(ranks)
+    writes: Layout = tuple([((range(rank, rank + 1), range(first := pick.randint(0, 3), first + rank % 3)),)
+                            if rank % 4 != 2 and rank % 3 else () for rank in range(ranks)])
+    every = tuple([box for held in writes for box in held])
+    partial = Partials(0, 0, (ranks, 6), writes, every)
+    memory = [np.zeros((ranks, 6), np.uint8) for _ in range(ranks)]
+    whole = np.zeros((ranks, 6), np.uint8)
+    for rank, held in enumerate(writes):
+        for box in held:
+            memory[rank][np.ix_(*box)] = whole[np.ix_(*box)] = 7 + rank
+    for distance in distances(ranks):
+        sent = {(rank, move.peer): memory[rank].reshape(-1)[move.region] for rank in range(ranks)
+                for move in collecting(partial, rank, distance, ranks) if move.sends}
+        said = {(sender, rank): size((box,)) for rank, some in enumerate(steps.arrivals(
+            *schematic(partial, distance, ranks))) for sender, box in some}
+        assert said == {pair: len(part) for pair, part in sent.items()}
+        for rank in range(ranks):
+            for move in collecting(partial, rank, distance, ranks):
+                if not move.sends:
+                    memory[rank].reshape(-1)[move.region] = sent.pop((move.peer, rank))
+        assert not sent
+    assert len(distances(ranks)) == (ranks - 1).bit_length()
+    assert all(np.array_equal(found, whole) for found in memory)
+
+
 def test_sums_of_rows_stay_where_the_rows_are() -> None:
     a, sums = numbered(64, 8), numbered(64)
     kinds = [argument(0, a, a, READ, (Split(0, 32),)),
@@ -369,6 +398,9 @@ def test_parts_of_elements_lie_in_boxes_of_these(seed: int) -> None:
     if box[-1].step in (1, 2):
         assert elements((found,)) == under
     assert scaled(box, seen, 8, (*shape, 1), 16) is None
+    parts = some_box(pick, (*shape, 2))
+    assert scaled(parts, (*shape, 2), 8, shape, 16) == parts[:-1]
+    assert scaled(parts, (*shape, 2), 8, shape, 24) is None
 
 
 def test_what_ranks_received_is_theirs_alone_if_they_give_up_the_rest() -> None:

@@ -45,6 +45,19 @@ def test_stencils_have_the_bits_of_one_process(ranks: int) -> None:
     assert all(found[name].tobytes() == value.tobytes() for name, value in expected.items())
 
 
+@pytest.mark.parametrize("ranks, messages", [(4, 12), (11, 44), (16, 64)])
+def test_a_sum_takes_few_messages_of_each_of_many_ranks(ranks: int, messages: int) -> None:
+    x = np.cos(np.arange(40000.0))
+    with settings.using(small=0, min_chunk=64):
+        expected = float(dnp.asarray(x).sum())
+    for simulate in (True, False):
+        with simulated(ranks, simulate) as kept:
+            assert float(dnp.asarray(x).sum()) == expected
+            over: Any = getattr(engine.current().runtime, "over_ranks", int)
+            found = kept.summed(over)
+            assert [row.messages for title, row in found.items() if "sum" in title] == [messages]
+
+
 def program(np: Any) -> list[Any]:
     """Folds, products, host functions, parts that the host writes, values that it reads."""
     a = np.asarray((np.arange(60 * 40.0).reshape(60, 40) % 13) - 6)

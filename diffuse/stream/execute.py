@@ -412,8 +412,8 @@ class Forwarder:
                 ) -> tuple[Layout, tuple[Instance, ...]]:
         """The layout of a pass over two groups, and the instances of its arguments."""
         storages = self.stores.storages
-        ids = [group.recorded[t][1][k]
-               for replay, group in ((first, one), (second, two)) for t, k in replay.plan.composition.arguments]
+        ids = [group.recorded[t][1][k] for replay, group in ((first, one), (second, two))
+               for t, k in replay.plan.composition.arguments]
         layouts = replayed(first, one, storages), replayed(second, two, storages)
         found = joined(*layouts, begins(first.plan), ids, inner, first.plan.layouts)
         return found, tuple(self.stores.instance(store) for store in ids if store not in inner)

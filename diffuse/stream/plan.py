@@ -6,7 +6,7 @@ the stores, views, extents and scalars of the tasks at hand and hands their valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 from typing import Any

@@ -44,10 +44,9 @@ class Mine(NamedTuple):
     first: int
     points: int
     undivided: bool
-    partials: tuple[Move, ...]
-    """Their `place` is an index into the launch's scratch memory."""
-    offsets: tuple[int, ...]
-    """The offset of each of these arrays in its scratch memory."""
+    partials: tuple[tuple[tuple[Move, int], ...], ...]
+    """The moves of exchanges one after another, whose `place` is an index into the launch's scratch memory,
+    each with the offset of its array there."""
     late: tuple[Move, ...]
     meets: bool
     """Does `finish` run as a launch of its own, on any rank?"""

@@ -13,6 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from diffuse.movement.boxes import Layout as Boxes
+from diffuse.movement.direct import volumes
 from diffuse.runtime.base import Layout
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.mpi import traffic
@@ -34,6 +35,8 @@ class WithGhosts(ABC):
     _pool: Pool
     _traffic: traffic.Traffic | None
     _inspector: Inspector
+    measure: Callable[[Boxes, Boxes], tuple[int, int]] = staticmethod(volumes)
+    """Counts the elements and messages of an exchange over all ranks, where they are predicted."""
 
     @abstractmethod
     def _get(self, instance: MpiInstance, want: Boxes) -> None: ...

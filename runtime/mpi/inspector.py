@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from diffuse.ir import ITEMSIZE
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.view import shown
-from diffuse.movement.boxes import Layout
+from diffuse.movement.boxes import Box, Layout
 from diffuse.runtime.base import Layout as Launched
 from diffuse.runtime.mpi.gathers import Reader, Rows, distinct, holders, lacking, read, readers, written
 from diffuse.runtime.mpi.instances import PAGE, MpiInstance
@@ -38,6 +38,8 @@ class Ranks(Protocol):
     ranks: int
     rank: int
     network: Network | None
+    measure: Callable[[Layout, Layout], tuple[int, int]]
+    """Counts the bytes and messages of an exchange, where ranks are predicted."""
 
     def fetch(self, instance: MpiInstance, want: Layout, title: str) -> None:
         """Send each rank the boxes that it wants of a store, and wait until they have arrived."""
@@ -61,7 +63,7 @@ class Ghosts:
     base: int
     """The byte offset in the store from which the moves count."""
     nbytes: int
-    """Bytes that all ranks send together."""
+    """Bytes that all ranks send together, or what the runtime measures instead where ranks are predicted."""
     messages: int
     """The number of messages, where ranks are predicted."""
     growth: tuple[int, ...]
@@ -190,13 +192,16 @@ class Inspector:
         rows = self._told([sum(map(len, need.values())) for need in needs])
         growth = self._told([_memory(need, base, pitch) for need in needs])
         moves: list[Move] = []
-        if self._network is not None:
+        nbytes, messages = sum(rows) * pitch, sum(map(len, needs))
+        if self._network is None:
+            nbytes, messages = self._runtime.measure(*_schematic(needs, pitch))
+        else:
             total = (int(np.prod(state.shape)) * state.itemsize - base) // pitch
             gives = _requested(self._network, requests[0], tag)
             moves = [_move(peer, sends, some, total, pitch)
                      for sends, named in ((True, gives), (False, needs[0]))
                      for peer, some in sorted(named.items())]
-        return Ghosts(tuple(moves), base, sum(rows) * pitch, sum(map(len, needs)), tuple(growth))
+        return Ghosts(tuple(moves), base, nbytes, messages, tuple(growth))
 
     def _told(self, words: list[int]) -> list[int]:
         """Gather one word of every rank, given the words of the ranks in this process."""
@@ -234,6 +239,20 @@ def _move(peer: int, sends: bool, rows: Rows, total: int, pitch: int) -> Move:
     low, high = int(rows[0]), int(rows[-1]) + 1
     region = (low * pitch, high * pitch) if high - low == len(rows) else (rows,)
     return Move(0, peer, sends, (total,), pitch, region, len(rows) * pitch)
+
+
+def _schematic(needs: Sequence[dict[int, Rows]], pitch: int) -> tuple[Layout, Layout]:
+    """What ranks have and want, as boxes of one dimension of which each stands for the bytes of a message."""
+    have: list[list[Box]] = [[] for _ in needs]
+    want: list[list[Box]] = [[] for _ in needs]
+    at = 0
+    for wanted, need in zip(want, needs, strict=True):
+        for sender, rows in need.items():
+            box = (range(at, at + len(rows) * pitch),)
+            have[sender].append(box)
+            wanted.append(box)
+            at = box[0].stop
+    return tuple(map(tuple, have)), tuple(map(tuple, want))
 
 
 def _memory(need: dict[int, Rows], base: int, pitch: int) -> int:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from diffuse.ir import Point
 from diffuse.movement.boxes import Box, volume
+from diffuse.runtime.mpi.collected import given
 from diffuse.runtime.mpi.network import Network
-from diffuse.runtime.mpi.shares import run
+from diffuse.runtime.mpi.shares import Partials, run
 from diffuse.runtime.mpi.steps import Arrivals
 
 
@@ -37,6 +38,26 @@ def moves(rank: int, place: int, arrivals: Arrivals, shape: Point, itemsize: int
             if rank in (sender, receiver):
                 yield Move(place, sender if receiver == rank else receiver, sender == rank, shape, itemsize,
                            region(box, shape, itemsize), volume(box) * itemsize)
+
+
+def collecting(partial: Partials, rank: int, distance: int, ranks: int) -> Iterable[Move]:
+    """What a rank sends and receives in a round of an all-gather: one message each, of all boxes."""
+    for sends, sender in ((True, rank), (False, (rank + distance) % ranks)):
+        held = [_places(box, partial.shape) for other in given(sender, distance, ranks)
+                for box in partial.writes[other]]
+        places = np.concatenate([np.zeros(0, np.int64), *held])
+        if places.size:
+            peer = (rank - distance) % ranks if sends else sender
+            total = int(np.prod(partial.shape))
+            yield Move(partial.scratch, peer, sends, (total,), 1, (places,), places.size)
+
+
+def _places(box: tuple[range, ...], shape: Point) -> NDArray[np.int64]:
+    """The places of the elements of a box in an array of this shape."""
+    found = np.zeros(1, np.int64)
+    for extent, along in zip(shape, box, strict=True):
+        found = (found[:, None] * extent + np.array(along, np.int64)).reshape(-1)
+    return found
 
 
 def region(box: Box, shape: Point, itemsize: int) -> tuple[int, int] | tuple[slice, ...]:

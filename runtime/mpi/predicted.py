@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from diffuse.ir.bounded import Bounded
 from diffuse.movement.boxes import Layout as Boxes
-from diffuse.movement.direct import volumes
 from diffuse.runtime import machine
 from diffuse.runtime.base import Launch, Layout
 from diffuse.runtime.independent import Alone
@@ -51,8 +50,6 @@ class Predicted(Mpi):
     def __init__(self, ranks: int, points: int | None = None) -> None:
         self.ranks, self.rank = ranks, 0
         self.network = self.agreement = None
-        self.measure: Callable[[Boxes, Boxes], tuple[int, int]] = volumes
-        """Counts the elements and messages of an exchange, over all ranks."""
         threads = 1 if config.threads == "auto" else machine.threads()
         self.threads = threads if points is None else max(1, points // ranks)
         self._begin(machine.threads(), prepare.memory())

@@ -31,7 +31,7 @@ from diffuse.runtime.mpi.doubt import Doubt
 from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance, Reserved
 from diffuse.runtime.mpi.memory import Memory
-from diffuse.runtime.mpi.moves import Move, carry, moves
+from diffuse.runtime.mpi.moves import Move, carry, collecting, moves
 from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.parts import shared_out
 from diffuse.runtime.mpi.reads import Reads
@@ -245,12 +245,15 @@ class Mpi(Reads, Calls, Memory):
             return tuple([move for place, arrivals in arriving for move in
                           moves(self.rank, place, arrivals, at[place].shape, at[place].itemsize)])
 
-        partials = [(move, partial.offset) for partial, arrivals in found.partials
-                    for move in moves(self.rank, partial.scratch, arrivals, partial.shape, 1)]
+        direct = tuple([(move, partial.offset) for partial, arrivals in found.partials
+                        for move in moves(self.rank, partial.scratch, arrivals, partial.shape, 1)])
+        rounds = [tuple([(move, partial.offset) for partial, _ in some
+                         for move in collecting(partial, self.rank, 1 << k, self.ranks)])
+                  for k, some in enumerate(found.rounds)]
         first, points = found.runs[self.rank]
         return Mine(own(found.before), first, points, not shared.divided,
-                    tuple([move for move, _ in partials]), tuple([offset for _, offset in partials]),
-                    own(found.late), bool(found.finishing), self.rank in found.finishing, found.after,
+                    tuple([some for some in (direct, *rounds) if some]), own(found.late),
+                    bool(found.finishing), self.rank in found.finishing, found.after,
                     found.growth if any(found.growth) else None, least)
 
     def _step(self, layout: Layout, shared: Share, states: Sequence[State]) -> tuple[Step, int]:
@@ -277,9 +280,8 @@ class Mpi(Reads, Calls, Memory):
         launch."""
         if mine.partials or mine.late:
             self._pool.wait(number)
-        if mine.partials:
-            self._carry(mine.partials, [scratch[move.place][offset:] for move, offset in
-                                        zip(mine.partials, mine.offsets, strict=True)])
+        for exchange in mine.partials:
+            self._carry([move for move, _ in exchange], [scratch[move.place][at:] for move, at in exchange])
         self._bring(mine.late, instances)
         if not mine.finishes:
             return number

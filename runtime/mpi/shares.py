@@ -187,8 +187,10 @@ def boxes(argument: LaunchArgument, point: Point) -> Holding:
 
 def scaled(box: Box, seen: Point, item: int, shape: Point, itemsize: int) -> Box | None:
     """The box of a store of this shape whose elements lie under those of a box in coordinates of the shape
-    `seen`, with parts of an element along the last dimension, as the real parts of complex numbers have them;
-    None for other coordinates."""
+    `seen`, with parts of an element along the last dimension or one more, as the real parts of complex
+    numbers have them; None for other coordinates."""
+    if seen[:-1] == shape and seen[-1] * item == itemsize:
+        return box[:-1]
     if seen[:-1] != shape[:-1] or len(seen) != len(shape) or seen[-1] * item != shape[-1] * itemsize:
         return None
     *rest, last = box

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from diffuse.movement.boxes import Box, Holding, Layout, intersection, remove, size
 from diffuse.movement.direct import exchange
+from diffuse.runtime.mpi.collected import DIRECT, distances, schematic
 from diffuse.runtime.mpi.shares import Partials, Share, parted, runs, spread
 from diffuse.runtime.mpi.validity import State, made, tidy
 
@@ -21,7 +22,8 @@ Arrivals = tuple[tuple[tuple[int, Box], ...], ...]
 Exchanged = Callable[[Layout, Layout], Any]
 """Maps what ranks hold and want to what arrives: `arrivals`, or `volumes` where nothing is sent."""
 FEW = 1 << 10
-"""The most bytes that ranks may receive so that each computes redundantly what one could compute for all."""
+"""The most bytes that ranks may receive so that each computes redundantly what one could compute for all; and
+the most partial results that a rank gives to each other one, however many ranks there are."""
 LARGE = 1 << 16
 """Bytes from which on one rank computes for all: of the partial results that all ranks together would
 receive, or of the results that each would compute."""
@@ -35,6 +37,9 @@ class Step(NamedTuple):
     runs: tuple[tuple[int, int], ...]
     """For each rank, its first point and its number of points."""
     partials: tuple[tuple[Partials, Arrivals], ...]
+    """What arrives directly from the ranks that have it."""
+    rounds: tuple[tuple[tuple[Partials, Arrivals], ...], ...]
+    """What arrives in each round of an all-gather instead (collected.py), as its schematic says it."""
     late: tuple[tuple[int, Arrivals], ...]
     """What arrives before `finish` runs."""
     finishing: tuple[int, ...]
@@ -66,18 +71,23 @@ def _divided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exch
     before = _bring(shared, now, [use.reads for use in shared.uses], exchanged)
     now = [state.written(use.writes) for use, state in zip(shared.uses, now, strict=True)]
     if not shared.folds:
-        return Step(before, shared.points, (), (), (), tuple(now), ())
+        return Step(before, shared.points, (), (), (), (), tuple(now), ())
     if shared.folds_apart:
         now = [state.written(use.late_each) for use, state in zip(shared.uses, now, strict=True)]
-        return Step(before, shared.points, (), (), tuple(range(ranks)), tuple(now), ())
-    heavy = ranks * sum([size(partial.every) for partial in shared.partials]) > LARGE
+        return Step(before, shared.points, (), (), (), tuple(range(ranks)), tuple(now), ())
+    every = sum([size(partial.every) for partial in shared.partials])
+    heavy = ranks * every > LARGE and every > ranks * FEW
     finishing = (0,) if heavy else tuple(range(ranks))
-    partials = tuple([(partial, exchanged(partial.writes, _to(finishing, partial.every, ranks)))
-                      for partial in shared.partials])
+    rounds: tuple[int, ...] = () if heavy or ranks <= DIRECT else distances(ranks)
+    partials = () if rounds else tuple([
+        (partial, exchanged(partial.writes, _to(finishing, partial.every, ranks)))
+        for partial in shared.partials])
+    collected = tuple([tuple([(partial, exchanged(*schematic(partial, distance, ranks)))
+                              for partial in shared.partials]) for distance in rounds])
     late = _bring(shared, now, [_to(finishing, use.late_reads, ranks) for use in shared.uses], exchanged)
     now = [state.written(_to(finishing, use.late_writes, ranks))
            for use, state in zip(shared.uses, now, strict=True)]
-    return Step(before, shared.points, partials, late, finishing, tuple(now), ())
+    return Step(before, shared.points, partials, collected, late, finishing, tuple(now), ())
 
 
 def _undivided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchanged) -> Step:
@@ -93,7 +103,7 @@ def _undivided(shared: Share, states: Sequence[State], ranks: int, exchanged: Ex
     before = _bring(shared, now, [_to(running, boxes, ranks) for boxes in reads], exchanged)
     now = [state.written(_to(running, boxes, ranks)) for boxes, state in zip(writes, now, strict=True)]
     runs = tuple([(0, shared.total if rank in running else 0) for rank in range(ranks)])
-    return Step(before, runs, (), (), (), tuple(now), ())
+    return Step(before, runs, (), (), (), (), tuple(now), ())
 
 
 def trimmed(state: State) -> State:

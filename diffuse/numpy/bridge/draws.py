@@ -1,6 +1,7 @@
 """Random numbers for arrays that are distributed over ranks: NumPy's own, of which each rank keeps its part.
 
-Elements and rows that a generator chooses are read by their numbers, which every rank draws.
+Elements and rows that a generator chooses are read by their numbers, which every rank draws; how elements are
+shuffled is in shuffling.py.
 
 A generator draws the numbers of an array one after another, so that several calls draw what one call does. If
 each number takes one step of the generator, and the generator can jump ahead, a rank draws only its part.
@@ -22,6 +23,7 @@ from diffuse import library
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.forms import NATIVE, row_major
+from diffuse.numpy.bridge import shuffling
 from diffuse.numpy.ops import elementwise
 
 Array = numpy.ndarray[Any, Any]
@@ -90,6 +92,8 @@ def _chosen(function: Callable[..., Any], name: str, generator: Any, args: tuple
     x: Any = args[0] if args else None
     if type(x) is not core.array_class or x.form.size < (core.SMALL or 1) or x.form.dtype not in NATIVE:
         return None
+    if name == "shuffle" and not x.flags.writeable:
+        return None
     length, nbytes = x.form.shape[0], x.form.size * x.form.itemsize
     if name == "choice":
         size = args[1] if len(args) > 1 else kwargs.get("size")
@@ -98,16 +102,14 @@ def _chosen(function: Callable[..., Any], name: str, generator: Any, args: tuple
                 or type(generator) is not numpy.random.Generator and x.form.ndim > 1):
             return None
         count = size if whole else length
-    elif len(args) > 1 or kwargs or x.form.ndim < 2:
+    elif len(args) > 1 or kwargs:
         return None
     else:
         count = length
     if count * 8 * ranks > nbytes:
-        return None
+        return None if name == "choice" else shuffling.permuted(function, name, generator, x)
     if name != "shuffle":
         return (x.take(function(generator, length, *args[1:], **kwargs), 0),)
-    if not x.flags.writeable:
-        return None
     x[...] = x.take(type(generator).permutation(generator, length), 0)
     return (None,)
 

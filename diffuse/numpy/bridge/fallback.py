@@ -55,6 +55,11 @@ listener: Callable[[str, str | None, int], None] | None = None
 elements of its largest array (`diffuse coverage`)."""
 
 
+in_pieces: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any] | None]] = {}
+"""For functions of NumPy that need only pieces of distributed arrays at a time (pieces.py): returns the
+result in a tuple, or None if NumPy has to compute it from whole arrays."""
+
+
 _IN_TURN = [getrefcount(v) for v in [object()]][0] + 1
 """The reference count of an object that only a list holds, while it is an argument in a loop over that
 list."""
@@ -181,13 +186,19 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
             return found[0]
     before = trace.counters[trace.BYTES["downloads"]] if distant else 0
     conversion = Conversion(silent == "description", distant and reads(function, args, kwargs))
-    plain_args = tuple([conversion.lowered(value) for value in args])
-    plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}
+    try:
+        plain_args = tuple([conversion.lowered(value) for value in args])
+        plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}
+    except MemoryError as error:
+        if not distant:
+            raise
+        raise MemoryError(f"{name or _name(function)} runs by NumPy, which needs whole arrays on every rank: "
+                          f"{error}") from error
     soon.looked()
     if listener is not None:
         listener(name or _name(function), silent, conversion.elements)
     if silent is None and conversion.elements > config.small:
-        _report(name or _name(function))
+        report(name or _name(function))
     try:
         found = function(*plain_args, **plain_kwargs)
     except ValueError as error:
@@ -209,9 +220,12 @@ def is_new(found: Any) -> bool:
 
 
 def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """The result of a NumPy function, in a tuple, if another library computes it where the arrays are: on all
-    ranks, or on a GPU."""
+    """The result of a NumPy function, in a tuple, if it is computed where the arrays are: on all ranks, or on
+    a GPU by another library."""
     running = library.current().runtime
+    if running.ranks > 1 and running.sharing is None:
+        function = in_pieces.get(name)
+        return None if function is None else function(args, kwargs)
     if running.ranks > 1 and running.sharing is not None:
         from diffuse.numpy.bridge import distributed
 
@@ -252,7 +266,7 @@ def _name(function: Callable[..., Any]) -> str:
     return f"{module}.{getattr(function, '__name__', repr(function))}"
 
 
-def _report(name: str) -> None:
+def report(name: str) -> None:
     trace.count("fallbacks")
     mode, peer = config.fallback, "SciPy" if name.startswith("scipy.") else "NumPy"
     if mode == "silent":
