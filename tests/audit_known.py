@@ -55,14 +55,15 @@ KNOWN = {
     "arrays of NumPy's own types lie in memory elsewhere":
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*(place: |a\.base => result)",
     "some bytes of long doubles say nothing":
-        r"'[gG]'.*(tobytes\(|byteswap\(|setattr\(\w, 'dtype'|= a\.view\()",
+        r"'[gG]'.*(tobytes\(|byteswap\(|getfield\(|setattr\(\w, 'dtype'|= a\.view\()",
     "a method of NumPy's own array takes no numbers of Diffuse's for truth values":
         r"\ba\.compress\(.*Cannot cast array data from .* to dtype\('bool'\)",
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
     "a method of NumPy's own array takes no output of Diffuse's":
         r"(output|'out') must be an array.\), NumPy's None",
     "a method of NumPy's own array takes element types from Diffuse's arrays, which it refuses from NumPy's":
-        r"dtype=np\.\w+\(.*=> error: None, NumPy's \('TypeError', 'Cannot construct a dtype from an array'\)",
+        r"(dtype=|\.\w+\([^,()]*, )np\.\w+\(.*=> error: None, "
+        r"NumPy's \('TypeError', 'Cannot construct a dtype from an array'\)",
     "the square root that a method of NumPy's own array writes into an output of Diffuse's is cast":
         r"\.std\(out=.*=> error: None, NumPy's \('UFuncTypeError', .Cannot cast ufunc 'sqrt' output",
     "warnings of `ufunc.at` name the operation, also where NumPy first converts an operand":
@@ -91,6 +92,7 @@ KNOWN = {
 
 FOREIGN = r"np\.(as\w*array\w*|array|require)\(.*(flags|place|strides): |np\.array\(.*ndmax=.*too deep" \
           r"|out=\(?(\.\.\.|None).*'where' used without 'out'" \
+          r"|out=\(?\.\.\..*=> result: \['number'.*NumPy's \['array'" \
           r"|\.(reduce|reduceat|accumulate)\(.*out=\(None,\)\) => error: None"
 """What NumPy's own functions do otherwise with Diffuse's arrays: they convert them to NumPy's, count the
 dimensions of what is no array of NumPy's, and do not hand on that an output was `...`."""
