@@ -72,6 +72,8 @@ KNOWN = {
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\ba\.fill\(.*setting an array element with a sequence",
     "an array without elements has no place, so that a locked one cannot be told to be copied to itself":
         r"\((0|3, 0|0, 3)(,|\)).*'locked'.*copyto\(.*destination is read-only'\), NumPy's None",
+    "a vector that was rolled owns its memory, while NumPy's is a view of such an array":
+        r"= np\.roll\(.*b\.base => result: \['NoneType'",
     "NumPy writes parts of locked arrays": r"setattr\(\w, 'real'.*is read-only",
     "NumPy reads beyond operands without elements": r"\((0|3, 0|0, 3)(,|\)).*(fft[2n]?|unpackbits)\(",
     "NumPy leaves results of complex matvec, vecmat and their like unwritten where outputs are operands":

@@ -29,8 +29,8 @@ def _plain(a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
     x = None if foreign(a) else asarray(a)
     if not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors:
         return None
-    if keepdims not in (True, False, _NoValue):
-        return None
+    if keepdims is not _NoValue and (type(keepdims) not in (bool, int) or keepdims not in (0, 1)):
+        return None  # NumPy takes few other objects, not even its own truth values
     if x.form.size < core.SMALL:  # the bits of small arrays are NumPy's
         return None
     if not x.form.ndim:  # one element: NumPy's moments have no axis there, though its sums do
