@@ -260,3 +260,51 @@ def test_blocks_that_record_warnings_are_told_of_results_that_nobody_kept() -> N
             assert caught is not None
             assert sorted(str(w.message).partition(" encountered")[0] for w in caught) == list(errors)
         assert not engine._engine.stores.instances.keys() - engine._engine.stores.alive
+
+
+@pytest.mark.parametrize("name", ["degrees", "rad2deg"])
+def test_degrees_beyond_all_floats(name: str) -> None:
+    caught: list[Any] = []
+    for library, small in ((numpy, 0), (diffuse.numpy, 0)):
+        with settings.using(small=small), warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            repr(getattr(library, name)(library.full(7, 1e308)))
+        caught.append([str(w.message) for w in found])
+    assert caught[0] == caught[1] == [f"overflow encountered in {name}"]
+
+
+def test_a_number_beyond_the_type_of_the_array_warns_once() -> None:
+    with settings.using(small=0), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for number in (1.5e300, 70_000):
+            repr(diffuse.numpy.ones(11, dtype="f2") * number)
+    assert [str(w.message) for w in caught] == 2 * ["overflow encountered in cast"]
+
+
+def test_a_product_of_matrices_warns_at_its_line() -> None:
+    def multiply() -> int:
+        factor = diffuse.numpy.ones((300, 300)) * 1e300
+        product = factor @ factor
+        repr(product)
+        return multiply.__code__.co_firstlineno + 2
+
+    with settings.using(small=0), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        line = multiply()
+    assert [(w.filename, w.lineno) for w in caught] == [(__file__, line)]
+
+
+@pytest.mark.parametrize("method, options", [("mean", {"where": False}), ("var", {"ddof": 99}),
+                                             ("std", {"ddof": 99})])
+def test_warnings_of_moments_are_where_numpys_are(method: str, options: Any) -> None:
+    def call(library: Any) -> Any:
+        x = library.ones(7)
+        return repr((getattr(x, method)(**options), getattr(library, method)(x, **options)))
+
+    told = []
+    for library in (numpy, diffuse.numpy):
+        with settings.using(small=0), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call(library)
+        told.append([(str(w.message), w.filename, w.lineno) for w in caught])
+    assert told[0] == told[1] and told[0]

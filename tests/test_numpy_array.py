@@ -363,3 +363,8 @@ def test_memory_is_shown_for_as_long_as_somebody_looks() -> None:
     x *= 2.0
     assert trace.counters["launched"] == before
     assert float(x[5]) == 18.0
+
+
+def test_arrays_show_numpys_class() -> None:
+    for array in (np.ones(3), np.ones(300), np.ones(30_000) + 1):
+        assert repr(type(array)) == str(type(array)) == "<class 'numpy.ndarray'>"

@@ -173,3 +173,17 @@ def test_a_total_of_elements_that_lie_across_those_of_the_store() -> None:
     x = diffuse.numpy.array(values) + numpy.int8(1)
     ours, plain = (a[2:802].view("i4").reshape(20, 10)[:, ::2] for a in (x, values + numpy.int8(1)))
     assert ours.sum() == plain.sum() and (ours.sum(axis=0) == plain.sum(axis=0)).all()
+
+
+@pytest.mark.parametrize("keepdims", [numpy.True_, numpy.float64(1), numpy.array(True), numpy.int8(1), 1, 2,
+                                      True])
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "std"])
+def test_moments_take_what_numpy_takes_for_keepdims(name: str, keepdims: Any) -> None:
+    told = []
+    for library in (numpy, diffuse.numpy):
+        with settings.using(small=0):
+            try:
+                told.append(str(getattr(library, name)(library.ones((2, 3)), keepdims=keepdims)))
+            except TypeError as error:
+                told.append(str(error))
+    assert told[0] == told[1]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import pickle
 import sqlite3
 import statistics
 import struct
+import sys
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +21,7 @@ import diffuse.numpy as np
 from diffuse import library, settings
 from diffuse.numpy.arrays.access import ready
 from diffuse.numpy.arrays.core import scalar_class
+from diffuse.numpy.small import native
 
 SIZE = 100_000
 
@@ -59,6 +63,22 @@ USES: list[Callable[[Any, Any], Any]] = [
 @pytest.mark.parametrize("use", USES)
 def test_a_lazy_scalar_serves_as_numpys(use: Callable[[Any, Any], Any]) -> None:
     assert use(total(), count()) == use(numpy.float64(50_000.0), numpy.int64(SIZE))
+
+
+@pytest.mark.skipif(native is None and sys.version_info < (3, 12), reason="Python classes give no buffers")
+def test_a_lazy_scalar_gives_its_bytes_as_numpys_does() -> None:
+    for lazy, number in ((total(), numpy.float64(50_000)), (count(), numpy.int64(SIZE))):
+        ours, theirs = memoryview(lazy), memoryview(number)
+        assert (ours.format, ours.shape, ours.tobytes()) == (theirs.format, theirs.shape, theirs.tobytes())
+        assert zlib.crc32(lazy) == zlib.crc32(number) and io.BytesIO().write(lazy) == 8
+        assert numpy.frombuffer(lazy, "u1").tolist() == list(number.tobytes())
+        assert lazy.__reduce__() == number.__reduce__()
+        for request in (lambda x: numpy.frombuffer(x).fill(0), io.BytesIO(b"12345678").readinto):
+            with pytest.raises((TypeError, ValueError)):  # it cannot be written to
+                request(lazy)
+        array = numpy.asarray(lazy)
+        array[()] = 3
+        assert array == 3 and lazy == number  # nor through an array of its value
 
 
 @pytest.mark.parametrize("use", [lambda s: s @ s, lambda s: s @ [1], lambda s: 2 @ s, lambda s: "a" + s])

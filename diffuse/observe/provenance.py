@@ -13,6 +13,8 @@ from diffuse.ir.bounded import Bounded
 LIBRARIES = {__name__.partition(".")[0]}
 """Packages whose calls are not the program's: this one, and array libraries that use the stream."""
 NOWHERE = Where("?", 0)
+running: Where | None = None
+"""The line that recorded the host function which the engine is running, whatever line the program is at."""
 NEAREST = 8
 """The number of the user's nearest calls that identify a path to a line."""
 

@@ -14,7 +14,7 @@ from diffuse.kernels.body import operations
 from diffuse.kernels.body.compose import alike, compose
 from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import pipeline
-from diffuse.observe import trace
+from diffuse.observe import provenance, trace
 from diffuse.observe.floaterrors import geterr, report, suspects
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.service.client import Unavailable
@@ -326,7 +326,11 @@ class Forwarder:
             trace.hosting = None
         trace.hosted(task.operation, before)
         function = task.scalars[0].value
-        self.stores.runtime.call(lambda: function(*arrays))
+        outer, provenance.running = provenance.running, task.where
+        try:
+            self.stores.runtime.call(lambda: function(*arrays))
+        finally:
+            provenance.running = outer
 
     # -- two groups as one pass --------------------------------------------------------------------------
 

@@ -368,7 +368,8 @@ _ROWS = [
     Operation("logical_not isfinite isinf isnan", result="bool"),
     Operation("signbit", result="bool", exact=REAL),
 
-    Operation("degrees radians deg2rad rad2deg spacing invert", exact=REAL),
+    Operation("degrees radians deg2rad rad2deg", exact=REAL, errors=RANGE),
+    Operation("spacing invert", exact=REAL),
     Operation("modf_0 modf_1", exact=REAL, word="modf"),
     Operation("frexp_0", exact=REAL, word="frexp"),
     Operation("frexp_1", result="int32", exact=REAL, word="frexp"),

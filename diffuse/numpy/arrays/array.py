@@ -53,6 +53,10 @@ class Kind(type):
             return derived
         return super().__new__(cls, name, bases, members, **options)
 
+    def __repr__(cls) -> str:
+        """What `print(type(x))` shows, in NumPy's words."""
+        return "<class 'numpy.ndarray'>"
+
     def __dir__(cls) -> list[str]:
         """List the names of NumPy's array, without the slots."""
         return [name for name in super().__dir__() if name.startswith("_") or hasattr(numpy.ndarray, name)]

@@ -194,14 +194,18 @@ def buffer(x: Array, flags: int) -> Mirror:
     """Return the memory of an array for the buffer protocol.
 
     NumPy's `frombuffer` and `ndarray(buffer=...)` release the buffer and go on to use the memory.  Their
-    requests are for plain bytes to write to.  NumPy ignores any error there, even an interrupt, and calls
-    `__array__` next, which raises it again.
+    requests are for plain bytes to write to, which a number refuses.  NumPy ignores any error there, even an
+    interrupt, and calls `__array__` next, which raises it again.  Of a number it is a copy, to which NumPy's
+    `asarray` lets programs write.
     """
     global _postponed
+    number, plain = type(x) is core.scalar_class, flags & (WRITABLE | FORMAT) == WRITABLE
+    if number and plain:
+        raise BufferError("scalar buffer is readonly")
     try:
-        if flags & (WRITABLE | FORMAT) == WRITABLE:
+        if plain:
             shown(x)
-        return exported(x)
+        return host(x).copy() if number else exported(x)
     except BaseException as error:
         _postponed = ref(x), error
         raise BufferError("the array's elements are not computed") from error

@@ -170,9 +170,13 @@ class Methods(Protocols, elements.Described):
 
     # -- reductions --------------------------------------------------------------------------------------
 
-    sum, prod, min, max, mean, argmin, argmax, cumsum, cumprod = map(as_method, (
-        reductions.sum, reductions.prod, reductions.min, reductions.max, reductions.mean,
-        reductions.argmin, reductions.argmax, reductions.cumsum, reductions.cumprod))
+    sum, prod, min, max, argmin, argmax, cumsum, cumprod = map(as_method, (
+        reductions.sum, reductions.prod, reductions.min, reductions.max, reductions.argmin,
+        reductions.argmax, reductions.cumsum, reductions.cumprod))
+
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
+             where: Any = True) -> Any:
+        return moments.mean_of(self, axis, dtype, out, keepdims, where, numpy.ndarray)
 
     def any(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
         return folds.reduce("any", self, axis, None, out, keepdims, _NoValue, where)
@@ -182,11 +186,13 @@ class Methods(Protocols, elements.Described):
 
     def var(self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False,
             *, where: Any = True, mean: Any = _NoValue) -> Any:
-        return moments.variance("var", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
+        return moments.variance("var", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue,
+                                numpy.ndarray)
 
     def std(self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False,
             *, where: Any = True, mean: Any = _NoValue) -> Any:
-        return moments.variance("std", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
+        return moments.variance("std", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue,
+                                numpy.ndarray)
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
               out: Any = None) -> Any:

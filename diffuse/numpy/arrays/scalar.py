@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import arithmetic, core
+from diffuse.numpy.arrays import arithmetic, base, core
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.operators import Protocols
 
@@ -59,7 +59,7 @@ class scalar(Protocols, arithmetic.Operators):
         return host(self)[()]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__array_") or name in ("__buffer__",):
+        if name.startswith("__array_"):
             raise AttributeError(name)
         return getattr(self.value(), name)
 
@@ -111,7 +111,15 @@ class scalar(Protocols, arithmetic.Operators):
     def __deepcopy__(self, memo: Any) -> Any:
         return self
 
+    def __buffer__(self, flags: int) -> Any:
+        """Python's buffer protocol, from 3.12 on; the extension provides it for all versions."""
+        return base.buffer(self, flags).data
+
+    def __reduce__(self) -> Any:
+        return self.value().__reduce__()
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        base.raise_postponed(self)
         return numpy.asarray(self.value(), dtype)
 
 

@@ -137,8 +137,9 @@ def _leaving(leave: Callable[..., Any]) -> Callable[..., Any]:
 def _placing(show: Callable[[Any], None]) -> Callable[[Any], None]:
     """Wrap `warnings._showwarnmsg`, to move warnings at a line of this package to the program's line.
 
-    NumPy warns at the line that called it, which is one of ours for operations computed at once.  Such lines
-    are not remembered as having warned already; the program's are.
+    NumPy warns at the line that called it, which is one of ours for operations computed at once, and in host
+    functions, whose line is that which recorded them.  Such lines are not remembered as having warned
+    already; the program's are.
     """
     @wraps(show)
     def placed(message: Any) -> None:
@@ -149,8 +150,10 @@ def _placing(show: Callable[[Any], None]) -> Callable[[Any], None]:
         depth = 2
         while frame is not None and frame.f_code.co_filename != message.filename:
             frame, depth = frame.f_back, depth + 1
-        where = provenance.where(depth) if frame is not None else provenance.NOWHERE
-        if where is provenance.NOWHERE:
+        where = provenance.running if _engine.entered() else None
+        if where is None:
+            where = provenance.where(depth) if frame is not None else provenance.NOWHERE
+        if where is provenance.NOWHERE or frame is None:
             show(message)
             return
         frame.f_globals["__warningregistry__"] = None

@@ -29,8 +29,8 @@ def _plain(a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
     x = None if foreign(a) else asarray(a)
     if not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors:
         return None
-    if keepdims not in (True, False, _NoValue):
-        return None
+    if keepdims is not _NoValue and (type(keepdims) not in (bool, int) or keepdims not in (0, 1)):
+        return None  # NumPy takes few other objects, not even its own truth values
     if x.form.size < core.SMALL:  # the bits of small arrays are NumPy's
         return None
     if not x.form.ndim:  # one element: NumPy's moments have no axis there, though its sums do
@@ -61,7 +61,9 @@ def _given(result: Any, back: Any) -> Any:
 
 
 def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
-            where: Any = True) -> Any:
+            where: Any = True, owner: Any = numpy) -> Any:
+    """The mean.  What NumPy computes is the function of `owner`: `numpy`, or its class for the method, whose
+    warnings are at the line of the call."""
     if (axis is None and dtype is None and out is None and where is True and type(a) is core.array_class
             and (keepdims is False or keepdims is _NoValue) and a.form.name in ("float32", "float64")
             and a.form.size >= core.SMALL):
@@ -71,13 +73,13 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
             return total / total.dtype.type(a.form.size)
     x = _plain(a, axis, dtype, keepdims, where)
     if x is None:
-        return _moment(numpy.mean, a, axis, dtype, out, keepdims, where, {})
+        return _moment(owner.mean, a, axis, dtype, out, keepdims, where, {})
     axes = axes_of(axis, x.form.ndim)
     wanted, back = _precision(x, dtype)
     keep = keepdims is not _NoValue and bool(keepdims)
     target = adopt(out, writing=True)
     if target is not None and (back is not None or not receives(target, wanted, x, axes, keep)):
-        return _moment(numpy.mean, x, axis, dtype, out, keepdims, where, {})
+        return _moment(owner.mean, x, axis, dtype, out, keepdims, where, {})
     total = folds.fold("sum", x, axes, wanted, keep)
     result = _given(_quotient(total, prod([x.form.shape[d] for d in axes]), wanted,
                               keep and not x.form.ordered), back)
@@ -102,7 +104,7 @@ def _moment(function: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: An
 
 
 def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keepdims: Any, where: Any,
-             mean: Any, correction: Any) -> Any:
+             mean: Any, correction: Any, owner: Any = numpy) -> Any:
     """NumPy's two passes: the mean, then the mean of the squared distances from it.  Those of float16 are
     left to NumPy: its sums are of float16, too, and overflow."""
     if correction is not _NoValue:
@@ -112,7 +114,7 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
     more = {"ddof": ddof} if mean is _NoValue else {"ddof": ddof, "mean": mean}
     x = _plain(a, axis, dtype, keepdims, where) if mean is _NoValue and isinstance(ddof, NUMBERS) else None
     if x is None or x.form.name == "float16" and dtype is None:
-        return _moment(getattr(numpy, name), a, axis, dtype, out, keepdims, where, more)
+        return _moment(getattr(owner, name), a, axis, dtype, out, keepdims, where, more)
     axes = axes_of(axis, x.form.ndim)
     count = prod([x.form.shape[d] for d in axes])
     wanted, back = _precision(x, dtype)
@@ -121,7 +123,7 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
     target = adopt(out, writing=True)
     mixed = target is not None and (back is not None or not receives(target, real, x, axes, keep))
     if mixed or count - ddof <= 0:
-        return _moment(getattr(numpy, name), x, axis, dtype, out, keepdims, where, more)
+        return _moment(getattr(owner, name), x, axis, dtype, out, keepdims, where, more)
     centre = wrap(_quotient(folds.fold("sum", x, axes, wanted, True), count, wanted))
     total = folds.spread(x, centre, axes, wanted, keep)
     if total is None:

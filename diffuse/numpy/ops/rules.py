@@ -175,9 +175,11 @@ def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
     casts = _casts(function, operands, types)
     if casts is None:
         return None
-    for x, convert in zip(operands, casts, strict=True):
-        if convert is not None:  # out of range: an error, which precedes that of a wrong shape
-            convert(x)
+    for x, t, convert in zip(operands, types, casts, strict=False):
+        # a number out of range: an error, which precedes that of a wrong shape; of floats there are only
+        # warnings, which come when they are converted for the task
+        if convert is not None and type(x) not in (float, complex):
+            (float if type(x) is int and t.kind in "fc" else convert)(x)
     shape = shape_of(operands)
     form = like([x.meta for x in arrays], shape, types[function.nin],
                 order_of(operands, types, shape, True))

@@ -372,7 +372,7 @@ PyObject *small_as_index(Array *x)
 }
 
 /* Python's buffer protocol: memory that stays valid, and is the array's, as long as the buffer is held. */
-static int get_buffer(Array *x, Py_buffer *view, int flags)
+int small_get_buffer(Array *x, Py_buffer *view, int flags)
 {
     PyObject *memory = PyObject_CallMethod(state.slow, "buffer", "Oi", x, flags);
     int done = memory == NULL ? -1 : PyObject_GetBuffer(memory, view, flags);
@@ -380,7 +380,7 @@ static int get_buffer(Array *x, Py_buffer *view, int flags)
     return done;
 }
 
-static PyBufferProcs described_buffer = {.bf_getbuffer = (getbufferproc)get_buffer};
+static PyBufferProcs described_buffer = {.bf_getbuffer = (getbufferproc)small_get_buffer};
 
 static PySequenceMethods described_sequence = {.sq_length = (lenfunc)length, .sq_item = (ssizeargfunc)item};
 

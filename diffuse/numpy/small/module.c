@@ -21,6 +21,7 @@ static PyObject *set_classes(PyObject *module, PyObject *args)
     Py_XSETREF(state.array_class, (PyTypeObject *)Py_NewRef((PyObject *)array));
     Py_XSETREF(state.scalar_class, (PyTypeObject *)Py_NewRef((PyObject *)scalar));
     array->tp_name = "numpy.ndarray"; /* in the messages of Python's errors; __name__ and __module__ stay */
+    scalar->tp_as_buffer->bf_getbuffer = (getbufferproc)small_get_buffer; /* as of a number of NumPy's */
     if (array->tp_basicsize == sizeof(Array) && PyType_IsSubtype(array, &Array_Type))
         small_recycle(array);
     small_numbers();

@@ -74,6 +74,7 @@ PyObject *small_near_to_write(Array *x);
 int small_native(PyArrayObject *x);
 int small_unattached(Array *x); /* may the memory of an array that no store was given to be used? */
 int small_readable(Array *x); /* is the memory at hand, as far as can be told at once?  -1 with an exception */
+int small_get_buffer(Array *x, Py_buffer *view, int flags); /* Python's buffer protocol, of arrays and numbers */
 PyObject *small_mine(Array *x); /* the memory to write to, likewise; NULL as above */
 int small_moves(PyObject *ufunc); /* does some place of the program bring it other views every turn? */
 int small_hand_ready(void);
