@@ -124,7 +124,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     lowered = [conversion.lowered(value) for value in args]
     named = {key: conversion.lowered(value) for key, value in kwargs.items()}
     if name and max(conversion.elements, conversion.work) > config.small:
-        fallback._report(name)
+        fallback.report(name)
     try:
         found = function(*lowered, **named)
     finally:
