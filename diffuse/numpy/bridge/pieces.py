@@ -45,7 +45,9 @@ def _filtered(real: Callable[..., Any], a: Any, v: Any, mode: Any) -> Any:
     it."""
     if type(a) is not core.array_class or a.form.ndim != 1 or mode not in ("full", "same", "valid"):
         return None
-    short = host(v).copy() if type(v) is core.array_class and v.form.size <= SHORT else numpy.array(v)
+    if type(v) is core.array_class and v.form.size > SHORT:
+        return None
+    short = numpy.array(host(v) if type(v) is core.array_class else v)
     if (short.ndim != 1 or not 0 < len(short) <= min(SHORT, a.form.size) or short.dtype.kind not in far.KINDS
             or not far.wanted(a) or not far.located(a)):
         return None
