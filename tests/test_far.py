@@ -298,6 +298,37 @@ def test_an_array_that_is_read_in_other_parts_moves_if_there_is_no_room_for_both
     assert plain.returncode == 0 and done.stdout == plain.stdout, done.tail
 
 
+COPIES = """
+    import hashlib
+    import numpy as np
+
+    def say(z):
+        print(hashlib.sha256(z[::20].tobytes()).hexdigest(), z[:, 3:5].sum(), z[-1, -1])
+
+    x = np.cos(np.arange(1024 * 640.0)).reshape(64, 10240) * (1 + 2j)
+    y = np.fft.fft(x, axis=0)
+    say(y)
+    del y
+    z = np.cos(np.arange(1024 * 640.0)).reshape(64, 10240) * (1 + 3j)
+    say(z)
+    w = np.cos(np.arange(1024 * 640.0)).reshape(64, 10240) * (1 + 4j)
+    for each in (w, x, z):
+        say(each)
+"""
+
+
+@pytest.mark.ranks("mpi")
+def test_copies_of_other_arrays_are_given_up_where_memory_is_short(tmp_path: Path) -> None:
+    """A part of each array takes 2.5 MB, and a copy of what a rank read of the first one 1.9 MB."""
+    path = tmp_path / "x.py"
+    path.write_text(textwrap.dedent(COPIES))
+    settings = {"DIFFUSE_FALLBACK": "silent", "DIFFUSE_MIN_CHUNK": "1024"}
+    plain = diffuse("run", str(path), **settings)
+    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", "9M", str(path),
+                   seconds=120, **settings)
+    assert plain.returncode == 0 and done.stdout == plain.stdout, done.tail
+
+
 WHOLE = """
     import numpy as np
 
