@@ -296,3 +296,58 @@ def test_an_array_that_is_read_in_other_parts_moves_if_there_is_no_room_for_both
     done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", "6M", str(path),
                    seconds=120, **settings)
     assert plain.returncode == 0 and done.stdout == plain.stdout, done.tail
+
+
+COPIES = """
+    import hashlib
+    import numpy as np
+
+    def say(z):
+        print(hashlib.sha256(z[::20].tobytes()).hexdigest(), z[:, 3:5].sum(), z[-1, -1])
+
+    x = np.cos(np.arange(1024 * 640.0)).reshape(64, 10240) * (1 + 2j)
+    y = np.fft.fft(x, axis=0)
+    say(y)
+    del y
+    z = np.cos(np.arange(1024 * 640.0)).reshape(64, 10240) * (1 + 3j)
+    say(z)
+    w = np.cos(np.arange(1024 * 640.0)).reshape(64, 10240) * (1 + 4j)
+    for each in (w, x, z):
+        say(each)
+"""
+
+
+@pytest.mark.ranks("mpi")
+def test_copies_of_other_arrays_are_given_up_where_memory_is_short(tmp_path: Path) -> None:
+    """A part of each array takes 2.5 MB, and a copy of what a rank read of the first one 1.9 MB."""
+    path = tmp_path / "x.py"
+    path.write_text(textwrap.dedent(COPIES))
+    settings = {"DIFFUSE_FALLBACK": "silent", "DIFFUSE_MIN_CHUNK": "1024"}
+    plain = diffuse("run", str(path), **settings)
+    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", "9M", str(path),
+                   seconds=120, **settings)
+    assert plain.returncode == 0 and done.stdout == plain.stdout, done.tail
+
+
+WHOLE = """
+    import numpy as np
+
+    x = np.sin(np.arange(500000.0))
+    for function in (lambda: np.fft.fft(x), lambda: x.partition(1000), lambda: np.convolve(x, x)):
+        try:
+            function()
+        except MemoryError as error:
+            print(error)
+"""
+
+
+@pytest.mark.ranks("mpi")
+def test_what_needs_whole_arrays_is_named_where_ranks_have_no_room_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "x.py"
+    path.write_text(textwrap.dedent(WHOLE))
+    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", "2M", str(path),
+                   seconds=120, DIFFUSE_FALLBACK="silent")
+    lines = done.stdout.splitlines()
+    names = "numpy.fft.fft", "numpy.ndarray.partition", "numpy.convolve"
+    assert len(lines) == 3 and all([line.startswith(f"{name} runs by NumPy, which needs whole arrays")
+                                    for name, line in zip(names, lines, strict=True)]), done.tail

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir import ITEMSIZE, Store
+from diffuse.movement.boxes import Layout
 from diffuse.runtime.local.allocator import Lease
 from diffuse.runtime.local.runtime import LocalInstance
 from diffuse.runtime.local.system import MAPPED, Host, give_back
@@ -28,7 +29,7 @@ class MpiInstance(LocalInstance):
     """The memory of one store, and which ranks hold valid copies of its parts."""
 
     __slots__ = ("state", "number", "written", "used", "pieces", "trims", "version", "inspected", "ghosts",
-                 "ghost_bytes", "seen")
+                 "ghost_bytes", "seen", "home")
 
     private = False
 
@@ -37,6 +38,8 @@ class MpiInstance(LocalInstance):
         super().__init__(memory, array)
         where = fresh if array is None else everywhere
         self.state: State = where(store.shape, ITEMSIZE[store.dtype], ranks)
+        self.home: Layout = self.state.have
+        """What ranks had when the store was written, or moved, last: since then they got copies."""
         self.number = 0
         """The number of the instance in the digests of the agreement, equal on all ranks."""
         self.written = self.used = 0
@@ -59,7 +62,7 @@ class MpiInstance(LocalInstance):
     def trim(self, state: State, rank: int) -> None:
         """Switch to a state in which this rank has less memory, and return the rest to the system; it then
         reads as zeros.  Nothing that is queued may use it."""
-        self.state = state
+        self.state, self.home = state, state.have
         kept: list[tuple[int, int]] = []
         for box in state.touched[rank]:
             kept += parted(box, state.shape, state.itemsize) or runs([box], state.shape)

@@ -27,6 +27,7 @@ class Memory(WithGhosts):
     _touched: list[int]
     _peak: int
     _most: int
+    _live: dict[int, MpiInstance]
 
     @abstractmethod
     def _bring(self, todo: Sequence[Move], instances: Sequence[Any]) -> None: ...
@@ -85,6 +86,18 @@ class Memory(WithGhosts):
             self._shrink(instance, after, less, instance.used)
             found = True
         return found
+
+    def _relieved(self, instances: Sequence[Any]) -> None:
+        """Give up copies of stores that a launch does not use, as ranks have too little memory for it: each
+        rank keeps what it had of such a store when that was written."""
+        for instance in list(self._live.values()):
+            state = instance.state
+            if instance in instances or instance.seen or not instance.trims or instance.nbytes >= sum(
+                    state.bytes):
+                continue
+            less = moved(state, instance.home)
+            if less is not None and sum(less.bytes) < sum(state.bytes):
+                self._shrink(instance, state, less, instance.used)
 
     def _shrink(self, instance: MpiInstance, state: State, less: State, number: int) -> None:
         """Let a store have less memory than in its state, once the launch with this number is done."""

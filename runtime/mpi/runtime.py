@@ -94,6 +94,8 @@ class Mpi(Reads, Calls, Memory):
         self._most = memory
         self._touched = [0] * self.ranks
         """Bytes of memory that the stores of each rank take."""
+        self._live: dict[int, MpiInstance] = {}
+        """The stores that take memory, in the order in which they were made."""
         self._peak = 0
         """The most of them on this rank at any time."""
         self._held = 0
@@ -134,6 +136,7 @@ class Mpi(Reads, Calls, Memory):
     def _made(self, instance: MpiInstance) -> MpiInstance:
         instance.used = self._pool.submitted  # by whoever had the memory before
         self._held += instance.nbytes
+        self._live[id(instance)] = instance
         self._charge(instance.state.bytes, 1)
         return instance
 
@@ -143,6 +146,7 @@ class Mpi(Reads, Calls, Memory):
         if instance._memory is None:
             self._pool.keep(instance._array)
         self._held -= instance.nbytes
+        self._live.pop(id(instance), None)
         self._charge(instance.state.bytes, -1)
         self._free_ghosts(instance)
         instance._array = instance._memory = None
@@ -205,6 +209,8 @@ class Mpi(Reads, Calls, Memory):
         short = mine.growth is not None and not self._affords(mine.growth)
         if short and self._relocated(known.share, instances):
             mine = self._steps_of(layout, known, instances)
+        if short and mine.growth is not None and not self._affords(mine.growth):
+            self._relieved(instances)
         if self.agreement is not None:
             self.agreement.launch(known.form, layout.title, instances, packed[8 * layout.header:])
         if mine.growth is not None:
@@ -233,6 +239,7 @@ class Mpi(Reads, Calls, Memory):
             instance.state, instance.used = state, number
             if use.every_write or use.late_writes:
                 instance.written, instance.pieces, instance.version = number, 0, instance.version + 1
+                instance.home = state.have
                 instance.ghosts.clear()
                 self._trim(instance, number)
 

@@ -8,7 +8,7 @@ which every rank does, because the function may have effects; it gets the lines 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from inspect import signature
 from typing import Any
 
@@ -31,7 +31,7 @@ STRIDE = 1 << 20
 
 
 def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
-    if isinstance(v, core.Array) and (not isinstance(a, core.Array) or len(v) > len(a)):
+    if type(v) is core.array_class and (type(a) is not core.array_class or v.form.size > a.form.size):
         a, v = v, a
     return _filtered(numpy.convolve, a, v, mode)
 
@@ -45,7 +45,9 @@ def _filtered(real: Callable[..., Any], a: Any, v: Any, mode: Any) -> Any:
     it."""
     if type(a) is not core.array_class or a.form.ndim != 1 or mode not in ("full", "same", "valid"):
         return None
-    short = host(v).copy() if type(v) is core.array_class and v.form.size <= SHORT else numpy.array(v)
+    if type(v) is core.array_class and v.form.size > SHORT:
+        return None
+    short = numpy.array(host(v) if type(v) is core.array_class else v)
     if (short.ndim != 1 or not 0 < len(short) <= min(SHORT, a.form.size) or short.dtype.kind not in far.KINDS
             or not far.wanted(a) or not far.located(a)):
         return None
@@ -102,7 +104,7 @@ def apply_along_axis(func1d: Any, axis: Any, arr: Any, *args: Any, **kwargs: Any
         lines.close()
 
 
-def _lines(x: Any, packed: bool) -> Iterator[Array]:
+def _lines(x: Any, packed: bool) -> Generator[Array, None, None]:
     """The lines of an array along its last axis, in the order of the others; what is written to a line is
     written to the array.  Lines that are not `packed` are strided, as in the array."""
     nbytes = x.form.size * x.form.itemsize // len(x)
