@@ -67,7 +67,8 @@ def test_a_lazy_scalar_serves_as_numpys(use: Callable[[Any, Any], Any]) -> None:
 
 @pytest.mark.skipif(native is None and sys.version_info < (3, 12), reason="Python classes give no buffers")
 def test_a_lazy_scalar_gives_its_bytes_as_numpys_does() -> None:
-    for lazy, number in ((total(), numpy.float64(50_000)), (count(), numpy.int64(SIZE))):
+    pairs: tuple[tuple[Any, Any], ...] = (total(), numpy.float64(50_000)), (count(), numpy.int64(SIZE))
+    for lazy, number in pairs:
         ours, theirs = memoryview(lazy), memoryview(number)
         assert (ours.format, ours.shape, ours.tobytes()) == (theirs.format, theirs.shape, theirs.tobytes())
         assert zlib.crc32(lazy) == zlib.crc32(number) and io.BytesIO().write(lazy) == 8
