@@ -51,7 +51,7 @@ def two_threads() -> Any:
     core.set_small(before)
 
 
-@pytest.mark.parametrize("size", [60_000, 100_001, 524_288, 700_003])
+@pytest.mark.parametrize("size", [400_000, 524_288, 700_003])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_bits_are_those_of_one_thread(size: int, dtype: str) -> None:
     pick = numpy.random.default_rng(size)
@@ -62,23 +62,23 @@ def test_bits_are_those_of_one_thread(size: int, dtype: str) -> None:
 
 
 def test_their_errors_are_not_reported_later() -> None:
-    x = np.full(100_000, 1e-200)
+    x = np.full(400_000, 1e-200)
     assert shared(lambda: x @ x) == {numpy.float64(0.0).tobytes()}
     assert library.current().runtime.flags() == 0
 
 
 def test_results_that_are_not_finite_are_computed_again() -> None:
-    x, y = np.ones(100_000), np.ones(100_000)
+    x, y = np.ones(400_000), np.ones(400_000)
     shared(lambda: x @ y)
     x[70_000] = numpy.inf
     for _ in range(50):
         assert x @ y == numpy.inf
     x[70_000] = 1.0
-    assert shared(lambda: x @ y) == {numpy.float64(100_000).tobytes()}
+    assert shared(lambda: x @ y) == {numpy.float64(400_000).tobytes()}
 
 
 def test_another_number_of_threads() -> None:
-    one = numpy.random.default_rng(5).random(200_000)
+    one = numpy.random.default_rng(5).random(400_000)
     x = np.array(one)
     expected = shared(x.sum)
     for threads in (1, 3):
@@ -93,7 +93,7 @@ def test_another_number_of_threads() -> None:
 
 
 def test_a_child_has_them_alone() -> None:
-    x = np.array(numpy.random.default_rng(6).random(100_000))
+    x = np.array(numpy.random.default_rng(6).random(400_000))
     expected = shared(x.sum)
     child = os.fork()
     if not child:

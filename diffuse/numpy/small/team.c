@@ -10,6 +10,7 @@
 enum { SHARE = 30000 };         /* the fewest elements of a point */
 enum { MOST_POINTS = 64 };
 enum { CLOSE = 100000 };        /* nanoseconds between launches that follow closely on each other, at most */
+enum { LEAST = 8000 };          /* nanoseconds of a launch for which a thread is woken: shorter ones come and go sooner */
 enum { LONG = 20000 };          /* nanoseconds of a launch that a polling thread joins in any case */
 enum { WAKE = 100000, LATEST = 1000 * WAKE }; /* nanoseconds that a wake takes, and that are lost before one at most */
 enum { LIMIT = 50000000 };      /* nanoseconds for which the pool's wait sleeps at most */
@@ -69,6 +70,8 @@ static int shared(int64_t start, int64_t alone, npy_intp points)
     int polls = team.pool != NULL && *team.sleepers + points - 1 <= team.workers && gained > -WAKE;
     if (alone == 0 || (polls && (near || alone >= LONG)))
         return alone != 0;
+    if (alone < LEAST)
+        return 0;
     lost = near ? lost + alone / points * (points - 1) : 0;
     if (lost < due)
         return 0;
