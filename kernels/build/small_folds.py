@@ -17,6 +17,7 @@ import numpy as np
 
 from diffuse.ir import Privilege
 from diffuse.ir.bounded import Bounded
+from diffuse.ir.loops import SEGMENT
 from diffuse.kernels.body import abi, operations
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
 from diffuse.kernels.build.compiler import compiler
@@ -179,11 +180,12 @@ def fold(operator: str, axes: tuple[int, ...], *arrays: Array) -> Array | None:
     return out
 
 
-def laid_out(operator: str, *arrays: Array) -> tuple[int, bytes, int, int, int, Any] | None:
+def laid_out(operator: str, *arrays: Array) -> tuple[int, int, int, bytes, int, int, int, Any] | None:
     """Lay out the reduction of whole vectors for the C extension (numpy/small/folds.c); None if there is no
     compiled code.
 
-    Returns the address of the code, its block of arguments, the positions of the arrays' addresses and of the
+    Returns the address of the code, that of what follows on several points, the elements of which their tiles
+    are multiples, the block of arguments for one point, the positions of the arrays' addresses and of the
     result's among the words of 8 bytes of that block, and the object that keeps the code.
     """
     if fold(operator, (0,), *arrays) is None:
@@ -193,8 +195,9 @@ def laid_out(operator: str, *arrays: Array) -> tuple[int, bytes, int, int, int, 
     known = _laid_out.get((operator, (0,), first.dtype.char, first.shape, *strides))
     if known is None:  # unaligned arrays: copies were reduced
         return None
-    address = known.kernel.native.address
-    return address, known.pack(*known.words), known.places[0], known.places[-1], known.target, known.kernel
+    code, places = known.kernel.native, known.places
+    return (code.address, code.finish, SEGMENT, known.pack(*known.words), places[0], places[-1], known.target,
+            known.kernel)
 
 
 def fold_copies(operator: str, axes: tuple[int, ...], arrays: Sequence[Array]) -> Array | None:

@@ -19,7 +19,7 @@ import time
 import weakref
 from collections import deque
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from diffuse import worker
 from diffuse.observe.floaterrors import raised
@@ -44,7 +44,7 @@ class Entry:
 
     def __init__(self, loaded: Loaded) -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded))
-        found = loaded.addresses
+        self.addresses = found = loaded.addresses
         word, pointer = ctypes.c_int64, ctypes.c_void_p
         # submit never blocks, so it keeps Python's lock: giving it up would cost more than the call
         submitting = ctypes.PYFUNCTYPE(word, pointer, pointer, pointer, word, ctypes.c_char_p, word)
@@ -196,6 +196,28 @@ class Threads:
             self.entry.empty(self.address)
 
 
+class Team(NamedTuple):
+    """Threads that C code can launch machine code on without a task (numpy/small/team.c), by addresses."""
+
+    submit: int
+    """Submits a launch, and wakes a thread; see `runtime.local.calls`."""
+    submit_light: int
+    """Submits a launch to threads that poll for work."""
+    wait: int
+    pool: int
+    ticket: int
+    """The word whose high bits are the number of launches that have ended."""
+    submitted: int
+    sleepers: int
+    flags: int
+    shift: int
+    """Where these bits of the ticket begin."""
+    workers: int
+    """The number of threads."""
+    keep: object
+    """Keeps the memory of the pool."""
+
+
 class Pool:
     """Native threads that run launches one after another, the points of each launch in parallel.
 
@@ -248,6 +270,14 @@ class Pool:
             if kept[0][0] <= threads.ticket.value >> native.POINT_BITS:
                 threads.purge()
         return sequence
+
+    def team(self) -> Team:
+        """Start the threads, and say where they are to C code, which launches on them with Python's lock."""
+        self.start()
+        threads, code, at = self.threads, self.threads.entry.addresses, self.address
+        return Team(code["submit"], code["submit_light"], code["wait"], at, at + native.FIELDS["ticket"],
+                    at + native.FIELDS["submitted"], at + native.FIELDS["sleepers"],
+                    at + native.FIELDS["flags"], native.POINT_BITS, len(threads.handles), threads)
 
     def submit_part(self, kernel: int, first: int, points: int, block: bytes, keep: object) -> int:
         """Queue some of the points of a launch, from `first` on, and not its `finish`; see `submit`."""

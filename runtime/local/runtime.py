@@ -20,7 +20,7 @@ from diffuse.runtime.base import CodeUse, Divisible, Fate, Instance, Kernel, Lau
 from diffuse.runtime.local import pool
 from diffuse.runtime.local.ahead import Ahead
 from diffuse.runtime.local.allocator import Allocator, Lease, Usage
-from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.local.pool import Pool, Team
 from diffuse.runtime.local.system import MAPPED
 from diffuse.runtime.reference import attached
 from diffuse.service.client import Unavailable
@@ -137,6 +137,10 @@ class Local:
 
     def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
         return self.host(instance, False)[offset:offset + nbytes]
+
+    def team(self) -> Team | None:
+        """The threads for C code; None if there are none, or their code has not arrived."""
+        return self._pool.team() if self.points > 1 and self._starts(0.0) else None
 
     def launch(self, launch: Launch) -> None:
         kernel, values, points, keep, _, _, work, _ = launch

@@ -11,11 +11,13 @@ a number of bytes between two such values.
 
 Only operations with NumPy's bits are done at once, so that results do not depend on this.  The extension does
 it (small/soon.c); without the extension such operations are recorded, or done one by one (ops/single.py).
+Sums and dot products of large vectors it shares with the runtime's threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from diffuse import library
 from diffuse.numpy.small import native
@@ -58,7 +60,18 @@ def allow(allowance: int) -> bool:
     return False
 
 
+def _team() -> Any:
+    """The threads of the runtime for what the extension reduces at once (small/team.c); None where it has
+    none."""
+    running = library.current()
+    asked = getattr(running.runtime, "team", None) if running.host_sees else None
+    return None if asked is None else asked()
+
+
 if native is not None:
+    for _name in ("runtime", "threads"):
+        watch(_name, lambda _: native.connect_team(_team))
+    native.connect_team(_team)
     looked, spend, grant = native.looked, native.spend, native.grant
     library.current().brevity.listener = allow
     if config.small and config.runtime == "local":

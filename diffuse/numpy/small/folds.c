@@ -1,10 +1,9 @@
 /* Sums and dot products of vectors at hand, by the machine code that small_folds.py lays out: its `fold` in C, for one
  * dimension and all of it. */
 #include "folds.h"
+#include "team.h"
 #include <numpy/arrayscalars.h>
 #include <math.h>
-
-typedef void (*Code)(char *block, int64_t point);
 
 enum { KEPT = 128, WORDS = 24 };
 enum { SUM, DOT, SQUARES };
@@ -14,7 +13,10 @@ static const char *const names[] = {"sum", "dot", "squares"};
 static struct Call {
     int fold, type;
     npy_intp size;
-    Code run;
+    Point run;
+    Finish finish;
+    npy_intp leaf;
+    int64_t alone;
     Py_ssize_t words, places[2], target;
     int64_t block[WORDS];
     PyObject *code; /* as long as which the machine code stays */
@@ -25,7 +27,7 @@ static PyObject *lay_out; /* small_folds.laid_out */
 /* Fill in a call from what Python's code says of it: 1, or 0 if there is no machine code, or an exception. */
 static int laid_out(struct Call *call, PyArrayObject *one, PyArrayObject *other)
 {
-    Py_ssize_t address;
+    Py_ssize_t address, finish, leaf;
     Py_buffer block;
     PyObject *code, *said = lay_out == NULL ? NULL
                             : PyObject_CallFunction(lay_out, call->fold == DOT ? "sOO" : "sO", names[call->fold], one, other);
@@ -34,10 +36,13 @@ static int laid_out(struct Call *call, PyArrayObject *one, PyArrayObject *other)
         return 0;
     }
     struct Call found = {.fold = call->fold, .type = call->type, .size = call->size};
-    int done = PyArg_ParseTuple(said, "ny*nnnO", &address, &block, &found.places[0], &found.places[1], &found.target, &code);
+    int done = PyArg_ParseTuple(said, "nnny*nnnO", &address, &finish, &leaf, &block, &found.places[0], &found.places[1],
+                                &found.target, &code);
     if (done) {
         found.words = block.len / (Py_ssize_t)sizeof *found.block;
-        found.run = (Code)address;
+        found.run = (Point)address;
+        found.finish = (Finish)finish;
+        found.leaf = leaf;
         if (found.words <= WORDS) {
             memcpy(found.block, block.buf, block.len);
             Py_XSETREF(call->code, Py_NewRef(code));
@@ -79,7 +84,7 @@ PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other)
     if (fold == DOT)
         block[call->places[1]] = (int64_t)PyArray_BYTES(other);
     block[call->target] = (int64_t)&sum;
-    call->run((char *)block, 0);
+    small_team_run(call->run, call->finish, block, call->words, size, call->leaf, &call->alone);
     if (!isfinite(type == NPY_DOUBLE ? sum.number : (double)sum.single))
         return NULL; /* NumPy may have to warn */
     PyTypeObject *of = type == NPY_DOUBLE ? &PyDoubleArrType_Type : &PyFloatArrType_Type;

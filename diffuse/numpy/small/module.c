@@ -2,6 +2,7 @@
 #define SMALL_MODULE
 #include "small.h"
 #include "folds.h"
+#include "team.h"
 
 static PyObject *set_sizes(PyObject *module, PyObject *args)
 {
@@ -77,6 +78,12 @@ static PyObject *connect_folds(PyObject *module, PyObject *args)
         return NULL;
     Py_XSETREF(state.folds, Py_NewRef(names));
     small_connect_folds(lay_out);
+    Py_RETURN_NONE;
+}
+
+static PyObject *connect_team(PyObject *module, PyObject *function)
+{
+    small_connect_team(function);
     Py_RETURN_NONE;
 }
 
@@ -263,6 +270,8 @@ static PyMethodDef methods[] = {
      "Give the function for results that look into their arguments, and the types of options."},
     {"connect_folds", connect_folds, METH_VARARGS,
      "Give the names of the module of reductions, and small_folds.laid_out."},
+    {"connect_team", connect_team, METH_O,
+     "Give the function that says where the runtime's threads are; what it said before is forgotten."},
     {"dot", (PyCFunction)(void (*)(void))dot, METH_FASTCALL, "As folds.dot, where compiled code is laid out."},
     {"connect_places", connect_places, METH_VARARGS,
      "Give the table of places that call functions, their class, and what counts there."},
