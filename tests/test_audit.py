@@ -306,6 +306,13 @@ np.rollaxis([1], 0)
 np.arange(np.array(4), numpy.timedelta64(3,"D"), device="cpu")
 x=np.ones((12,13))+1; x.resize({})
 x=np.ones((2,9000),order="F"); m=numpy.ones((4,3),"?")[::2,1:2]; np.square(x, where=m, order="A").strides
+x=np.ones((2,3))+1; np.concatenate((x,x), True)
+x=np.ones((2,3))+1; np.append(x, x, True)
+x=np.ones((2,3))+1; np.repeat(x, 2, True)
+x=np.ones((2,3))+1; np.cumsum(x, np.True_)
+x=np.ones((2,3))+1; np.argmax(x, True)
+x=np.ones((2,3))+1; np.sum(x, True)
+x=np.ones((2,3))+1; (np.stack((x,x), True), np.linalg.norm(x, axis=True))
 x=np.asfortranarray(np.ones((2,9000))); np.add(x, np.ones(18000)[::2], order="A").strides
 """
 """What the two found, as it was mended: a line each."""

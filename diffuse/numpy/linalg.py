@@ -42,7 +42,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _numpy.sqrt(square) if isinstance(square, _numpy.generic) else _UFUNCS["sqrt"](square)
     if not _is_array(vector) or vector.dtype.kind not in "fc" or not vector.size or not vector.ndim:
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
-    if vector.size < _core.SMALL:  # the bits of small arrays are NumPy's
+    if vector.size < _core.SMALL or isinstance(axis, bool):  # the bits of small arrays are NumPy's
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
     if axis is None and (ord is None or ord == 2 and vector.ndim == 1):
         flat = vector.ravel(order="K")

@@ -27,10 +27,17 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
             raise ValueError("duplicate value in 'axis'")
         return found
     if axis is True or axis is False:
-        raise TypeError("an integer is required for the axis")
+        raise TypeError("an integer is required")
     if ndim == 0 and _operator.index(axis) in (0, -1):
         return ()
     return (normalize_axis_index(_operator.index(axis), ndim),)
+
+
+def one_axis(axis: Any) -> int:
+    """The number of an axis where NumPy takes one alone; raises its error for truth values, too."""
+    if isinstance(axis, (bool, numpy.bool_)):
+        raise TypeError("an integer is required for the axis")
+    return _operator.index(axis)
 
 
 @lru_cache(maxsize=1 << 11)

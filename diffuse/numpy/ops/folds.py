@@ -3,7 +3,6 @@ hand."""
 
 from __future__ import annotations
 
-import operator as _operator
 from functools import lru_cache
 from math import isfinite
 from typing import Any
@@ -19,7 +18,17 @@ from diffuse.numpy.arrays.core import Array, hosted, recorded, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, outermost_first, packed
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, rules
-from diffuse.numpy.ops.arguments import axes_of, computing, fits, in_order, into, number, receives, spreads
+from diffuse.numpy.ops.arguments import (
+    axes_of,
+    computing,
+    fits,
+    in_order,
+    into,
+    number,
+    one_axis,
+    receives,
+    spreads,
+)
 from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.operands import adopt, answers, wrap
 from diffuse.numpy.small import native
@@ -421,7 +430,7 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
         if out is None and isinstance(x, Array):
             return wrap(function(host(x), axis, keepdims=keep))
         return fallback.call(function, (x, axis, out), {"keepdims": keep}, silent="inspection")
-    axes = axes_of(axis if axis is None else _operator.index(axis), x.form.ndim)
+    axes = axes_of(axis if axis is None else one_axis(axis), x.form.ndim)
     if target is not None and not receives(target, numpy.dtype(numpy.intp), x, axes, keep):
         return fallback.call(function, (x, axis, out), {"keepdims": keep}, silent="inspection")
     result = _recorded(operation, (x,), axes, (x.form.name, "int64"), numpy.dtype(numpy.int64), keep)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import warnings
 from typing import Any
 
@@ -16,6 +15,7 @@ from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import known, rules
+from diffuse.numpy.ops.arguments import one_axis
 from diffuse.numpy.ops.conversion import array, asanyarray
 from diffuse.numpy.ops.creation import empty, empty_like, fresh
 from diffuse.numpy.ops.manipulation import (
@@ -74,7 +74,7 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
         parts, axis = [x.ravel() for x in parts], 0
     found = base.element_type(dtype) if dtype is not None else numpy.result_type(*[x.dtype for x in parts])
     rank, first = parts[0].ndim, parts[0].shape
-    axis = operator.index(axis)
+    axis = one_axis(axis)
     along = axis + rank if axis < 0 else axis
     fits = 0 <= along < rank and found in NATIVE and all(
         x.ndim == rank and x.shape[:along] == first[:along] and x.shape[along + 1:] == first[along + 1:]
@@ -121,7 +121,7 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None,
         expanded = [x[index] for x in parts]
     else:
         expanded = [expand_dims(x, axis) for x in parts]
-    return concatenate(expanded, axis, out, dtype=dtype, casting=casting)
+    return concatenate(expanded, int(axis), out, dtype=dtype, casting=casting)
 
 
 def _listed(found: Any) -> list[Any]:
@@ -299,7 +299,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
         return _fallback(numpy.repeat, a, repeats, axis)
     if axis is None or not a.ndim:
         a = a.ravel()
-    axis = numpy.lib.array_utils.normalize_axis_index(0 if axis is None else axis, a.ndim)
+    axis = numpy.lib.array_utils.normalize_axis_index(0 if axis is None else one_axis(axis), a.ndim)
     n, count = a.shape[axis], int(repeats)
     repeated = empty((*a.shape[:axis], n * count, *a.shape[axis + 1:]), a.dtype)
     if repeated.size:

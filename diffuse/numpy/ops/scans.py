@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator as _operator
 from typing import Any
 
 import numpy
@@ -17,7 +16,7 @@ from diffuse.numpy.arrays.core import Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
-from diffuse.numpy.ops.arguments import computing, fits, into
+from diffuse.numpy.ops.arguments import computing, fits, into, one_axis
 from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.folds import FUNCTIONS, narrows, numpys
 from diffuse.numpy.ops.operands import adopt, answers, wrap
@@ -47,7 +46,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
         return fallback.call(function, (x, axis, dtype, out), {}, silent="inspection")
     if x.form.ndim != 1 and (axis is None or x.form.ndim == 0):
         x = views.ravel(x)
-    axis = 0 if axis is None else normalize_axis_index(_operator.index(axis), x.form.ndim)
+    axis = 0 if axis is None else normalize_axis_index(one_axis(axis), x.form.ndim)
     if target is not None and not fits(target, x, (), False):
         return fallback.call(function, (x, axis, dtype, out), {}, silent="inspection")
     try:
