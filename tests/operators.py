@@ -57,7 +57,6 @@ CATALOGUE: dict[str, tuple[Operator, str]] = {
     "mean": ((np.mean, (_f((8, 16)),)), "%0.0: mean | %0.1: mean"),
     "transpose": ((np.transpose, (_f((8, 16)),)), "%0.0: gather 1 | %0.1: gather 0"),
     "flatten": ((np.ravel, (_f((8, 12)),)), "%0.0: gather 0 | %0.1: gather 0 block 6"),
-    "reshape to a number": ((lambda x: x.reshape(4, 24), (_f((8, 12)),)), ""),
     "concatenate": ((lambda *x: np.concatenate(x), (_f((8, 12)), _f((8, 12)), _f((8, 12)))),
                     "%0.0, %1.0, %2.0: gather 0 block 3 | %0.1, %1.1, %2.1: gather 1"),
     "concatenate unequal": ((lambda *x: np.concatenate(x), (_f((8, 12)), _f((5, 12)))),

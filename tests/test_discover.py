@@ -109,3 +109,19 @@ def test_folds_of_bits_are_not_taken_for_folds_of_numbers() -> None:
     for operator, rule in (("bitwise_and", "bitand"), ("bitwise_or", "bitor"), ("bitwise_xor", "bitxor")):
         found = discover(getattr(numpy, operator).reduce, numbers)
         assert " | ".join(map(str, found.rules)) == f"%0.0: {rule} | %0.1: gather 0", operator
+
+
+def test_a_function_that_accepts_no_parts_is_refused_with_the_part() -> None:
+    with pytest.raises(ValueError, match="accepts no parts of its operands, of part 0 of 2 along dimension 0 "
+                                         "of operand 0 it says ValueError: cannot reshape array of size"):
+        discover(lambda x: x.reshape(4, 24), numpy.ones((8, 12)))
+
+
+def test_a_state_that_shows_after_many_runs_is_refused() -> None:
+    runs = iter(range(1000))
+
+    def worn(x: Any) -> Any:
+        return x * (1.0 if next(runs) < 20 else 2.0)
+
+    with pytest.raises(ValueError, match="different results of equal operands"):
+        discover(worn, numpy.ones((8, 8)))

@@ -63,6 +63,10 @@ class _Runner:
 
     def __init__(self, function: Callable[..., Any], probes: Sequence[Sequence[Any]]) -> None:
         self.function, self.probes, self.runs = function, probes, 0
+        self.parted = False
+        """Did the function accept all parts of some division?"""
+        self.refused: tuple[str, Exception] | None = None
+        """The first part that it did not accept, and what it raised."""
         self.wholes = [self.run(probe) for probe in probes]
 
     def run(self, operands: Sequence[Any]) -> list[Any]:
@@ -89,9 +93,13 @@ class _Runner:
                 needed[number] = operands[number][tuple(index)]
             try:
                 found.append(self.run(needed))
-            except Exception:  # a function may refuse the parts with any exception
+            except Exception as error:  # a function may refuse the parts with any exception
+                self.refused = self.refused or (
+                    f"part {low // tile} of {-(-extent // tile)} along dimension {axis} of operand {operand}",
+                    error)
                 return None
             weights.append(high - low)
+        self.parted = True
         return found, weights
 
     def rule(self, dimensions: tuple[Dimension, ...], border: tuple[int, int] = (0, 0)) -> Rule | None:
@@ -116,13 +124,13 @@ def discover(function: Callable[..., Any], *operands: Any, seed: int = 0) -> Dis
 
     The function takes arrays and returns one or several; it runs on random ones of other extents where it
     accepts these, and else of the given ones.  Raises ValueError for a function that returns different
-    results for equal operands, or modifies them: neither can run on parts.  Exceptions of the function on the
-    operands are passed on.
+    results for equal operands, modifies them, or accepts no parts of them: none of these can run on parts.
+    Exceptions of the function on the operands are passed on.
     """
     given = [numpy.asarray(each) for each in operands]
-    running.repeatable(function, given)
+    first = running.repeatable(function, given)
     found: list[Rule] = []
-    runs = 0
+    runs, parted, refused = 0, False, None
     shapes = [each.shape for each in given]
     for probes in _probes(function, given, seed):
         runner = _Runner(function, probes)
@@ -130,9 +138,16 @@ def discover(function: Callable[..., Any], *operands: Any, seed: int = 0) -> Dis
         # What was refused on other extents is not accepted on these; but borders may depend on extents.
         _search(runner, found, plain=runs == 0, borders=same)
         runs += runner.runs
+        parted = parted or runner.parted
+        refused = runner.refused or refused  # the given extents come last
         shapes = [each.shape for each in probes[0]] if runs == runner.runs else shapes
     linear = frozenset(k for k in range(len(given)) if _linear(function, given, k))
     whole = running.outputs(function, given)
+    running.alike(function, first, whole)
+    if refused is not None and not parted:
+        part, error = refused
+        raise ValueError(f"{function!r} accepts no parts of its operands, of {part} it says "
+                         f"{type(error).__name__}: {error}; describe it by hand") from error
     return Discovery(_spec(found, given, whole, linear), tuple(found), runs, tuple(shapes))
 
 

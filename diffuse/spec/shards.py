@@ -46,12 +46,18 @@ def differing(found: Any, expected: Any) -> tuple[int, ...] | None:
     return tuple(int(i) for i in numpy.unravel_index(int(numpy.argmin(same)), expected.shape))
 
 
-def repeatable(function: Callable[..., Any], given: Sequence[Any]) -> None:
-    """Raise ValueError for a function that changes its operands, or of which two runs differ."""
+def repeatable(function: Callable[..., Any], given: Sequence[Any]) -> list[Any]:
+    """The results of a function; raises ValueError if it changes its operands, or if two runs differ."""
     before = [each.copy() for each in given]
     first, again = outputs(function, given), outputs(function, given)
     if any(differing(a, b) is not None for a, b in zip(given, before, strict=True)):
         raise ValueError(f"{function!r} changes its operands: describe it by hand, or return the result")
+    alike(function, first, again)
+    return first
+
+
+def alike(function: Callable[..., Any], first: Sequence[Any], again: Sequence[Any]) -> None:
+    """Raise ValueError if the results of two runs of a function differ."""
     if len(first) != len(again) or any(differing(a, b) is not None
                                        for a, b in zip(first, again, strict=True)):
         raise ValueError(f"{function!r} makes different results of equal operands: what is random or keeps a "
