@@ -177,7 +177,7 @@ def avoided(draft: Draft, text: str) -> bool:
     if re.search(r"np\.(pow|power|left_shift|bitwise_left_shift|ldexp)\b|<<|\*\*", text):
         method = "." in text.partition("(")[0][3:]
         objects = "O" in draft.dtypes.values() or "object" in text
-        return "1<<" in text and (method or objects) or method and objects
+        return "1<<" in text and (method or objects) or objects and (method or "object" in text)
     return False
 
 

@@ -300,7 +300,7 @@ def without(told: Any) -> Any:
 def alike(ours: Any, theirs: Any, near: str, scale: float, coarse: float) -> bool:
     """Are elements equal, or near enough?  NaN of any sign and payload is NaN; the sign of zero counts."""
     kind = ours.dtype.kind
-    if kind in "OMm":
+    if kind in "OMmV":
         return repr(ours.tolist()) == repr(theirs.tolist())
     if kind in "iu" and near == "ulps cast":
         gap = numpy.maximum(ours, theirs) - numpy.minimum(ours, theirs)
