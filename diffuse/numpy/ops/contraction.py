@@ -33,7 +33,7 @@ Labels = str
 
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
     """NumPy's `einsum`."""
-    if out is None and not kwargs and type(operands[0]) is str and type(optimize) in (bool, str):
+    if operands and out is None and not kwargs and type(operands[0]) is str and type(optimize) in (bool, str):
         found = _recorded(operands[0], operands[1:], optimize) if len(operands) == 3 else None
         if found is None and not optimize:
             found = _in_parts(operands[0], operands[1:])
