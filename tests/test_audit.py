@@ -307,6 +307,7 @@ np.arange(np.array(4), numpy.timedelta64(3,"D"), device="cpu")
 x=np.ones((12,13))+1; x.resize({})
 x=np.ones((2,9000),order="F"); m=numpy.ones((4,3),"?")[::2,1:2]; np.square(x, where=m, order="A").strides
 x=np.ones((2,3))+1; np.concatenate((x,x), True)
+x=np.ones((3,0))+1; (np.tril(x).strides, np.where(x>0, x, 0).strides)
 np.einsum()
 np.einsum(optimize=True)
 x=np.ones((2,3))+1; np.append(x, x, True)

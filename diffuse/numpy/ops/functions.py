@@ -134,7 +134,7 @@ def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -
             found = None if [v for v in memories if v is None] else numpy.where(*memories)
             if found is not None and found.ndim and dtype in NATIVE:
                 return core.hosted(found)
-        elif dtype in NATIVE:
+        elif dtype in NATIVE and all([v.form.size for v in operands if isinstance(v, Array)]):
             try:
                 return elementwise.issue("where", ("bool", *[NATIVE[dtype]] * 3), operands, keep=True)
             except OverflowError:
