@@ -168,7 +168,7 @@ def avoided(draft: Draft, text: str) -> bool:
     called = re.match(r"np\.(\w+)\(", text)
     if "matrix" in text and called and not isinstance(getattr(numpy, called[1], None), numpy.ufunc):
         return True
-    if "out=" in text and "O" in draft.dtypes.values() and re.search(r"\b(any|all)\(|dtype=", text):
+    if "out=" in text and "O" in draft.dtypes.values() and re.search(r"\b(any|all|mean)\(|dtype=", text):
         return True
     if re.search(r"np\.(less|greater|equal|not_equal)", text) and "where=" in text:
         return re.search(r"[(, ](-1|-2|-?300|1<<\d+)[,)]", text) is not None
