@@ -286,16 +286,20 @@ MOVED = """
 """
 
 
-@pytest.mark.ranks("mpi")
-def test_an_array_that_is_read_in_other_parts_moves_if_there_is_no_room_for_both(tmp_path: Path) -> None:
-    """A part of each array takes 2.5 MB, and what a rank receives of the first one 1.9 MB."""
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(MOVED))
+def prints_the_same_on_four_ranks(path: Path, program: str, memory: str) -> None:
+    """Run a program by itself and on four ranks of so much memory, and compare what both print."""
+    path.write_text(textwrap.dedent(program))
     settings = {"DIFFUSE_FALLBACK": "silent", "DIFFUSE_MIN_CHUNK": "1024"}
     plain = diffuse("run", str(path), **settings)
-    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", "6M", str(path),
+    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", memory, str(path),
                    seconds=120, **settings)
     assert plain.returncode == 0 and done.stdout == plain.stdout, done.tail
+
+
+@pytest.mark.ranks("mpi")
+def test_an_array_that_is_read_in_other_parts_moves_if_there_is_no_room_for_both(tmp_path: Path) -> None:
+    """A rank's part of each array takes 2.5 MB, and what it receives of the first array 1.9 MB."""
+    prints_the_same_on_four_ranks(tmp_path / "x.py", MOVED, "6M")
 
 
 COPIES = """
@@ -319,14 +323,8 @@ COPIES = """
 
 @pytest.mark.ranks("mpi")
 def test_copies_of_other_arrays_are_given_up_where_memory_is_short(tmp_path: Path) -> None:
-    """A part of each array takes 2.5 MB, and a copy of what a rank read of the first one 1.9 MB."""
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(COPIES))
-    settings = {"DIFFUSE_FALLBACK": "silent", "DIFFUSE_MIN_CHUNK": "1024"}
-    plain = diffuse("run", str(path), **settings)
-    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", "9M", str(path),
-                   seconds=120, **settings)
-    assert plain.returncode == 0 and done.stdout == plain.stdout, done.tail
+    """A rank's part of each array takes 2.5 MB, and its copy of what it read of the first array 1.9 MB."""
+    prints_the_same_on_four_ranks(tmp_path / "x.py", COPIES, "9M")
 
 
 WHOLE = """

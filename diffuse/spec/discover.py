@@ -64,7 +64,7 @@ class _Runner:
     def __init__(self, function: Callable[..., Any], probes: Sequence[Sequence[Any]]) -> None:
         self.function, self.probes, self.runs = function, probes, 0
         self.parted = False
-        """Did the function accept all parts of some division?"""
+        """Has the function accepted all parts of its operands, for one way of cutting them at least?"""
         self.refused: tuple[str, Exception] | None = None
         """The first part that it did not accept, and what it raised."""
         self.wholes = [self.run(probe) for probe in probes]

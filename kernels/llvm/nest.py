@@ -148,15 +148,18 @@ class _Nest(Iteration):
             return 1
         if self.flat or not target.masks_bytes or not kinds <= TABLE.keys() | PLAIN | {"turn"}:
             return target.lanes
-        if not set(self._letters()) <= {"0", "1"}:
+        if not self._beside():
             return target.lanes
         widest = max([ITEMSIZE[op.dtype] for i, op in enumerate(self.loop.ops) if i not in self.turns.shifts])
         return target.lanes * 8 // min(max(widest, 1 if kinds <= OF_BYTES else NARROW), 8)
 
     def _scans_vectors(self) -> bool:
         """May the scans of the loop fold vectors of elements that lie side by side?"""
-        return (all([scan.associative(op) for op in self.loop.ops if op.kind == "scan"])
-                and set(self._letters()) <= {"0", "1"})
+        return all([scan.associative(op) for op in self.loop.ops if op.kind == "scan"]) and self._beside()
+
+    def _beside(self) -> bool:
+        """Do the elements of each access lie side by side along the innermost dimension, or at one place?"""
+        return set(self._letters()) <= {"0", "1"}
 
     def _letters(self) -> list[str]:
         """How the elements of each access lie along the innermost dimension (`Argument.classes`)."""

@@ -112,7 +112,7 @@ class Scatter:
             self._parted(bases)
 
     def _parted(self, bases: Mapping[int, str]) -> None:
-        """Process all indices in groups, of which some lie in the part."""
+        """Process all indices in groups, where the point owns only a part of the target."""
         code = self.code
         whole = code.let(f"and i64 {self.count}, {-SOME}")
         if self.packs:

@@ -267,6 +267,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def report(name: str) -> None:
+    """Count a call that runs by NumPy or SciPy, and warn or raise as `config.fallback` says."""
     trace.count("fallbacks")
     mode, peer = config.fallback, "SciPy" if name.startswith("scipy.") else "NumPy"
     if mode == "silent":

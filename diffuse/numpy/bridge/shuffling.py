@@ -20,7 +20,7 @@ from diffuse.numpy.arrays.forms import row_major
 
 Array = numpy.ndarray[Any, Any]
 BLOCK = 1 << 16
-"""The number of exchanges that are carried out at once."""
+"""The number of exchanges that make one permutation."""
 TRIED = 300
 """The number of elements of the trial that shows whether NumPy draws as is assumed here."""
 
@@ -104,7 +104,8 @@ def _moved(steps: Array, targets: Array) -> tuple[Array, Array]:
 
 
 def _move(peers: Any, part: Array, places: Array, sources: Array) -> None:
-    """Write to each place the element, or row, that was at its source; ranks have parts of the array."""
+    """Set the element, or row, at each place to the one that was at its source.  `part` is this rank's part
+    of the array; what other ranks have or get is exchanged with them."""
     ends, low = numpy.asarray(peers.ends[1][1:]), peers.ends[1][peers.rank]
     takers, givers = [numpy.searchsorted(ends, each, "right") for each in (places, sources)]
     given = numpy.flatnonzero(givers == peers.rank)
