@@ -143,6 +143,10 @@ x.resize((2,3)); x
 x.resize(); x
 x.resize(None); x
 x.resize(-8)
+x.resize([True])
+x.resize(True, 3)
+x.resize(True)
+x.resize([numpy.True_])
 x.resize(8, bogus=1)
 v=x[1:]; x.resize(8)
 v=x[1:]; x.resize(3,2); x
@@ -213,6 +217,9 @@ np.copyto(np.ones(2,bool),3)
 np.copyto(np.ones(2,"i1"),numpy.float64(3))
 x=np.ones(2,"i1"); np.copyto(x,3.5,"unsafe"); x
 np.tri(2.5)
+np.tri(1j, k=2)
+np.tri(3, k=1j)
+np.tri('a')
 np.zeros(numpy.array(3))
 np.tile(np.arange(3),2.5)
 np.tile(np.arange(3),np.array([2,2]))

@@ -284,7 +284,10 @@ def _without_nans(a: Any, value: Any) -> Any:
 def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Any:
     if like is not None and elsewhere(None, like):
         return fallback.asked(numpy.tri, N, M, k, dtype, like=like)
-    mask = arange(N).reshape(-1, 1) >= arange(-k, (N if M is None else M) - k)
+    M = N if M is None else M
+    for end in (N, M - k):
+        operator.le(end, 127)  # raises for what has no order, as where NumPy looks for the least integer type
+    mask = arange(N).reshape(-1, 1) >= arange(-k, M - k)
     return mask.astype(dtype, copy=False)
 
 
