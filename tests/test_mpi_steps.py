@@ -18,9 +18,9 @@ from diffuse.movement.boxes import Box, Holding, Layout, size, volume
 from diffuse.runtime.base import LaunchArgument, Plane, Scratch
 from diffuse.runtime.base import Layout as Launched
 from diffuse.runtime.mpi import steps
-from diffuse.runtime.mpi.collected import distances, schematic
+from diffuse.runtime.mpi.collected import Collected, distances, replicated, schematic
 from diffuse.runtime.mpi.moves import collecting, region
-from diffuse.runtime.mpi.shares import Partials, boxes, owned, parted, run, runs, scaled, share, spread
+from diffuse.runtime.mpi.shares import boxes, owned, parted, run, runs, scaled, share, spread
 from diffuse.runtime.mpi.steps import Step, fetched, moved, step, trimmed
 from diffuse.runtime.mpi.validity import MOST_BOXES, State, all_of, everywhere, fresh, made, tidy
 
@@ -267,8 +267,7 @@ def test_partial_results_of_many_ranks_arrive_in_few_rounds(ranks: int) -> None:
     pick = random.Random(ranks)
     writes: Layout = tuple([((range(rank, rank + 1), range(first := pick.randint(0, 3), first + rank % 3)),)
                             if rank % 4 != 2 and rank % 3 else () for rank in range(ranks)])
-    every = tuple([box for held in writes for box in held])
-    partial = Partials(0, 0, (ranks, 6), writes, every)
+    partial = Collected(0, (ranks, 6), 1, writes)
     memory = [np.zeros((ranks, 6), np.uint8) for _ in range(ranks)]
     whole = np.zeros((ranks, 6), np.uint8)
     for rank, held in enumerate(writes):
@@ -278,7 +277,7 @@ def test_partial_results_of_many_ranks_arrive_in_few_rounds(ranks: int) -> None:
         sent = {(rank, move.peer): memory[rank].reshape(-1)[move.region] for rank in range(ranks)
                 for move in collecting(partial, rank, distance, ranks) if move.sends}
         said = {(sender, rank): size((box,)) for rank, some in enumerate(steps.arrivals(
-            *schematic(partial, distance, ranks))) for sender, box in some}
+            *schematic(writes, distance, ranks))) for sender, box in some}
         assert said == {pair: len(part) for pair, part in sent.items()}
         for rank in range(ranks):
             for move in collecting(partial, rank, distance, ranks):
@@ -287,6 +286,47 @@ def test_partial_results_of_many_ranks_arrive_in_few_rounds(ranks: int) -> None:
         assert not sent
     assert len(distances(ranks)) == (ranks - 1).bit_length()
     assert all(np.array_equal(found, whole) for found in memory)
+
+
+@pytest.mark.parametrize("ranks", [9, 12, 16, 21])
+def test_small_arrays_are_replicated_in_rounds(ranks: int) -> None:
+    """Elements that several ranks hold are sent by one of them, and those outside what is wanted by none."""
+    shape = (3 * ranks + 4, 2)
+    have = tuple([((range(3 * rank, 3 * rank + 3 + (rank == 4)), range(2)),) if rank != 2 else ()
+                  for rank in range(ranks)])
+    longer, last = ((range(3, 9), range(2)),), ((range(3 * ranks - 3, 3 * ranks + 4), range(2)),)
+    have = (have[0], longer, *have[2:-1], last)
+    want: Layout = (((range(3 * ranks), range(2)),),) * ranks
+    state = made(shape, 8, have, have)
+    found = replicated(0, state, want)
+    assert found is not None and sum(map(size, found.parts)) == 6 * ranks
+    truth = np.arange(prod(shape), dtype=np.float64)
+    memory = [np.full(prod(shape), -1.0) for _ in range(ranks)]
+    for rank, held in enumerate(have):
+        for box in held:
+            memory[rank].reshape(shape)[np.ix_(*box)] = truth.reshape(shape)[np.ix_(*box)]
+    for distance in distances(ranks):
+        sent = {(rank, move.peer): memory[rank][move.region] for rank in range(ranks)
+                for move in collecting(found, rank, distance, ranks) if move.sends}
+        for rank in range(ranks):
+            for move in collecting(found, rank, distance, ranks):
+                if not move.sends:
+                    memory[rank][move.region] = sent.pop((move.peer, rank))
+        assert not sent
+    assert all(np.array_equal(each[:6 * ranks], truth[:6 * ranks]) for each in memory)
+
+
+def test_what_is_exchanged_directly_is_not_replicated_in_rounds() -> None:
+    rows = tuple([((range(rank, rank + 1), range(4)),) for rank in range(16)])
+    whole = all_of((16, 4))
+    state = made((16, 4), 8, rows, rows)
+    assert replicated(0, state, (whole,) * 16) is not None
+    assert replicated(0, made((8, 4), 8, rows[:8], rows[:8]), (all_of((8, 4)),) * 8) is None  # few ranks
+    assert replicated(0, state, (*(whole,) * 15, rows[0])) is None  # they want different elements
+    assert replicated(0, state.received((*(whole,) * 9, *rows[9:])), (whole,) * 16) is None  # most have them
+    large = tuple([((range(rank, rank + 1), range(1 << 10)),) for rank in range(16)])
+    assert replicated(0, made((16, 1 << 10), 8, large, large), (all_of((16, 1 << 10)),) * 16) is None
+    assert replicated(0, made((16, 4), 8, rows[:15] + ((),), rows), (whole,) * 16) is None  # nobody has a row
 
 
 def test_sums_of_rows_stay_where_the_rows_are() -> None:

@@ -60,6 +60,19 @@ def test_a_sum_takes_few_messages_of_each_of_many_ranks(ranks: int, most: int) -
             assert 0 < messages <= most
 
 
+def test_a_vector_that_all_ranks_read_takes_few_messages_of_each() -> None:
+    """Of 16 ranks each sends a message in each of four rounds before a product.  The matrix itself, whose
+    parts are large, goes to each rank directly before a product that is computed whole."""
+    expected = results("jacobi", "local", 768)
+    for simulate, matrices in ((True, 1), (False, 0)):
+        with simulated(16, simulate) as kept:
+            found = results("jacobi", "mpi", 768)
+            over: Any = getattr(engine.current().runtime, "over_ranks", int)
+            messages, = [row.messages for title, row in kept.summed(over).items() if "matmul" in title]
+        assert found["x"].tobytes() == expected["x"].tobytes()
+        assert 0 < messages <= 16 * 15 * matrices + 3 * 16 * 4
+
+
 def program(np: Any) -> list[Any]:
     """Folds, products, host functions, parts that the host writes, values that it reads."""
     a = np.asarray((np.arange(60 * 40.0).reshape(60, 40) % 13) - 6)

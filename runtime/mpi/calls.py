@@ -38,7 +38,7 @@ class Calls(ABC):
                shares: Callable[[Share], Share] = lambda shared: shared) -> tuple[Share, Any]: ...
 
     @abstractmethod
-    def _bring(self, todo: Sequence[Move], instances: Sequence[Any]) -> None: ...
+    def _bring_all(self, exchanges: Sequence[Sequence[Move]], instances: Sequence[Any]) -> None: ...
 
     @abstractmethod
     def _passed(self, shared: Share, after: Sequence[State], instances: Sequence[Any], number: int
@@ -52,7 +52,7 @@ class Calls(ABC):
         number = cheapest(layouts, instances, self.ranks)
         layout = layouts[number]
         shared, mine = self._begun(layout, instances, b"")
-        self._bring(mine.before, instances)
+        self._bring_all(mine.before, instances)
         self._pool.wait(max([instance.used for instance in instances]))
         if mine.points:
             self._own |= run(number, mine.first, mine.points)
@@ -65,7 +65,7 @@ class Calls(ABC):
         shared, mine = self._begun(layout, instances, b"", shares=together)
         if self._traffic is not None:
             self._traffic.depends()
-        self._bring(mine.before, instances)
+        self._bring_all(mine.before, instances)
         self._pool.wait(max([instance.used for instance in instances]))
         if shared.divided and self.network is not None and self.agreement is not None:
             network, tag = self.network, self.agreement.tag

@@ -40,7 +40,8 @@ class Counts(NamedTuple):
 class Mine(NamedTuple):
     """The part of a step that one rank executes."""
 
-    before: tuple[Move, ...]
+    before: tuple[tuple[Move, ...], ...]
+    """The moves of exchanges one after another, before the points run."""
     first: int
     points: int
     undivided: bool

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from diffuse.ir import Point
 from diffuse.movement.boxes import Box, volume
-from diffuse.runtime.mpi.collected import given
+from diffuse.runtime.mpi.collected import Collected, distances, given
 from diffuse.runtime.mpi.network import Network
-from diffuse.runtime.mpi.shares import Partials, run
+from diffuse.runtime.mpi.shares import run
 from diffuse.runtime.mpi.steps import Arrivals
 
 
@@ -40,16 +40,23 @@ def moves(rank: int, place: int, arrivals: Arrivals, shape: Point, itemsize: int
                            region(box, shape, itemsize), volume(box) * itemsize)
 
 
-def collecting(partial: Partials, rank: int, distance: int, ranks: int) -> Iterable[Move]:
+def collecting(whole: Collected, rank: int, distance: int, ranks: int) -> Iterable[Move]:
     """What a rank sends and receives in a round of an all-gather: one message each, of all boxes."""
     for sends, sender in ((True, rank), (False, (rank + distance) % ranks)):
-        held = [_places(box, partial.shape) for other in given(sender, distance, ranks)
-                for box in partial.writes[other]]
+        held = [_places(box, whole.shape) for other in given(sender, distance, ranks)
+                for box in whole.parts[other]]
         places = np.concatenate([np.zeros(0, np.int64), *held])
         if places.size:
             peer = (rank - distance) % ranks if sends else sender
-            total = int(np.prod(partial.shape))
-            yield Move(partial.scratch, peer, sends, (total,), 1, (places,), places.size)
+            total = int(np.prod(whole.shape))
+            yield Move(whole.place, peer, sends, (total,), whole.itemsize, (places,),
+                       places.size * whole.itemsize)
+
+
+def in_rounds(whole: Collected, rank: int) -> list[tuple[Move, ...]]:
+    """What a rank sends and receives in each round of an all-gather."""
+    ranks = len(whole.parts)
+    return [tuple(collecting(whole, rank, distance, ranks)) for distance in distances(ranks)]
 
 
 def _places(box: tuple[range, ...], shape: Point) -> NDArray[np.int64]:

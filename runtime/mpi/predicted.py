@@ -15,6 +15,7 @@ from diffuse.runtime import machine
 from diffuse.runtime.base import Launch, Layout
 from diffuse.runtime.independent import Alone
 from diffuse.runtime.mpi import prepare, traffic
+from diffuse.runtime.mpi.collected import replicated
 from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, addressed
 from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.parts import cheapest
@@ -22,7 +23,7 @@ from diffuse.runtime.mpi.peers import Run
 from diffuse.runtime.mpi.played import played
 from diffuse.runtime.mpi.runtime import Mpi
 from diffuse.runtime.mpi.shares import Share, share, together
-from diffuse.runtime.mpi.steps import fetched, step
+from diffuse.runtime.mpi.steps import fetched, in_rounds, step
 from diffuse.runtime.mpi.validity import State
 from diffuse.settings import config
 
@@ -119,9 +120,14 @@ class Predicted(Mpi):
     def _get(self, instance: MpiInstance, want: Boxes) -> None:
         """Count the traffic that gives each rank the boxes that it wants of a store."""
         state = instance.state
-        volume, instance.state = fetched(state, want, self.measure)
-        elements, messages = volume or (0, 0)
-        self.asked(elements * state.itemsize, messages)
+        whole = replicated(0, state, want)
+        if whole is None:
+            volume, instance.state = fetched(state, want, self.measure)
+            volumes = [volume or (0, 0)]
+        else:
+            volumes, instance.state = [*in_rounds(whole, self.measure)], state.received(want)
+        for elements, messages in volumes:
+            self.asked(elements * state.itemsize, messages)
 
     def _borrow(self, instance: MpiInstance, want: Boxes, what: str) -> None:
         """Count the traffic of a temporary copy, as `_get`, with no change of state."""

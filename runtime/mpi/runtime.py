@@ -26,12 +26,13 @@ from diffuse.runtime.local.allocator import Allocator, Lease
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.calls import Calls
+from diffuse.runtime.mpi.collected import Collected, replicated
 from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, Mine, Prepared, addressed
 from diffuse.runtime.mpi.doubt import Doubt
 from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance, Reserved
 from diffuse.runtime.mpi.memory import Memory
-from diffuse.runtime.mpi.moves import Move, carry, collecting, moves
+from diffuse.runtime.mpi.moves import Move, carry, collecting, in_rounds, moves
 from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.parts import shared_out
 from diffuse.runtime.mpi.reads import Reads
@@ -156,11 +157,13 @@ class Mpi(Reads, Calls, Memory):
     def _get(self, instance: MpiInstance, want: Boxes) -> None:
         """Send each rank the boxes that it wants of a store, and record that it holds them."""
         state = instance.state
-        arrivals, after = self._fetched(state, want)
+        whole = replicated(0, state, want)
+        arrivals, after = self._fetched(state, want) if whole is None else ((), state.received(want))
         what = f"reading an array of shape {state.shape}"
         self._afford([b - a for a, b in zip(state.bytes, after.bytes, strict=True)], what)
         self._tell(what)
-        self._bring(tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize)), (instance,))
+        self._bring_all([tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize))]
+                        if whole is None else in_rounds(whole, self.rank), (instance,))
         instance.state = after
 
     def _fetched(self, state: State, want: Boxes) -> tuple[Any, State]:
@@ -189,8 +192,7 @@ class Mpi(Reads, Calls, Memory):
         packed = launch.kernel.pack(launch.values)
         shared, mine = self._begun(layout, instances, packed, launch.watched)
         words, scratch = addressed(packed, shared, layout, instances)
-        if mine.before:
-            self._bring(mine.before, instances)
+        self._bring_all(mine.before, instances)
         number = self._run(mine, native, words, (native, launch.keep, scratch), layout.header)
         if mine.meets:
             number = self._finish(mine, native, words, scratch, instances, number)
@@ -254,11 +256,14 @@ class Mpi(Reads, Calls, Memory):
 
         direct = tuple([(move, partial.offset) for partial, arrivals in found.partials
                         for move in moves(self.rank, partial.scratch, arrivals, partial.shape, 1)])
-        rounds = [tuple([(move, partial.offset) for partial, _ in some
-                         for move in collecting(partial, self.rank, 1 << k, self.ranks)])
+        rounds = [tuple([(move, partial.offset) for partial, _ in some for move in collecting(
+                         Collected(partial.scratch, partial.shape, 1, partial.writes), self.rank, 1 << k,
+                         self.ranks)])
                   for k, some in enumerate(found.rounds)]
+        early = [todo for whole, _ in found.early for todo in in_rounds(whole, self.rank)]
         first, points = found.runs[self.rank]
-        return Mine(own(found.before), first, points, not shared.divided,
+        return Mine(tuple([some for some in (own(found.before), *early) if some]), first, points,
+                    not shared.divided,
                     tuple([some for some in (direct, *rounds) if some]), own(found.late),
                     bool(found.finishing), self.rank in found.finishing, found.after,
                     found.growth if any(found.growth) else None, least)
@@ -300,6 +305,11 @@ class Mpi(Reads, Calls, Memory):
             return
         self._pool.wait(max([instances[move.place].used for move in todo]))
         self._carry(todo, [instances[move.place].array for move in todo])
+
+    def _bring_all(self, exchanges: Sequence[Sequence[Move]], instances: Sequence[Any]) -> None:
+        """Make these exchanges one after another: later ones may pass on what arrived in earlier ones."""
+        for todo in exchanges:
+            self._bring(todo, instances)
 
     def _carry(self, todo: Sequence[Move], memories: Sequence[NDArray[np.uint8]]) -> None:
         assert self.network is not None and self.agreement is not None

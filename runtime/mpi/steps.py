@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from diffuse.movement.boxes import Box, Holding, Layout, intersection, remove, size
 from diffuse.movement.direct import exchange
-from diffuse.runtime.mpi.collected import DIRECT, distances, schematic
+from diffuse.runtime.mpi.collected import DIRECT, Collected, distances, replicated, schematic
 from diffuse.runtime.mpi.shares import Partials, Share, parted, runs, spread
 from diffuse.runtime.mpi.validity import State, made, tidy
 
@@ -34,12 +34,15 @@ class Step(NamedTuple):
 
     before: tuple[tuple[int, Arrivals], ...]
     """What arrives before the points run: the index of the instance, and its boxes."""
+    early: tuple[tuple[Collected, tuple[Arrivals, ...]], ...]
+    """What arrives before the points run, too, in all-gathers (collected.py): small arrays that all ranks
+    read, each with the schematics of its rounds."""
     runs: tuple[tuple[int, int], ...]
     """For each rank, its first point and its number of points."""
     partials: tuple[tuple[Partials, Arrivals], ...]
     """What arrives directly from the ranks that have it."""
     rounds: tuple[tuple[tuple[Partials, Arrivals], ...], ...]
-    """What arrives in each round of an all-gather instead (collected.py), as its schematic says it."""
+    """What arrives in each round of an all-gather instead, as its schematic says it."""
     late: tuple[tuple[int, Arrivals], ...]
     """What arrives before `finish` runs."""
     finishing: tuple[int, ...]
@@ -68,13 +71,13 @@ def step(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchange
 def _divided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchanged) -> Step:
     """The step in which each rank runs its own points."""
     now = list(states)
-    before = _bring(shared, now, [use.reads for use in shared.uses], exchanged)
+    before, early = _early(shared, now, [use.reads for use in shared.uses], exchanged)
     now = [state.written(use.writes) for use, state in zip(shared.uses, now, strict=True)]
     if not shared.folds:
-        return Step(before, shared.points, (), (), (), (), tuple(now), ())
+        return Step(before, early, shared.points, (), (), (), (), tuple(now), ())
     if shared.folds_apart:
         now = [state.written(use.late_each) for use, state in zip(shared.uses, now, strict=True)]
-        return Step(before, shared.points, (), (), (), tuple(range(ranks)), tuple(now), ())
+        return Step(before, early, shared.points, (), (), (), tuple(range(ranks)), tuple(now), ())
     every = sum([size(partial.every) for partial in shared.partials])
     heavy = ranks * every > LARGE and every > ranks * FEW
     finishing = (0,) if heavy else tuple(range(ranks))
@@ -82,12 +85,12 @@ def _divided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exch
     partials = () if rounds else tuple([
         (partial, exchanged(partial.writes, _to(finishing, partial.every, ranks)))
         for partial in shared.partials])
-    collected = tuple([tuple([(partial, exchanged(*schematic(partial, distance, ranks)))
+    collected = tuple([tuple([(partial, exchanged(*schematic(partial.writes, distance, ranks)))
                               for partial in shared.partials]) for distance in rounds])
     late = _bring(shared, now, [_to(finishing, use.late_reads, ranks) for use in shared.uses], exchanged)
     now = [state.written(_to(finishing, use.late_writes, ranks))
            for use, state in zip(shared.uses, now, strict=True)]
-    return Step(before, shared.points, partials, collected, late, finishing, tuple(now), ())
+    return Step(before, early, shared.points, partials, collected, late, finishing, tuple(now), ())
 
 
 def _undivided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchanged) -> Step:
@@ -100,10 +103,10 @@ def _undivided(shared: Share, states: Sequence[State], ranks: int, exchanged: Ex
     everyone = sum(lacking) <= FEW and (any(reads) or most <= LARGE)
     running = tuple(range(ranks)) if everyone else (min(range(ranks), key=lacking.__getitem__),)
     now = list(states)
-    before = _bring(shared, now, [_to(running, boxes, ranks) for boxes in reads], exchanged)
+    before, early = _early(shared, now, [_to(running, boxes, ranks) for boxes in reads], exchanged)
     now = [state.written(_to(running, boxes, ranks)) for boxes, state in zip(writes, now, strict=True)]
     runs = tuple([(0, shared.total if rank in running else 0) for rank in range(ranks)])
-    return Step(before, runs, (), (), (), (), tuple(now), ())
+    return Step(before, early, runs, (), (), (), (), tuple(now), ())
 
 
 def trimmed(state: State) -> State:
@@ -126,6 +129,25 @@ def moved(state: State, want: Layout) -> State | None:
     if size(every) != prod(state.shape):
         return None
     return trimmed(made(state.shape, state.itemsize, want, state.touched))
+
+
+def _early(shared: Share, now: list[State], wants: Sequence[Layout], exchanged: Exchanged) -> tuple[Any, Any]:
+    """Give each rank the boxes that it wants, before its points run: returns what arrives directly, and what
+    arrives in all-gathers; updates the states `now`."""
+    wholes = [replicated(use.place, state, want) for use, state, want in zip(shared.uses, now, wants,
+                                                                             strict=True)]
+    before = _bring(shared, now, [() if whole else want for whole, want in zip(wholes, wants, strict=True)],
+                    exchanged)
+    for k, (whole, want) in enumerate(zip(wholes, wants, strict=True)):
+        if whole:
+            now[k] = now[k].received(want)
+    return before, tuple([(whole, in_rounds(whole, exchanged)) for whole in wholes if whole])
+
+
+def in_rounds(whole: Collected, exchanged: Exchanged) -> tuple[Any, ...]:
+    """What arrives in each round of an all-gather, as its schematic says it."""
+    ranks = len(whole.parts)
+    return tuple([exchanged(*schematic(whole.parts, distance, ranks)) for distance in distances(ranks)])
 
 
 def _bring(shared: Share, now: list[State], wants: Sequence[Layout], exchanged: Exchanged

@@ -123,6 +123,7 @@ def moved(found: Step, states: Sequence[State], shared: Share) -> tuple[int, int
     """The bytes and messages of a step made with `volumes`."""
     sizes = {use.place: state.itemsize for use, state in zip(shared.uses, states, strict=True)}
     parts: list[tuple[int, Any]] = [(sizes[place], both) for place, both in (*found.before, *found.late)]
+    parts += [(whole.itemsize, both) for whole, some in found.early for both in some]
     parts += [(1, both) for some in (found.partials, *found.rounds) for _, both in some]
     return sum([item * elements for item, (elements, _) in parts]), sum([n for _, (_, n) in parts])
 
