@@ -13,14 +13,6 @@ from itertools import accumulate
 from diffuse.movement.boxes import Layout, size
 from diffuse.runtime.mpi.shares import Partials
 
-DIRECT = 8
-"""The most ranks that send their partial results to each other directly: these messages wait for none."""
-
-
-def distances(ranks: int) -> tuple[int, ...]:
-    """The distance between sender and receiver in each round."""
-    return tuple([1 << k for k in range((ranks - 1).bit_length())])
-
 
 def given(rank: int, distance: int, ranks: int) -> list[int]:
     """The ranks whose partial results a rank sends in a round."""
