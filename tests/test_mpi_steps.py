@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from diffuse.ir import Access, Point, Privilege, Split, Store, tiling
 from diffuse.ir.view import of
 from diffuse.movement.boxes import Box, Holding, Layout, size, volume
+from diffuse.movement.folded import distances
 from diffuse.runtime.base import LaunchArgument, Plane, Scratch
 from diffuse.runtime.base import Layout as Launched
 from diffuse.runtime.mpi import steps
-from diffuse.runtime.mpi.collected import Collected, distances, replicated, schematic
+from diffuse.runtime.mpi.collected import Collected, replicated, schematic
 from diffuse.runtime.mpi.moves import collecting, region
 from diffuse.runtime.mpi.shares import boxes, owned, parted, run, runs, scaled, share, spread
 from diffuse.runtime.mpi.steps import Step, fetched, moved, step, trimmed

@@ -8,8 +8,10 @@ from math import prod
 from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE, ONE, Decomposition, Point, Privilege, Split, volume
+from diffuse.ir.loops import roots
 from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import abi, operations
+from diffuse.movement.folded import at_one, rounds
 from diffuse.planning.boxes import Boxes, everything, touched
 from diffuse.runtime.independent import Independent
 from diffuse.settings import config
@@ -20,8 +22,6 @@ from diffuse.stream.parts import part_lengths
 from diffuse.stream.regions import LETTERS, called, crossing, cuts, grid, under
 from diffuse.stream.window import Window
 
-HEAVY = 1 << 16
-"""Bytes of partial results, of all ranks together, from which on one rank combines them."""
 MOST_CUT = 3
 """The most loops that are cut at once."""
 
@@ -106,12 +106,25 @@ def _state(made: Template, ranks: int, usual: bool = False) -> State:
     result = made.uses[-1]
     kept = tuple([d for d in range(len(made.shape)) if result.map.follows(d)])
     if result.privilege is Privilege.REDUCE and any([s.axis not in kept for s in made.splits if s.axis >= 0]):
-        partial = prod([made.shape[d] for d in kept]) * abi.leaves(made.shape, kept) * ITEMSIZE[result.dtype]
-        heavy = ranks * partial > HEAVY
-        beside, messages = partial * (ranks - 1) / (ranks if heavy else 1), ranks - 1.0
+        partial = prod([made.shape[d] for d in kept]) * _partials(made, kept) * ITEMSIZE[result.dtype]
+        heavy = at_one(partial, ranks)
+        beside = partial * (ranks - 1) / (ranks if heavy else 1)
+        messages = float((0 if heavy else len(rounds(ranks))) or ranks - 1)
         boxes[-1] = everything(result.frame, ranks, 1 if heavy else None)
     return State(made, tuple(boxes), _words(made), _results(made, made.decomposition or ONE, ranks), 0.0,
                  beside, messages, usual=usual)
+
+
+def _partials(made: Template, kept: Point) -> int:
+    """The partial results of one element that points leave: the roots of the subtrees that each has folded,
+    where its leaves are contiguous, else all leaves."""
+    shape, count = made.shape, abi.leaves(made.shape, kept)
+    reduced = [d for d in range(len(shape)) if d not in kept]
+    if len(made.splits) != 1 or made.splits[0].axis != reduced[0]:
+        return count
+    length = shape[reduced[0]] if len(reduced) > 1 else count * unit(shape, reduced[0])
+    tile = made.splits[0].tile * count // length
+    return sum([len(roots(low, min(low + tile, count), count)) for low in range(0, count, max(1, tile))])
 
 
 def _words(made: Template) -> str:

@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 from diffuse.ir import Point
 from diffuse.movement.boxes import Layout, intersection, remove, size
+from diffuse.movement.folded import DIRECT
 from diffuse.runtime.mpi.validity import State
 
-DIRECT = 8
-"""The most ranks that send their parts to each other directly: these messages wait for none."""
 SMALL = 1 << 12
 """The most bytes of an array that a rank has on average, if these are sent in rounds: a message of so many
 bytes takes about as long to start as to send.  Larger parts are sent directly, without being packed."""
@@ -52,10 +51,6 @@ def replicated(place: int, state: State, want: Layout) -> Collected | None:
         rest = remove(rest, held)
     return None if rest else Collected(place, state.shape, state.itemsize, tuple(parts))
 
-
-def distances(ranks: int) -> tuple[int, ...]:
-    """The distance between sender and receiver in each round."""
-    return tuple([1 << k for k in range((ranks - 1).bit_length())])
 
 
 def given(rank: int, distance: int, ranks: int) -> list[int]:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from diffuse.ir import Point
 from diffuse.movement.boxes import Box, volume
-from diffuse.runtime.mpi.collected import Collected, distances, given
+from diffuse.movement.folded import distances
+from diffuse.runtime.mpi.collected import Collected, given
 from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.shares import run
 from diffuse.runtime.mpi.steps import Arrivals

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from diffuse.movement.boxes import Box, Holding, Layout, intersection, remove, size
 from diffuse.movement.direct import exchange
-from diffuse.runtime.mpi.collected import DIRECT, Collected, distances, replicated, schematic
+from diffuse.movement.folded import FEW, LARGE, at_one, distances, rounds
+from diffuse.runtime.mpi.collected import Collected, replicated, schematic
 from diffuse.runtime.mpi.shares import Partials, Share, parted, runs, spread
 from diffuse.runtime.mpi.validity import State, made, tidy
 
@@ -21,13 +22,6 @@ Arrivals = tuple[tuple[tuple[int, Box], ...], ...]
 """For each rank, the boxes that it receives, each with its sender."""
 Exchanged = Callable[[Layout, Layout], Any]
 """Maps what ranks hold and want to what arrives: `arrivals`, or `volumes` where nothing is sent."""
-FEW = 1 << 10
-"""The most bytes that ranks may receive so that each computes redundantly what one could compute for all; and
-the most partial results that a rank gives to each other one, however many ranks there are."""
-LARGE = 1 << 16
-"""Bytes from which on one rank computes for all: of the partial results that all ranks together would
-receive, or of the results that each would compute."""
-
 
 class Step(NamedTuple):
     """The step of one launch."""
@@ -79,14 +73,14 @@ def _divided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exch
         now = [state.written(use.late_each) for use, state in zip(shared.uses, now, strict=True)]
         return Step(before, early, shared.points, (), (), (), tuple(range(ranks)), tuple(now), ())
     every = sum([size(partial.every) for partial in shared.partials])
-    heavy = ranks * every > LARGE and every > ranks * FEW
+    heavy = at_one(every, ranks)
     finishing = (0,) if heavy else tuple(range(ranks))
-    rounds: tuple[int, ...] = () if heavy or ranks <= DIRECT else distances(ranks)
-    partials = () if rounds else tuple([
+    gathered = () if heavy else rounds(ranks)
+    partials = () if gathered else tuple([
         (partial, exchanged(partial.writes, _to(finishing, partial.every, ranks)))
         for partial in shared.partials])
     collected = tuple([tuple([(partial, exchanged(*schematic(partial.writes, distance, ranks)))
-                              for partial in shared.partials]) for distance in rounds])
+                              for partial in shared.partials]) for distance in gathered])
     late = _bring(shared, now, [_to(finishing, use.late_reads, ranks) for use in shared.uses], exchanged)
     now = [state.written(_to(finishing, use.late_writes, ranks))
            for use, state in zip(shared.uses, now, strict=True)]
