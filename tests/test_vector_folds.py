@@ -127,7 +127,7 @@ def test_long_vectors_are_added_by_all_threads_without_a_task(dtype: str, monkey
     pick = numpy.random.default_rng(2)
     x, y = (np.array((pick.random(1_200_000) - 0.4).astype(dtype)) for _ in range(2))
     assert x[0] == x[0] and y[0] == y[0]
-    calls = [lambda: x.sum(), lambda: np.sum(y), lambda: x @ y, lambda: np.linalg.norm(x)]
+    calls: list[Any] = [lambda: x.sum(), lambda: np.sum(y), lambda: x @ y, lambda: np.linalg.norm(x)]
     at_once = [numpy.asarray(warm(call)) for call in calls]
     before = trace.counters["recorded"]
     warm(lambda: [call() for call in calls])
