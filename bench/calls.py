@@ -42,6 +42,9 @@ LONG = 0.05
 """Seconds of both libraries' calls together above which one process of each is enough."""
 SHORTEST = 2e-8
 """Seconds of a call beyond what is around it, at least: less cannot be told apart."""
+QUIET, SETTLES = 0.002, 0.3
+"""Seconds in which the threads of a process do nothing if they sleep, and seconds that this is waited for at
+most."""
 UNSPECIFIED = ("empty",)
 """Calls whose elements have no defined values."""
 
@@ -63,6 +66,17 @@ def timed(call: Callable[[], None], batch: int) -> float:
     for _ in range(batch):
         call()
     return (time.perf_counter() - start) / batch
+
+
+def settled() -> None:
+    """Wait until the other threads of this process sleep: those of OpenBLAS poll for work for 30 to 100 ms
+    after a call, and would take a processor from the other library's samples."""
+    end = time.perf_counter() + SETTLES
+    while time.perf_counter() < end:
+        before = time.process_time()
+        time.sleep(QUIET)
+        if time.process_time() - before < QUIET / 10:
+            return
 
 
 def parts(batch: int) -> list[int]:
@@ -143,6 +157,8 @@ class Side:
             return {"seconds": min(pieces)[0], "around": min(around for _, around in pieces)}
         except Exception as error:
             return {"failed": f"{type(error).__name__}: {error}"}
+        finally:
+            settled()
 
     def warm(self, call: Callable[[], None], seconds: float) -> float:
         """Seconds of the cheapest of the first calls."""

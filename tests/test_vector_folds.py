@@ -114,6 +114,26 @@ def test_more_real_floats_are_reduced_at_once(dtype: str, monkeypatch: pytest.Mo
     warm(lambda: (x.sum(), x.max(), x.reshape(-1) @ x.reshape(-1)))
     assert (trace.counters["recorded"] == before) == (dtype != "int64")
     monkeypatch.setattr(folds, "FLOATS", 1)
+    monkeypatch.setattr(folds, "SHARED", 1)
     for call, expected in zip(calls, at_once, strict=True):
         found = numpy.asarray(warm(call))
         assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.skipif(native is None, reason="Python's code has no threads to share a sum with")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_long_vectors_are_added_by_all_threads_without_a_task(dtype: str, monkeypatch: pytest.MonkeyPatch
+                                                              ) -> None:
+    pick = numpy.random.default_rng(2)
+    x, y = (np.array((pick.random(1_200_000) - 0.4).astype(dtype)) for _ in range(2))
+    assert x[0] == x[0] and y[0] == y[0]
+    calls: list[Any] = [lambda: x.sum(), lambda: np.sum(y), lambda: x @ y, lambda: np.linalg.norm(x)]
+    at_once = [numpy.asarray(warm(call)) for call in calls]
+    before = trace.counters["recorded"]
+    warm(lambda: [call() for call in calls])
+    assert trace.counters["recorded"] == before
+    monkeypatch.setattr(folds, "SHARED", 1)
+    for call, expected in zip(calls, at_once, strict=True):
+        found = numpy.asarray(warm(call))
+        assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
+    assert trace.counters["recorded"] > before

@@ -49,6 +49,10 @@ writes: as measured, it takes no longer than recording, launching and awaiting a
 FLOATS = 5
 """How many times as many elements these may be if they are real floats: as measured, the compiled sums, and
 NumPy's extremes, of a million of them in one thread take half as long as a task.  Products are NumPy's."""
+SHARED = 32
+"""How many times as many elements a vector of real floats may have if its sum, or its product with another,
+is computed by the threads without a task (numpy/small/team.c): as measured, a task on some millions takes 0.1
+ms longer.  On more elements that is little beside what fused reductions save, which read an array once."""
 GLANCE = 4096
 """`any` and `all` search this many elements first, and then all of them: most searches that end early end
 there.  NumPy searches all bools, a vector at a time."""

@@ -96,13 +96,13 @@ PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other)
     return found;
 }
 
-int small_folds_now(PyArrayObject *x)
+int small_folds_now(PyArrayObject *x, int shared)
 {
     npy_intp size = PyArray_SIZE(x);
     if (state.folds == NULL || !state.sees || size < state.small || small_eager())
         return 0;
     PyObject *times = PyDict_GetItemString(state.folds, "AT_ONCE");
-    PyObject *floats = PyDict_GetItemString(state.folds, "FLOATS");
+    PyObject *floats = PyDict_GetItemString(state.folds, shared ? "SHARED" : "FLOATS");
     if (times == NULL || floats == NULL)
         return 0;
     npy_intp most = PyLong_AsLong(times) * state.small;
@@ -124,7 +124,7 @@ static PyObject *readable(PyObject *x)
 PyObject *small_dot(PyObject *a, PyObject *b)
 {
     if (Py_TYPE(a) != state.array_class || Py_TYPE(b) != state.array_class || absent(((Array *)a)->meta)
-            || !small_folds_now((PyArrayObject *)((Array *)a)->meta))
+            || !small_folds_now((PyArrayObject *)((Array *)a)->meta, 1))
         return NULL;
     PyObject *one = readable(a), *other = one == NULL ? NULL : readable(b), *found = NULL;
     if (other != NULL) {

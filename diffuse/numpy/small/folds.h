@@ -9,7 +9,7 @@
  * finite. */
 PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other);
 PyObject *small_dot(PyObject *a, PyObject *b); /* folds.dot of Diffuse's arrays; NULL likewise */
-int small_folds_now(PyArrayObject *x); /* does the calling thread reduce such an array at once (folds.immediate)? */
+int small_folds_now(PyArrayObject *x, int shared); /* is such an array reduced at once (folds.immediate)?  More, if shared */
 void small_connect_folds(PyObject *function);
 
 #endif

@@ -1,8 +1,8 @@
 /* Launches of compiled code on the runtime's threads without a task, for what the program waits for at once.
  *
  * A thread that sleeps is not woken for a launch of some 10 us: the wake takes longer.  While a thread polls for work,
- * it joins in for nothing.  So one is woken once launches that follow closely on each other have lost as much time by
- * its sleep as its wake takes, and it polls as long as they go on.  Other programs may leave no processor to it: what
+ * it joins in for nothing.  So one is woken once a launch, or launches that follow closely on each other, have lost as
+ * much time by its sleep as its wake takes, and it polls as long as they go on.  Other programs may leave no processor to it: what
  * launches gain by it is measured, and where that is less than a wake takes, the next one comes later and later. */
 #include "team.h"
 #include <time.h>
@@ -72,7 +72,7 @@ static int shared(int64_t start, int64_t alone, npy_intp points)
         return alone != 0;
     if (alone < LEAST)
         return 0;
-    lost = near ? lost + alone / points * (points - 1) : 0;
+    lost = (near ? lost : 0) + alone / points * (points - 1);
     if (lost < due)
         return 0;
     due = gained >= WAKE ? WAKE : due < LATEST ? 2 * due : LATEST;

@@ -138,7 +138,7 @@ PyObject *small_fold(Gate *gate, PyObject *given)
     int whole = type >= NPY_BYTE && type <= NPY_ULONGLONG, real = type == NPY_FLOAT || type == NPY_DOUBLE;
     int adds = gate->flags & ADDS && real, fits = whole || adds || (!(gate->flags & ADDS) && (real || type == NPY_BOOL));
     int searched = gate->searches && type == NPY_BOOL && size >= state.small && state.small && state.sees && !small_eager();
-    if (!fits || !(searched || small_folds_now((PyArrayObject *)x->meta)))
+    if (!fits || !(searched || small_folds_now((PyArrayObject *)x->meta, adds)))
         return NULL;
     PyObject *memory = small_at_hand(x), *found = NULL;
     if (memory != NULL) {
