@@ -39,7 +39,7 @@ def grids(seed: int, made: set[int] | None = None) -> Iterator[None]:
     def alone(template: Template, processors: int, chunk: int) -> Decomposition:
         for attempt in range(8 if template.shape else 0):
             found = grid(random.Random(f"{seed} {template.shape} {attempt}"), template)
-            if decompose.refusal(template, found) is None and template.under(found).valid:
+            if decompose.refusal(template, found) is None and template.fits(found):
                 if made is not None:
                     made.add(sum(n > 1 for n in found.domain))
                 return found

@@ -234,6 +234,14 @@ def test_products_of_double_complex_numbers_are_done_at_once() -> None:
         assert counted(lambda: [single * single, real * 1.5j, single * 2j]) == (3, 0)
 
 
+def test_roots_are_done_at_once_where_they_are_fast() -> None:
+    """NumPy's float32 takes a third of a nanosecond for an element, its float64 three times as long."""
+    single, double = np.array(values("float32")[5:]), np.array(values("float64")[5:])  # extents of their own
+    with allowed(), numpy.errstate(all="ignore"):
+        assert counted(lambda: np.sqrt(single)) == (0, 1)
+        assert counted(lambda: np.sqrt(double)) == (1, 0)
+
+
 UNARY = ["sqrt", "absolute", "rint", "floor", "isnan", "square", "reciprocal", "negative", "exp", "sin",
          "conjugate", "logical_not", "signbit", "cbrt", "log1p"]
 FUNCTIONS: list[Callable[[Any], Any]] = [

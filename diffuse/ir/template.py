@@ -117,14 +117,38 @@ class Template:
         """
         found = self.decomposed.get(decomposition)
         if found is None:
-            domain, splits, *_ = decomposition
-            uses = tuple([use._replace(partition=use.map.partition(use.access(-1).store, splits))
-                          for use in self.uses])
-            uses = tuple([use._replace(privilege=Privilege.WRITE, operator=None)
-                          if self._completed(use, decomposition) else use for use in uses])
-            found = Template(self.operation, self.signature, self.shape, uses, self.numbers, decomposition)
-            self.decomposed[decomposition] = found
+            uses = tuple([self._cut(use, decomposition) for use in self.uses])
+            found = self.decomposed[decomposition] = self._copy(uses, decomposition)
         return found
+
+    def fits(self, decomposition: Decomposition) -> bool:
+        """Would the writes of different points be disjoint under this decomposition?  Not where rows of a
+        view interleave, or none is cut."""
+        for use in self.uses:
+            if use.privilege is not Privilege.READ:
+                cut = self._cut(use, decomposition)
+                if not (disjoint(cut.partition, decomposition.domain) if cut.privilege.writes
+                        else use.map.simple):
+                    return False
+        return True
+
+    def _cut(self, use: Use, decomposition: Decomposition) -> Use:
+        """A use with the partition that follows from a decomposition."""
+        store = Store(-1, use.frame, use.dtype)
+        completed = use.privilege is Privilege.REDUCE and self._completed(use, decomposition)
+        privilege, operator = (Privilege.WRITE, None) if completed else use[3:5]
+        return Use(use.frame, use.dtype, use.map, privilege, operator,
+                   use.map.partition(store, decomposition.splits))
+
+    def _copy(self, uses: tuple[Use, ...], decomposition: Decomposition) -> Template:
+        """The template with other privileges and partitions, which nothing depends on that was derived."""
+        made = Template.__new__(Template)
+        made.operation, made.signature, made.shape = self.operation, self.signature, self.shape
+        made.elements, made.reach, made.begin = self.elements, self.reach, self.begin
+        made.uses, made.numbers, made.decomposition = uses, self.numbers, decomposition
+        made.fills, made.met, made.alone = self.fills, False, 0
+        made.decomposed, made.chosen = Bounded(VARIANTS), Bounded(VARIANTS)
+        return made
 
     def called(self, decomposition: Decomposition) -> Template:
         """The same, of a host function, whose blocks a decomposition names: each split is one of the ways in
@@ -132,14 +156,11 @@ class Template:
         found = self.decomposed.get(decomposition)
         if found is None:
             uses = self.under(ONE).uses
-            found = Template(self.operation, self.signature, self.shape, uses, self.numbers, decomposition)
-            self.decomposed[decomposition] = found
+            found = self.decomposed[decomposition] = self._copy(uses, decomposition)
         return found
 
     def _completed(self, use: Use, decomposition: Decomposition) -> bool:
         """Is it a reduction whose results are complete at the end of a point's loop?"""
-        if use.privilege is not Privilege.REDUCE:
-            return False
         if volume(decomposition.domain) <= 1:
             return True
         rows = decomposition.completes and not use.map.follows(len(self.shape) - 1)
@@ -161,13 +182,6 @@ class Template:
         """The splits; the template has to be decomposed."""
         assert self.decomposition is not None
         return self.decomposition.splits
-
-    @property
-    def valid(self) -> bool:
-        """Are the writes of different points disjoint?  Not where rows of a view interleave, or none is
-        cut."""
-        return all([disjoint(use.partition, self.domain) if use.privilege.writes else use.map.simple
-                    for use in self.uses if use.privilege is not Privilege.READ])
 
     def task(self, recorded: Recorded) -> IndexTask:
         """The index task of a recorded operation with this template."""

@@ -96,7 +96,8 @@ def _under(template: Template, cut: tuple[tuple[int, int], ...], window: Window)
         tiles.append((d, parts, tile))
     made = under(template, tuple(tiles), window.stores.runtime)
     assert made.decomposition is not None
-    return made if made.valid and refusal(template, made.decomposition) is None else None
+    fits = template.fits(made.decomposition) and refusal(template, made.decomposition) is None
+    return made if fits else None
 
 
 def _state(made: Template, ranks: int, usual: bool = False) -> State:

@@ -91,8 +91,8 @@ class Cuts:
 def _under(template: Template, domain: Point, split: Split | None) -> Template | None:
     if split is None:
         return None
-    found = template.under(Decomposition(domain, (split,)))
-    return found if found.valid else None
+    found = Decomposition(domain, (split,))
+    return template.under(found) if template.fits(found) else None
 
 
 def _like_all_rows(template: Template, alone: Decomposition) -> Template | None:

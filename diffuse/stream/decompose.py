@@ -55,7 +55,7 @@ def _decompose(template: Template, beside: Decomposition | None, processors: int
         return ONE
     found = (alone(template, processors, chunk) if shapes is None
              else shapes.decomposition(template, processors, chunk))
-    if found != ONE and not template.under(found).valid:
+    if found != ONE and not template.fits(found):
         return ONE
     if beside is not None and volume(found.domain) < volume(beside.domain):
         return adapted(template, beside) or found
@@ -132,7 +132,7 @@ def adapted(template: Template, beside: Decomposition) -> Decomposition | None:
         found = beside._replace(splits=(Split(len(template.shape) - 1, beside.splits[0].tile),))
     fits = all([(points - 1) * tile < template.shape[axis] <= points * tile
                 for points, (axis, tile, _) in zip(found.domain, found.splits, strict=True)])
-    return found if fits and template.under(found).valid else None
+    return found if fits and template.fits(found) else None
 
 
 def alone(template: Template, processors: int, chunk: int) -> Decomposition:

@@ -116,9 +116,11 @@ class schedule(ContextDecorator):
         if not cut:
             return None
         found = self._cut(template, current().runtime)
-        if (sentence := refusal(template, found.decomposition or ONE)) is not None:
+        decomposition = found.decomposition or ONE
+        if (sentence := refusal(template, decomposition)) is not None:
             return sentence
-        return None if found.valid else "would have elements that several points write: cut other loops"
+        return (None if template.fits(decomposition)
+                else "would have elements that several points write: cut other loops")
 
     def _cut(self, template: Template, runtime: Runtime) -> Template:
         names = list(loops((template, (), (), None)))

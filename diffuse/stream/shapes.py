@@ -71,7 +71,7 @@ class Shapes:
         if root not in self._chosen:
             self._chosen[root] = processors, chunk, self._plain(root, processors, chunk)
         found = self._chosen[root][2]
-        if len(found.domain) > 1 and refusal(template, found) is None and template.under(found).valid:
+        if len(found.domain) > 1 and refusal(template, found) is None and template.fits(found):
             return found
         return by_extents(root, processors, chunk, *constraints(template), self._known(root).units)
 

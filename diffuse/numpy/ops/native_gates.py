@@ -41,9 +41,9 @@ ADDS = 1 << 19  # is a reduction that gives NumPy's bits of integers only
 BLANK = 1 << 20  # makes an array whose elements have no values
 WAYS = 1 << 21  # times one of the following
 
-NEVER, WHOLE, REAL, DOUBLE, ANY = range(5)
-"""The element types for which a function's kernel has NumPy's bits: none, integers, real numbers,
-these and complex128, or all.
+NEVER, WHOLE, SINGLE, REAL, DOUBLE, ANY = range(6)
+"""The element types for which a function's kernel has NumPy's bits and NumPy is not slow: none, integers,
+float32, real numbers, these and complex128, or all.
 
 For these types the extension lets NumPy compute at once on large arrays, too, while the program reads a value
 after every few operations (arrays/soon.py).
@@ -97,8 +97,9 @@ def soon_way(ufunc: Any) -> int:
     if ufunc.library != "numpy" or not ufunc.recordable or ufunc.nout != 1:
         return NEVER
     ways = [(ANY, "complex64"), (DOUBLE, "complex128"), (REAL, "float64"), (WHOLE, "int64")]
-    return next((way for way, dtype in ways if operations.exact(name, (dtype,) * inputs)
-                 and not (way != WHOLE and name in pace.SLOW)), NEVER)
+    if name in pace.SLOW:
+        ways = [(SINGLE, "float32")] if name in pace.SINGLE else ways[-1:]
+    return next((way for way, dtype in ways if operations.exact(name, (dtype,) * inputs)), NEVER)
 
 
 def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, function: Any) -> Any:

@@ -173,7 +173,7 @@ int small_connect_lock(PyObject *engine);
 
 /* Of soon.c.  What has NumPy's bits, so that a large operation may be done at once: nothing; whole numbers; real
  * ones; complex128, too; all complex ones, too. */
-enum { SMALL_NEVER, SMALL_WHOLE, SMALL_REAL, SMALL_DOUBLE, SMALL_ANY };
+enum { SMALL_NEVER, SMALL_WHOLE, SMALL_SINGLE, SMALL_REAL, SMALL_DOUBLE, SMALL_ANY };
 enum { SMALL_CALL = 80000 }; /* bytes that NumPy reads and writes in the time that a call takes */
 
 /* Both operands of such an operation (`b` may be NULL) if it is to be done now: 1; 0 if not, -1 with an exception. */

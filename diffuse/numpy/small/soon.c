@@ -3,7 +3,8 @@
 #include "small.h"
 
 /* Is the elements' type one that an operation may be done at once for?  Functions of REAL types have NumPy's bits for
- * these only, whose kernels are NumPy's arithmetic; of DOUBLE ones, for complex128, too. */
+ * these only, whose kernels are NumPy's arithmetic; of DOUBLE ones, for complex128, too; those of SINGLE ones are slow
+ * for all but float32. */
 static int fits(PyArrayObject *x, int way)
 {
     int type = PyArray_TYPE(x);
@@ -11,6 +12,8 @@ static int fits(PyArrayObject *x, int way)
         return 0;
     if (way == SMALL_WHOLE)
         return PyTypeNum_ISINTEGER(type) || PyTypeNum_ISBOOL(type);
+    if (way == SMALL_SINGLE)
+        return type == NPY_FLOAT;
     return way == SMALL_ANY || !PyTypeNum_ISCOMPLEX(type) || (way == SMALL_DOUBLE && type == NPY_CDOUBLE);
 }
 
