@@ -86,7 +86,7 @@ KNOWN = {
     "NumPy's dispatchers refuse what its functions would take":
         r"dispatcher for __array_function__ did not return",
     "a flag that is not used is not asked for its truth":
-        r"np\.(array\(\[0,1\]\)|zeros\(300\)|arange\(9\.\)).*error: None, "
+        r"(np|numpy)\.(array\(\[0,1\]\)|zeros\(300\)|arange\(9\.\)).*error: None, "
         r"NumPy's \('ValueError', 'The truth value of an",
     "which of several wrong arguments is named":
         r"error: \('(TypeError|ValueError|IndexError|AxisError|OverflowError|UFuncTypeError)'.*, NumPy's \('",
