@@ -254,3 +254,13 @@ def test_a_cast_that_drops_imaginary_parts_warns_at_the_line_of_the_assignment(t
         warnings.simplefilter("always")
         line = assign(diffuse.numpy.zeros(40), diffuse.numpy.zeros(40, dtype=complex))
     assert [(w.category, w.lineno) for w in caught] == [(numpy.exceptions.ComplexWarning, line)]
+
+
+def test_cross_products_of_integers_report_no_overflow() -> None:
+    first, second = [1, 2, 3], [3, 2, 1]
+    expected = numpy.cross(numpy.array(first, "u4"), numpy.array(second, "u4"))
+    with settings.using(small=0), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        unaligned = ours.zeros(13, "u1")[1:].view("u4")
+        unaligned[...] = second
+        assert ours.cross(ours.array(first, "u4"), unaligned).tolist() == expected.tolist()

@@ -113,7 +113,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     shape = numpy.broadcast_shapes(x.shape[:-1], y.shape[:-1])
     out = empty((*shape, 3), numpy.result_type(x.dtype, y.dtype))
     for k, (i, j) in enumerate(((1, 2), (2, 0), (0, 1))):
-        out[..., k] = x[..., i] * y[..., j] - x[..., j] * y[..., i]
+        # Of vectors the products may be NumPy's scalars, whose operators would report overflows of integers.
+        out[..., k] = UFUNCS["subtract"](x[..., i] * y[..., j], x[..., j] * y[..., i])
     return moveaxis(out, -1, axisc)
 
 
