@@ -2,8 +2,9 @@
  *
  * A thread that sleeps is not woken for a launch of some 10 us: the wake takes longer.  While a thread polls for work,
  * it joins in for nothing.  So one is woken once a launch, or launches that follow closely on each other, have lost as
- * much time by its sleep as its wake takes, and it polls as long as they go on.  Other programs may leave no processor to it: what
- * launches gain by it is measured, and where that is less than a wake takes, the next one comes later and later. */
+ * much time by its sleep as its wake takes, and it polls as long as they go on.  Other programs may leave no processor
+ * to it: what launches gain by it is measured, and where that is less than a wake takes, the next one comes later and
+ * later. */
 #include "team.h"
 #include <time.h>
 
