@@ -52,7 +52,6 @@ def replicated(place: int, state: State, want: Layout) -> Collected | None:
     return None if rest else Collected(place, state.shape, state.itemsize, tuple(parts))
 
 
-
 def given(rank: int, distance: int, ranks: int) -> list[int]:
     """The ranks whose parts a rank sends in a round."""
     return [(rank + k) % ranks for k in range(min(distance, ranks - distance))]

@@ -23,6 +23,7 @@ Arrivals = tuple[tuple[tuple[int, Box], ...], ...]
 Exchanged = Callable[[Layout, Layout], Any]
 """Maps what ranks hold and want to what arrives: `arrivals`, or `volumes` where nothing is sent."""
 
+
 class Step(NamedTuple):
     """The step of one launch."""
 
