@@ -117,8 +117,8 @@ def _state(made: Template, ranks: int, usual: bool = False) -> State:
 
 
 def _partials(made: Template, kept: Point) -> int:
-    """The partial results of one element that points leave: the roots of the subtrees that each has folded,
-    where its leaves are contiguous, else all leaves."""
+    """The number of partial results that the points leave for one element of a reduction: where the leaves of
+    a point are contiguous, the roots of the subtrees that it has reduced; otherwise all leaves."""
     shape, count = made.shape, abi.leaves(made.shape, kept)
     reduced = [d for d in range(len(shape)) if d not in kept]
     if len(made.splits) != 1 or made.splits[0].axis != reduced[0]:

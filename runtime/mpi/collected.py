@@ -21,7 +21,8 @@ SMALL = 1 << 12
 """The most bytes of an array that a rank has on average, if these are sent in rounds: a message of so many
 bytes takes about as long to start as to send.  Larger parts are sent directly, without being packed."""
 SPARE = 1.25
-"""How many times as many bytes rounds may move as direct messages would, which leave out what ranks have."""
+"""The most bytes that an all-gather in rounds may move, over those of direct messages, which leave out the
+elements that the receiver has already."""
 
 
 class Collected(NamedTuple):
@@ -53,7 +54,7 @@ def replicated(place: int, state: State, want: Layout) -> Collected | None:
 
 
 def given(rank: int, distance: int, ranks: int) -> list[int]:
-    """The ranks whose parts a rank sends in a round."""
+    """The ranks whose parts a rank sends in the round with this distance."""
     return [(rank + k) % ranks for k in range(min(distance, ranks - distance))]
 
 

@@ -37,7 +37,8 @@ class Step(NamedTuple):
     partials: tuple[tuple[Partials, Arrivals], ...]
     """What arrives directly from the ranks that have it."""
     rounds: tuple[tuple[tuple[Partials, Arrivals], ...], ...]
-    """What arrives in each round of an all-gather instead, as its schematic says it."""
+    """For each round of an all-gather, which replaces the direct exchange on many ranks: the partial results,
+    and how many of their elements arrive from whom."""
     late: tuple[tuple[int, Arrivals], ...]
     """What arrives before `finish` runs."""
     finishing: tuple[int, ...]
