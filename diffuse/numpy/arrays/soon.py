@@ -23,7 +23,7 @@ from diffuse import library
 from diffuse.numpy.small import native
 from diffuse.settings import config, watch
 
-TRIAL = 64 << 20
+TRIAL = 128 << 20
 """The bytes that operations of a program may read and write at once at its beginning."""
 
 
