@@ -15,7 +15,7 @@ from diffuse import library
 from diffuse.ir import Scalar
 from diffuse.kernels.build import small_folds
 from diffuse.numpy.arrays.core import scalar_class
-from diffuse.numpy.ops import elementwise, folds
+from diffuse.numpy.ops import at_once, elementwise
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
@@ -92,7 +92,7 @@ def test_a_mixed_broadcast_into_fortran_order(tasks: list[Task]) -> None:
 @pytest.mark.parametrize("name", ["sum", "max", "prod", "any"])
 def test_full_reductions_walk_memory(tasks: list[Task], monkeypatch: pytest.MonkeyPatch, make: Any,
                                      space: tuple[int, ...], name: str) -> None:
-    monkeypatch.setattr(folds, "AT_ONCE", 0)
+    monkeypatch.setattr(at_once, "AT_ONCE", 0)
     plain = (1 + numpy.arange(60_000).reshape(20_000, 3) % 2) * (name != "any")  # no early end of `any`
     x = make(np, plain)
     tasks.clear()
@@ -121,7 +121,7 @@ def test_few_rows_are_added_up_as_the_tree_does(operator: str) -> None:
     for shape in [(1, 2), (7, 3), (32, 9), (14, 2), (31, 100)]:
         x = pick.standard_normal(shape) * 10.0 ** pick.integers(-5, 5, shape)
         for values in (x, -0.0 * numpy.ones(shape), numpy.where(x > 1, numpy.inf, x)):
-            found = folds._few_rows(operator, values, (0,), "float64")
+            found = at_once.few_rows(operator, values, (0,), "float64")
             with numpy.errstate(all="ignore"):
                 tree = small_folds.interpreted(operator, values, (0,), "float64")
             assert found.tobytes() == tree.tobytes()

@@ -13,7 +13,7 @@ import diffuse.numpy as np
 from diffuse.kernels.build import small_folds
 from diffuse.kernels.build.compiler import compiler
 from diffuse.numpy.arrays import core
-from diffuse.numpy.ops import folds
+from diffuse.numpy.ops import at_once
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 
@@ -109,13 +109,13 @@ def test_more_real_floats_are_reduced_at_once(dtype: str, monkeypatch: pytest.Mo
     calls = [lambda: x.sum(), lambda: x.mean(), lambda: x.max(), lambda: x.argmin(), lambda: x.std(),
              lambda: x.sum(axis=0), lambda: x.prod(axis=1), lambda: x.all(),
              lambda: x.reshape(-1) @ x.reshape(-1)]
-    at_once = [numpy.asarray(warm(call)) for call in calls]
+    immediate = [numpy.asarray(warm(call)) for call in calls]
     before = trace.counters["recorded"]
     warm(lambda: (x.sum(), x.max(), x.reshape(-1) @ x.reshape(-1)))
     assert (trace.counters["recorded"] == before) == (dtype != "int64")
-    monkeypatch.setattr(folds, "FLOATS", 1)
-    monkeypatch.setattr(folds, "SHARED", 1)
-    for call, expected in zip(calls, at_once, strict=True):
+    monkeypatch.setattr(at_once, "FLOATS", 1)
+    monkeypatch.setattr(at_once, "SHARED", 1)
+    for call, expected in zip(calls, immediate, strict=True):
         found = numpy.asarray(warm(call))
         assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
 
@@ -128,12 +128,12 @@ def test_long_vectors_are_added_by_all_threads_without_a_task(dtype: str, monkey
     x, y = (np.array((pick.random(1_200_000) - 0.4).astype(dtype)) for _ in range(2))
     assert x[0] == x[0] and y[0] == y[0]
     calls: list[Any] = [lambda: x.sum(), lambda: np.sum(y), lambda: x @ y, lambda: np.linalg.norm(x)]
-    at_once = [numpy.asarray(warm(call)) for call in calls]
+    immediate = [numpy.asarray(warm(call)) for call in calls]
     before = trace.counters["recorded"]
     warm(lambda: [call() for call in calls])
     assert trace.counters["recorded"] == before
-    monkeypatch.setattr(folds, "SHARED", 1)
-    for call, expected in zip(calls, at_once, strict=True):
+    monkeypatch.setattr(at_once, "SHARED", 1)
+    for call, expected in zip(calls, immediate, strict=True):
         found = numpy.asarray(warm(call))
         assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
     assert trace.counters["recorded"] > before

@@ -24,10 +24,10 @@ from functools import cache
 from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE
+from diffuse.kernels.body import generators
 from diffuse.kernels.body.expr import STRUCTURAL, Builder
+from diffuse.kernels.body.generators import Generator
 from diffuse.observe.floaterrors import DIVIDE, INVALID, OVERFLOW, UNDERFLOW
-
-Generator = Callable[[Builder], None]
 
 ALL, REAL, INTEGER, NONE = "biufc", "biuf", "biu", ""
 """Element types by their first letters: b(ool) i(nt) u(int) f(loat) c(omplex)."""
@@ -220,98 +220,6 @@ def identity(operator: str, dtype: str) -> object:
             return complex(bound, bound) if letter == "c" else bound
 
 
-# Bodies of the operations that are no ops
-
-
-def _copy(b: Builder) -> None:
-    """NumPy's assignment: the input, cast; a fill when the input is a scalar."""
-    b.store(b.input(0))
-
-
-def _arange(b: Builder) -> None:
-    """start + i * step along the last dimension, as NumPy's fill loops compute it."""
-    start, step = b.input(0), b.input(1)
-    dtype = b.signature[-1]
-    i = b.cast(b.index(b.outputs[0].rank - 1), dtype)
-    b.store(b.emit("add", dtype, start, b.emit("multiply", dtype, i, step)))
-
-
-def _rows(b: Builder) -> None:
-    """Multiply a sparse matrix, given by first and last positions, values and columns, by a dense operand;
-    or, given values alone, sum those between the positions.  An empty sum is zero."""
-    bounds = b.input(0), b.input(1)
-    operands = tuple([b.argument(k) for k in range(2, len(b.inputs))])
-    b.store(b.emit("spmv", b.signature[-1], *bounds, attribute=operands))
-
-
-def _roll(b: Builder) -> None:
-    """The input, cyclically shifted along the dimensions at the end of the operation's name: `roll:1`."""
-    along = tuple([int(d) for d in b.attribute.split(",")])
-    shifts = [b.input(k + 1) for k in range(len(along))]
-    b.store(b.emit("turn", b.inputs[0].dtype, *shifts, attribute=(b.argument(0), along)))
-
-
-def _gather(b: Builder) -> None:
-    """Elements of the input at data-dependent coordinates.  For each indexed dimension there are an index
-    (negative ones count from the end), the dimension's extent, and its stride in elements.  The name ends
-    with a letter for each: 1 for stride 1, else s."""
-    distance = -1
-    for k, letter in enumerate(b.attribute):
-        index, extent, pitch = range(1 + 3 * k, 4 + 3 * k)
-        at = b.input(index)
-        if not b.inputs[index].dtype.startswith(("uint", "bool")):
-            negative = b.emit("less", "bool", at, b.const(0, "int64"))
-            at = b.emit("where", "int64", negative, b.emit("add", "int64", at, b.input(extent)), at)
-        if letter != "1":
-            at = b.emit("multiply", "int64", at, b.input(pitch))
-        distance = at if k == 0 else b.emit("add", "int64", distance, at)
-    b.store(b.cast(b.emit("pick", b.inputs[0].dtype, distance, attribute=b.argument(0)), b.signature[0]))
-
-
-def _nth(b: Builder) -> None:
-    """Positions of the true elements of a mask; the second input counts the true elements before each
-    block."""
-    b.store(b.emit("nth", "int64", b.input(2), b.input(3), attribute=(b.argument(0), b.argument(1))))
-
-
-def _scatter(operator: str) -> Generator:
-    """Write to the first input, which is also the output, at indices (the second input) along the dimension
-    at the end of the operation's name.  The third input has the values; then come their number, how far they
-    lie apart, and whether the indices are known to ascend."""
-    def body(b: Builder) -> None:
-        arguments = b.outputs[0].argument, b.argument(1), b.argument(2)
-        b.emit("scatter", b.outputs[0].dtype, b.input(3), b.input(4), b.input(5),
-               attribute=(operator, *arguments, int(b.attribute[1:])))
-    return body
-
-
-def _dot(b: Builder) -> None:
-    """Sum of products, in the computing type of the signature."""
-    b.reduce(b.emit("multiply", b.signature[0], b.input(0), b.input(1)), "sum")
-
-
-def _fold(operator: str) -> Generator:
-    def body(b: Builder) -> None:
-        value = b.input(0)
-        b.reduce(b.cast(value, "bool") if operator in TRUTH else value, operator)
-    return body
-
-
-def _as(name: str) -> Generator:
-    """A body that applies another op of two inputs, for an operation with a name of its own in NumPy's
-    warnings."""
-    def body(b: Builder) -> None:
-        b.store(b.emit(name, b.signature[-1], b.input(0), b.input(1)))
-    return body
-
-
-def _scan(operator: str) -> Generator:
-    def body(b: Builder) -> None:
-        value = b.cast(b.input(0), "bool") if operator in TRUTH else b.input(0)
-        b.store(b.emit("scan", b.ops[value].dtype, value, attribute=(operator, int(b.attribute))))
-    return body
-
-
 SCATTERED = ("add", "subtract", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor")
 """Operators with which `ufunc.at` folds values into an array."""
 GATHERED = 4
@@ -341,9 +249,9 @@ _ROWS = [
     *[Operation(name, exact=REAL if name in _AS_NUMPY else NONE, errors=DIVIDE | RANGE | INVALID,
                 cost=1 if name in _AS_NUMPY else 8, word="power") for name in EXPONENTS],
     Operation("divmod_0", 2, exact=REAL, errors=DIVIDE | INVALID, integer_errors=DIVIDE | OVERFLOW,
-              body=_as("floor_divide"), word="divmod"),
+              body=generators.applying("floor_divide"), word="divmod"),
     Operation("divmod_1", 2, exact=REAL, errors=DIVIDE | INVALID, integer_errors=DIVIDE,
-              body=_as("remainder"), word="divmod"),
+              body=generators.applying("remainder"), word="divmod"),
     Operation("square", exact=FUSED, errors=RANGE | INVALID),
     Operation("sqrt", exact=REAL, errors=INVALID),
     Operation("negative positive conjugate", rounded=False),
@@ -379,23 +287,25 @@ _ROWS = [
     Operation("nextafter", 2, exact=REAL, errors=RANGE),
     Operation("ldexp", 2, inputs="a float, then int32 or int64", exact=REAL, errors=RANGE | INVALID),
 
-    Operation("copy", body=_copy, errors=RANGE | INVALID, word="cast"),
-    Operation("arange", 2, body=_arange),
-    Operation("roll", 2, body=_roll),
-    Operation("roll2", 3, body=_roll),
-    *[Operation(f"gather{n}", 1 + 3 * n, body=_gather) for n in range(1, GATHERED + 1)],
-    Operation("nth", 4, body=_nth),
-    Operation("scatter", 6, body=_scatter(""), elementwise=False, errors=RANGE | INVALID, word="cast"),
-    *[Operation(f"scatter_{name}", 6, body=_scatter(name), elementwise=False, errors=DIVIDE | RANGE | INVALID,
-                word=name) for name in SCATTERED],
-    Operation("spmv", 5, body=_rows),
-    Operation("reduceat", 3, body=_rows, errors=RANGE | INVALID),
-    Operation("dot", 2, body=_dot, elementwise=False, errors=RANGE | INVALID),
-    *[Operation(name, body=_fold(name), elementwise=False, errors=RANGE | INVALID, word="reduce")
+    Operation("copy", body=generators.copy, errors=RANGE | INVALID, word="cast"),
+    Operation("arange", 2, body=generators.arange),
+    Operation("roll", 2, body=generators.roll),
+    Operation("roll2", 3, body=generators.roll),
+    *[Operation(f"gather{n}", 1 + 3 * n, body=generators.gather) for n in range(1, GATHERED + 1)],
+    Operation("nth", 4, body=generators.nth),
+    Operation("scatter", 6, body=generators.scatter(""), elementwise=False, errors=RANGE | INVALID,
+              word="cast"),
+    *[Operation(f"scatter_{name}", 6, body=generators.scatter(name), elementwise=False,
+                errors=DIVIDE | RANGE | INVALID, word=name) for name in SCATTERED],
+    Operation("spmv", 5, body=generators.rows),
+    Operation("reduceat", 3, body=generators.rows, errors=RANGE | INVALID),
+    Operation("dot", 2, body=generators.dot, elementwise=False, errors=RANGE | INVALID),
+    *[Operation(name, body=generators.fold(name, False), elementwise=False, errors=RANGE | INVALID,
+                word="reduce")
       for name in ("sum", "prod")],
-    *[Operation(name, body=_fold(name), elementwise=False)
+    *[Operation(name, body=generators.fold(name, name in TRUTH), elementwise=False)
       for name in (*[name for name in FOLDS if name not in ("sum", "prod")], *sorted(INDEXED))],
-    *[Operation(name, body=_scan(operator), elementwise=False, word="accumulate",
+    *[Operation(name, body=generators.scan(operator, operator in TRUTH), elementwise=False, word="accumulate",
                 errors=RANGE | INVALID if operator in ("sum", "prod") else 0)
       for operator, name in SCANS.items()],
 ]

@@ -1,5 +1,5 @@
 """Reductions over any axes (`sum`, `max`, `argmin` ...): recorded as tasks, or computed at once if at
-hand."""
+hand (at_once.py)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import FOLDS, ROWS, Point, operations, quiet, small_folds, view
-from diffuse.numpy.arrays import access, base, core, soon, views
+from diffuse.library import FOLDS, Point, operations, quiet, small_folds, view
+from diffuse.numpy.arrays import access, base, core, views
 from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import UFUNCS, operand
 from diffuse.numpy.arrays.core import Array, hosted, recorded, viewing
@@ -29,53 +29,29 @@ from diffuse.numpy.ops.arguments import (
     receives,
     spreads,
 )
+from diffuse.numpy.ops.at_once import (
+    ALL,
+    FLAT,
+    NUMPYS,
+    along,
+    few_rows,
+    glance,
+    immediate,
+    memory_order,
+    total,
+)
 from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.operands import adopt, answers, wrap
-from diffuse.numpy.small import native
 
 _NoValue = numpy._NoValue
 TRUTH, EXTREMES = operations.TRUTH, operations.EXTREMES
 FUNCTIONS = {"sum": numpy.add, "prod": numpy.multiply}
 _IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True, "bitor": 0, "bitxor": 0,
                              "parity": False}
-_FLAT = 16
-"""In full reductions, rows shorter than this are reduced as part of one flat array: as measured, they cost
-four times as much as rows.  Longer ones do not, and stay in the space of operations with which they may
-fuse."""
-
-AT_ONCE = 13
-"""A multiple of DIFFUSE_SMALL.  The calling thread reduces arrays of fewer elements that no pending task
-writes: as measured, it takes no longer than recording, launching and awaiting a task."""
-FLOATS = 5
-"""How many times as many elements these may be if they are real floats: as measured, the compiled sums, and
-NumPy's extremes, of a million of them in one thread take half as long as a task.  Products are NumPy's."""
-SHARED = 32
-"""How many times as many elements a vector of real floats may have if its sum, or its product with another,
-is computed by the threads without a task (numpy/small/team.c): as measured, a task on some millions takes 0.1
-ms longer.  On more elements that is little beside what fused reductions save, which read an array once."""
-GLANCE = 4096
-"""`any` and `all` search this many elements first, and then all of them: most searches that end early end
-there.  NumPy searches all bools, a vector at a time."""
-
-
 def numpys(operator: str, x: Array) -> bool:
     """Does NumPy compute this reduction?  It computes those of small arrays at hand, and sums and products of
     small inexact arrays, whose bits depend on NumPy's order, which kernels do not have."""
     return x.form.size < core.SMALL and (ready(x) or operator in FUNCTIONS and x.form.name[0] in "fc")
-
-
-def immediate(x: Array, fast: bool = True) -> Any:
-    """The memory of an array that the calling thread should reduce at once; None if a task has to be
-    recorded.  The result of more real floats takes no longer if it is `fast`."""
-    size, most = x.meta.size, AT_ONCE * core.SMALL
-    if size >= most and (size >= FLOATS * most or x.meta.dtype.char not in "fd" or not fast):
-        return None
-    if not library.current().host_sees:
-        return None
-    if not core.SEES:
-        core.see(True)
-    soon.looked()
-    return access.at_hand(x)
 
 
 def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
@@ -150,84 +126,6 @@ def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial
     return operator not in TRUTH or wanted == numpy.bool_
 
 
-def total(operator: str, memory: Any) -> Any:
-    """Reduce all elements of a NumPy array; None if NumPy may have to warn."""
-    char = memory.dtype.char
-    if elementwise.eager_errors or char in "FDe":
-        return None
-    if memory.ndim > 1:  # in the order of memory, as `_arranged`
-        order = _memory_order(memory.strides)
-        memory = memory if order is None else memory.transpose(order)
-        if memory.shape[-1] < _FLAT and memory.flags.c_contiguous:
-            memory = memory.reshape(-1)
-    if operator == "sum":
-        if char in "fd":
-            found = small_folds.fold(operator, _ALL[memory.ndim], memory)
-            if found is None:
-                found = small_folds.reduce(operator, memory, _ALL[memory.ndim], memory.dtype.name)
-            found = found[()]
-            return found if isfinite(found) else None
-        if char == "?":
-            return numpy.intp(numpy.count_nonzero(memory))
-    return _NUMPYS[operator](memory, None)
-
-
-def along(operator: str, memory: Any, axis: int) -> Any:
-    """Reduce one axis of a C-contiguous NumPy array; None if NumPy may have to warn."""
-    rank, char = memory.ndim, memory.dtype.char
-    if not -rank <= axis < rank or char in "FDe" or not memory.flags.c_contiguous:
-        return None
-    if rank == 1:
-        return total(operator, memory)
-    if elementwise.eager_errors:
-        return None
-    if operator == "sum" and char in "fd":
-        found = small_folds.fold(operator, (axis % rank,), memory)
-        if found is None or not numpy.isfinite(found).all():
-            return None
-    else:
-        found = _NUMPYS[operator](memory, axis)
-    return hosted(found)
-
-
-def dot(x: Any, y: Any) -> Any:
-    """The product of two float vectors at hand; None for other arrays, or if NumPy may have to warn."""
-    one = immediate(x)
-    other = one if x is y else immediate(y)
-    if one is None or other is None or one.dtype is not other.dtype or one.shape != other.shape:
-        return None
-    if elementwise.eager_errors:
-        return None
-    found = (small_folds.fold("squares", (0,), one) if one is other else
-             small_folds.fold("dot", (0,), one, other))
-    return found[()] if found is not None and isfinite(found) else None
-
-
-_ALL = [tuple(range(rank)) for rank in range(65)]
-"""All axes of an array, by its number of dimensions."""
-
-_NUMPYS: dict[str, Any] = {operator: getattr(numpy, name).reduce for operator, name in FOLDS.items()}
-"""NumPy's reduction for each operator."""
-
-
-def glance(operator: str, x: Array) -> Any:
-    """Compute `any` or `all` if the first elements in memory decide it and nothing is pending; else None."""
-    if not core.SMALL or not library.current().host_sees or elementwise.eager_errors:
-        return None
-    if not core.SEES:  # otherwise the extension does this by itself
-        core.see(True)
-    memory = access.at_hand(x)
-    if memory is None:
-        return None
-    memory = memory.transpose(_memory_order(memory.strides) or range(memory.ndim))
-    most = memory.size if x.form.name == "bool" else GLANCE
-    while memory.size > most:
-        rows = max(1, most * memory.shape[0] // memory.size)
-        memory = memory[:rows] if rows < memory.shape[0] and memory.shape[0] > 1 else memory[0]
-    found = getattr(memory, operator)()
-    return found if found == (operator == "any") or memory.size == x.form.size else None
-
-
 def _masked(x: Array, mask: Array, filler: Any, wanted: numpy.dtype[Any]) -> Any:
     """The elements to reduce: the identity wherever the mask is false."""
     name = wanted.name if wanted.name != "bool" else x.form.name
@@ -280,17 +178,10 @@ def _arranged(x: Array) -> Array:
     """Order the dimensions for a full reduction as they lie in memory, with short rows flattened."""
     if x.form.ndim < 2:
         return x
-    order = _memory_order(x.form.strides)
+    order = memory_order(x.form.strides)
     if order is not None:
         x = viewing(x, x.meta.transpose(order))
-    return views.reshape(x, -1) if x.form.ordered and x.form.shape[-1] < _FLAT else x
-
-
-@lru_cache(maxsize=1 << 11)
-def _memory_order(strides: Point) -> Point | None:
-    """The dimensions in the order of memory; None if they are."""
-    order = sorted(range(len(strides)), key=lambda d: (strides[d] != 0, -abs(strides[d])))
-    return None if order == sorted(order) else tuple(order)
+    return views.reshape(x, -1) if x.form.ordered and x.form.shape[-1] < FLAT else x
 
 
 def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
@@ -310,9 +201,9 @@ def _at_once(operator: str, memory: Any, axes: tuple[int, ...], wanted: numpy.dt
              keepdims: bool) -> Any:
     """Reduce the memory of an array over `axes`."""
     if operator in TRUTH:
-        found: Any = _NUMPYS[operator](memory, axes)
+        found: Any = NUMPYS[operator](memory, axes)
     elif computing[0] in "fc" and operator in ("sum", "prod"):
-        found = _few_rows(operator, memory, axes, computing)
+        found = few_rows(operator, memory, axes, computing)
         if found is None:
             found = small_folds.reduce(operator, memory, axes, computing)
         if found.dtype != wanted:
@@ -321,7 +212,7 @@ def _at_once(operator: str, memory: Any, axes: tuple[int, ...], wanted: numpy.dt
         if 0 in numpy.isfinite(found).tobytes():  # once more by NumPy, for its warnings
             getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
     else:
-        found = _NUMPYS[operator](memory, axes, wanted)
+        found = NUMPYS[operator](memory, axes, wanted)
     if keepdims:
         shape = [1 if d in axes else n for d, n in enumerate(memory.shape)]
         found = numpy.asarray(found, wanted).reshape(shape)
@@ -338,7 +229,7 @@ def spread(x: Array, centre: Any, axes: tuple[int, ...], wanted: numpy.dtype[Any
     if len(axes) == x.form.ndim and not keepdims:
         x = _arranged(x)
         centre = views.reshape(centre, ())
-        axes = _ALL[x.form.ndim]
+        axes = ALL[x.form.ndim]
     memory, middle = immediate(x), access.at_hand(centre)
     if memory is None or middle is None:
         return None
@@ -351,16 +242,6 @@ def spread(x: Array, centre: Any, axes: tuple[int, ...], wanted: numpy.dtype[Any
     return hosted(found) if found.ndim else found[()]
 
 
-def _few_rows(operator: str, memory: Any, axes: tuple[int, ...], computing: str) -> Any:
-    """Reduce columns of at most one leaf of the tree, for which NumPy's order in a matrix is that of the
-    tree."""
-    if (axes == (0,) and memory.ndim == 2 and memory.shape[0] <= ROWS and memory.shape[1] > 1
-            and computing == memory.dtype.name and computing[0] == "f" and memory.flags.c_contiguous):
-        with quiet():
-            return FUNCTIONS[operator].reduce(memory, axis=0, initial=-0.0 if operator == "sum" else 1.0)
-    return None
-
-
 def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], signature: tuple[str, ...],
               wanted: numpy.dtype[Any], keepdims: bool, source: Form | None = None) -> Any:
     """Record a fold of arrays of one shape; the output's view follows only the kept dimensions.
@@ -368,7 +249,7 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
     The result has the layout of NumPy's for an operand of the form `source`, or C order if that is None.
     """
     shape = inputs[0].form.shape
-    if (len(axes) == len(shape) > 1 and not keepdims and shape[-1] < _FLAT
+    if (len(axes) == len(shape) > 1 and not keepdims and shape[-1] < FLAT
             and all([x.form.ordered for x in inputs])):
         inputs = tuple([views.reshape(x, -1) for x in inputs])
         shape, axes, source = inputs[0].form.shape, (0,), None
@@ -439,7 +320,3 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
         return fallback.call(function, (x, axis, out), {"keepdims": keep}, silent="inspection")
     result = _recorded(operation, (x,), axes, (x.form.name, "int64"), numpy.dtype(numpy.int64), keep)
     return result if target is None else into(target, result, out)
-
-
-if native is not None:
-    native.connect_folds(globals(), small_folds.laid_out)

@@ -18,7 +18,7 @@ from diffuse.numpy.arrays.access import ready
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import NATIVE, replica
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import elementwise, folds, known, rules
+from diffuse.numpy.ops import at_once, elementwise, known, rules
 from diffuse.numpy.ops.arguments import spreads
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.creation import arange, fresh
@@ -269,7 +269,8 @@ def _without_nans(a: Any, value: Any) -> Any:
     x = asanyarray(a)
     if x.dtype.kind == "O":
         return where(UFUNCS["not_equal"](x, x), value, x)
-    memory = folds.immediate(x, False) if type(x) is core.array_class and x.meta.size >= core.SMALL else None
+    large = type(x) is core.array_class and x.meta.size >= core.SMALL
+    memory = at_once.immediate(x, False) if large else None
     if type(x) is numpy.ndarray:  # of elements that kernels do not compute in
         memory = x
     if memory is not None and x.dtype.kind in ("fc" if memory is x else "f"):  # what is reduced at once, too

@@ -13,7 +13,7 @@ from diffuse.numpy.arrays.access import ready
 from diffuse.numpy.arrays.base import UFUNCS
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import elementwise, folds
+from diffuse.numpy.ops import at_once, elementwise, folds
 from diffuse.numpy.ops.arguments import axes_of, into, receives
 from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.operands import adopt, foreign, wrap
@@ -67,8 +67,8 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
     if (axis is None and dtype is None and out is None and where is True and type(a) is core.array_class
             and (keepdims is False or keepdims is _NoValue) and a.form.name in ("float32", "float64")
             and a.form.size >= core.SMALL):
-        memory = folds.immediate(a)
-        total = None if memory is None else folds.total("sum", memory)
+        memory = at_once.immediate(a)
+        total = None if memory is None else at_once.total("sum", memory)
         if total is not None:
             return total / total.dtype.type(a.form.size)
     x = _plain(a, axis, dtype, keepdims, where)

@@ -17,7 +17,7 @@ from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.arrays.core import Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, Form, Mirror, model, outermost_first, packed, row_major
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import elementwise, folds
+from diffuse.numpy.ops import at_once, elementwise, folds
 from diffuse.numpy.ops.conversion import asanyarray, asarray
 from diffuse.numpy.ops.functions import small
 from diffuse.numpy.ops.manipulation import asking, asks
@@ -155,7 +155,7 @@ class Matmul(ufunc):
             if one is not None and other is not None:
                 found = None
                 if one is not x and other is not y and one.ndim == 1 and one.size >= core.SMALL:
-                    found = folds.dot(x, y) if one.dtype.char in "fd" else None
+                    found = at_once.dot(x, y) if one.dtype.char in "fd" else None
                 elif _light(one, other):
                     found = _at_once(x, y)
                 if found is not None:

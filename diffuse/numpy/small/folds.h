@@ -8,8 +8,9 @@
  * unless one was raised, where Python's code has to see to it: other arrays, no machine code, results that are not
  * finite. */
 PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other);
-PyObject *small_dot(PyObject *a, PyObject *b); /* folds.dot of Diffuse's arrays; NULL likewise */
-int small_folds_now(PyArrayObject *x, int shared); /* is such an array reduced at once (folds.immediate)?  More, if shared */
+PyObject *small_dot(PyObject *a, PyObject *b); /* at_once.dot of Diffuse's arrays; NULL likewise */
+/* Is such an array reduced at once (at_once.immediate)?  More are, if the threads share them. */
+int small_folds_now(PyArrayObject *x, int shared);
 void small_connect_folds(PyObject *function);
 
 #endif

@@ -272,7 +272,7 @@ static PyMethodDef methods[] = {
      "Give the names of the module of reductions, and small_folds.laid_out."},
     {"connect_team", connect_team, METH_O,
      "Give the function that says where the runtime's threads are; what it said before is forgotten."},
-    {"dot", (PyCFunction)(void (*)(void))dot, METH_FASTCALL, "As folds.dot, where compiled code is laid out."},
+    {"dot", (PyCFunction)(void (*)(void))dot, METH_FASTCALL, "As at_once.dot, where compiled code is laid out."},
     {"connect_places", connect_places, METH_VARARGS,
      "Give the table of places that call functions, their class, and what counts there."},
     {"connect_recording", connect_recording, METH_VARARGS,

@@ -1,4 +1,4 @@
-/* What elements.c takes of operators.c, and the other way round. */
+/* What operators.c, elements.c, products.c and protocol.c take of one another. */
 #ifndef DIFFUSE_OPERATORS_H
 #define DIFFUSE_OPERATORS_H
 

@@ -80,7 +80,7 @@ int small_moves(PyObject *ufunc); /* does some place of the program bring it oth
 int small_hand_ready(void);
 int small_draws_ready(void);
 int small_operators_ready(void);
-extern PyMethodDef small_methods[]; /* of elements.c: those of arrays */
+extern PyMethodDef small_methods[]; /* of protocol.c: those of arrays */
 /* Of parts.c: the view of NumPy's array that an index selects, and the element; NULL, without an exception unless one
  * was raised, for all other indices. */
 PyObject *small_part(PyObject *array, PyObject *index);

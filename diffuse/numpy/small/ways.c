@@ -126,7 +126,7 @@ PyObject *small_read_from(Gate *gate, PyObject *const *args, Py_ssize_t n)
     return found;
 }
 
-/* What a reduction of all elements gives that the calling thread does at once, as folds.immediate and folds.total
+/* What a reduction of all elements gives that the calling thread does at once, as immediate and total of at_once.py
  * have it. */
 PyObject *small_fold(Gate *gate, PyObject *given)
 {
