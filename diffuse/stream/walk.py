@@ -27,7 +27,7 @@ TURNS = 24
 """How often an operation of a line is recorded on small arrays, without a large task in between, before the
 loop around it counts as one over slices: more often than for the faces of three fields, or a formula for
 borders."""
-EVEN = 4
+EVEN = 6
 """The number of equal steps through a store, from one iteration to the next, after which a loop counts as one
 over slices; also the number of waits between an operation and the next large task after which it does."""
 NEW = 16
