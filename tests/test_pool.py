@@ -226,6 +226,38 @@ def test_workers_run_what_nobody_waits_for() -> None:
     pool.close()
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_a_worker_leaves_the_processor_of_the_submitter() -> None:
+    everywhere = os.sched_getaffinity(0)
+    first = Pool(1)
+    first.start()  # with it begins the thread that creates others
+    before = set(os.listdir("/proc/self/task"))
+    pool = Pool(1, spin=5)
+    pool.start()
+    here, (worker,) = min(everywhere), map(int, set(os.listdir("/proc/self/task")) - before)
+    moved = pool.threads.field(ctypes.c_int64, "moved")
+    assert moved.value < 0
+    cells, total = np.zeros(2, dtype=np.uint64), np.zeros(1, dtype=np.uint64)
+    block = struct.pack("3q", 2, cells.ctypes.data, total.ctypes.data)
+
+    def joined() -> bool:
+        """Launch once more while the worker, which may run anywhere, is on the submitter's processor."""
+        os.sched_setaffinity(worker, {here})
+        os.sched_setaffinity(worker, everywhere)
+        sequence = pool.submit(address("step"), address("total"), 2, block)
+        until(lambda: pool.completed == sequence)
+        return moved.value >= 0
+
+    os.sched_setaffinity(0, {here})
+    try:
+        until(joined)
+        assert os.sched_getaffinity(worker) == everywhere
+    finally:
+        os.sched_setaffinity(0, everywhere)
+    pool.close()
+    first.close()
+
+
 def test_a_light_launch_wakes_no_sleeping_worker() -> None:
     pool = Pool(1, spin=5)
     pool.start()

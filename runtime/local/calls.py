@@ -31,7 +31,7 @@ define i64 @submit_part(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %b
 define internal i64 @queue(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size,
                            i64 %light, i64 %first) {
 entry:
-  FIELD ticket submitted mask work sleepers
+  FIELD ticket submitted cpu mask work sleepers
   %few = sub i64 %points, 1
   %bad = icmp uge i64 %few, @MOST
   br i1 %bad, label %wrong, label %room
@@ -75,6 +75,8 @@ fill:
   store i64 %first, ptr %slot.first
   store atomic i64 %points, ptr %slot.points monotonic, align 8
   %next = add i64 %launch, 1
+  %here = call i32 @sched_getcpu()
+  store atomic i32 %here, ptr %cpu monotonic, align 4
   store atomic i64 %next, ptr %submitted seq_cst, align 8
   %s = load atomic i32, ptr %sleepers seq_cst, align 4
   %asleep = icmp ne i32 %s, 0

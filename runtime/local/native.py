@@ -24,6 +24,7 @@ COMPANY = 4
 FIELDS = {
     "ticket": 0 * LINE,        # launch running << POINT_BITS | next point to claim
     "submitted": 1 * LINE,     # launches submitted
+    "cpu": 1 * LINE + 8,       # processor on which the last launch was submitted
     "wanted": 2 * LINE,        # smallest number of launches some waiting thread wants done
     "work": 3 * LINE,          # event: there may be points to claim, or a wanted launch is done
     "sleepers": 3 * LINE + 4,  # threads registered as sleeping on it
@@ -31,13 +32,20 @@ FIELDS = {
     "stopping": 5 * LINE,      # workers have to end
     "spin": 5 * LINE + 8,      # polls before sleeping
     "mask": 5 * LINE + 16,     # ring size - 1
+    "apart": 5 * LINE + 24,    # are there enough processors for workers to leave that of the submitter?
+    "moved": 5 * LINE + 32,    # launch for which a worker last did
     "ring": 6 * LINE,
 }
 SLOT = {"kernel": 0, "finish": 8, "points": 16, "block": 24, "capacity": 32, "done": 40, "light": 48,
         "first": 56}
 SLOT_BYTES = 64
 
+RARELY = 2
+"""Launches from one move of a worker to another processor until the next move at least."""
+
 FUTEX = {"x86_64": 202, "aarch64": 98}
+AFFINITY = {"x86_64": (203, 204), "aarch64": (122, 123)}
+"""The system calls that set the processors on which a thread may run, and get them."""
 WAIT, WAKE = 128, 129  # FUTEX_WAIT, FUTEX_WAKE | FUTEX_PRIVATE_FLAG
 
 
@@ -55,11 +63,13 @@ def text(portable: bool = False) -> str:
                            f"expected one of {', '.join(FUTEX)}; use DIFFUSE_RUNTIME=reference")
     parts = [_DECLARE, _FLOAT_X86 if x86 and not portable else _FLOAT_PORTABLE,
              _PAUSE_X86 if x86 else _PAUSE_OTHER,
-             driver.SYSTEM, driver.CLAIM, driver.RUN, driver.FINISH, driver.WORKER, calls.SUBMIT,
-             calls.WAIT, calls.STOP]
-    names = {"@FUTEX": str(number), "@BITS": str(POINT_BITS), "@MOST": str(MOST_POINTS), "@WAIT": str(WAIT),
-             "@WAKE": str(WAKE), "@BIG": str(BIG_BLOCK), "@COMPANY": str(COMPANY),
-             "@SLOT_BYTES": str(SLOT_BYTES)}
+             driver.SYSTEM, driver.CLAIM, driver.RUN, driver.FINISH, driver.APART, driver.WORKER,
+             calls.SUBMIT, calls.WAIT, calls.STOP]
+    setting, getting = AFFINITY[platform.machine()]
+    numbers = {"@FUTEX": number, "@SETTING": setting, "@GETTING": getting, "@RARELY": RARELY,
+               "@BITS": POINT_BITS, "@MOST": MOST_POINTS, "@WAIT": WAIT, "@WAKE": WAKE, "@BIG": BIG_BLOCK,
+               "@COMPANY": COMPANY, "@SLOT_BYTES": SLOT_BYTES}
+    names = {name: str(value) for name, value in numbers.items()}
     return "\n".join(_expand(part, names) for part in parts)
 
 
@@ -83,6 +93,7 @@ def _expand(source: str, names: dict[str, str]) -> str:
 
 _DECLARE = """
 declare i64 @syscall(i64, ...)
+declare i32 @sched_getcpu()
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)

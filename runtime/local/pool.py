@@ -105,6 +105,7 @@ class Threads:
         self.submitted = self.field(ctypes.c_uint64, "submitted")
         self.flags = self.field(ctypes.c_uint32, "flags")
         self.field(ctypes.c_uint64, "mask").value = depth - 1
+        self.field(ctypes.c_int64, "moved").value = -native.RARELY
         self.started = False
         self.handles: list[ctypes.c_void_p] = []
         self.kept: deque[tuple[int, Any]] = deque()
@@ -128,6 +129,7 @@ class Threads:
             return
         self.field(ctypes.c_uint64, "spin").value = int(self.spin * self.entry.pauses)
         self.field(ctypes.c_uint32, "stopping").value = 0
+        self.field(ctypes.c_uint32, "apart").value = self.count < len(os.sched_getaffinity(0))
         create = ctypes.CDLL(None).pthread_create
         create.argtypes = [ctypes.c_void_p] * 4
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - FAULTS)

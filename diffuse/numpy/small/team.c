@@ -4,7 +4,8 @@
  * it joins in for nothing.  So one is woken once a launch, or launches that follow closely on each other, have lost as
  * much time by its sleep as its wake takes, and it polls as long as they go on.  Other programs may leave no processor
  * to it: what launches gain by it is measured, and where that is less than a wake takes, the next one comes later and
- * later. */
+ * later.  Where launches lose by it, the time of one thread is measured again, as it may have been measured while the
+ * caches held the elements. */
 #include "team.h"
 #include <time.h>
 
@@ -122,7 +123,13 @@ void small_team_run(Point run, Finish finish, int64_t *block, npy_intp words, np
     took = ended - start;
     if (how)
         gained += gained > LATEST && took < *alone ? 0 : *alone - took;
-    else
+    else if (gained <= -WAKE && *alone != 0) { /* sharing lost time, or all launches take longer than before */
+        if (took > *alone + *alone / 8) {
+            gained = 0;
+            due = WAKE;
+        }
+        *alone = took;
+    } else
         *alone = *alone == 0 || took < *alone ? took : *alone + (took - *alone) / 64;
 }
 
