@@ -76,7 +76,7 @@ class Template:
     """An index task without its stores, its scalar values and its line.  Compared by identity."""
 
     __slots__ = ("operation", "signature", "shape", "uses", "numbers", "decomposition", "fills", "decomposed",
-                 "chosen", "alone", "elements", "reach", "begin", "met")
+                 "chosen", "alone", "elements", "reach", "begin", "met", "kind", "cut")
 
     def __init__(self, operation: str, signature: tuple[str, ...], shape: Point, uses: tuple[Use, ...],
                  numbers: tuple[tuple[int, str], ...] = (), decomposition: Decomposition | None = None
@@ -103,6 +103,10 @@ class Template:
         """The template under each decomposition."""
         self.chosen: dict[Any, Template] = Bounded(VARIANTS)
         """The choices of `stream.decompose`, by everything that they depend on."""
+        self.cut = False
+        """Has the stream chosen a decomposition for it before?"""
+        self.kind: Any = None
+        """Its kind (kinds.py): False if it has none, None until it is asked for."""
         self.met = False
         """Has a library noted that it recorded a task of this template?"""
         self.alone = 0
@@ -146,7 +150,7 @@ class Template:
         made.operation, made.signature, made.shape = self.operation, self.signature, self.shape
         made.elements, made.reach, made.begin = self.elements, self.reach, self.begin
         made.uses, made.numbers, made.decomposition = uses, self.numbers, decomposition
-        made.fills, made.met, made.alone = self.fills, False, 0
+        made.fills, made.met, made.alone, made.cut, made.kind = self.fills, False, 0, True, False
         made.decomposed, made.chosen = Bounded(VARIANTS), Bounded(VARIANTS)
         return made
 
