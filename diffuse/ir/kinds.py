@@ -17,7 +17,7 @@ from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Template
 from diffuse.ir.view import View
 
-CONCRETE = 256
+CONCRETE = 128
 """The largest extent that is part of a kind.  Larger ones exceed every extent, and every product of a special
 stride and a special extent, that `ir/loops.py` compares with."""
 NONE = -2
@@ -58,18 +58,16 @@ class Kind:
 _next = count()
 _numbers: dict[tuple[Any, ...], int] = Bounded()
 """The numbers of forms; none is given twice, also after the table was full."""
-_forms: dict[int, Form | None] = Bounded()
-"""The forms of views, by their tokens."""
 _kinds: dict[tuple[Any, ...], Kind] = Bounded()
 
 
 def form(view: View) -> Form | None:
     """The form of a view; None if it has none."""
-    token = view.token
-    found = _forms.get(token)
-    if found is None and token not in _forms:
-        found = _forms[token] = _form(view)
-    return found
+    found = view.form
+    if found is None:
+        found = _form(view) or False
+        object.__setattr__(view, "form", found)
+    return found or None
 
 
 def _form(view: View) -> Form | None:
@@ -119,7 +117,7 @@ def _kind(template: Template) -> Kind | None:
     key: list[Any] = [template.operation, template.signature, template.numbers,
                       *[n if n <= CONCRETE else -1 for n in template.shape]]
     for frame, dtype, view, privilege, operator, _ in template.uses:
-        found = form(view)
+        found = view.form or form(view)
         if found is None or frame != view.frame or dtype != view.dtype or view.shape != template.shape:
             return None
         key += (found.number, privilege, operator)

@@ -50,7 +50,8 @@ def recut(window: Window, group: Group, recorded: Recorded, template: Template, 
         slots, following = analysis.outline.add(task), node.edges.get(row)
         node = following if isinstance(following, Node) else memo.joined(
             node, row, analysis.outline.loops, slots)
-        spilled += spilled_bytes(node, before, group.slots, one, [access.store.id for access in task.accesses])
+        stores = [access.store.id for access in task.accesses]
+        spilled += spilled_bytes(node, before, group.slots, one, stores)
         chain = chain, one
     group.begin()
     group.sketch = None

@@ -27,6 +27,8 @@ FIRST_TRAILS, FIRST_NODES = 1 << 12, 1 << 14
 MOST_NODES = 1 << 18
 """The initial limits of the edges of both trees, and the limit to which each may grow (ir/bounded.py)."""
 
+MOST_SKETCHED = 64
+
 Spilled = tuple["Spilled", tuple[int, ...]] | None
 """A persistent list of slots: the list before the last task, which other nodes share, and the task's own
 slots."""
@@ -41,7 +43,7 @@ class Node:
                  ) -> None:
         self.edges: dict[tuple[Any, ...], Node | Refusal] = {}
         self.sketched: dict[tuple[Any, ...], Node | Refusal] = {}
-        """Some of the same edges, by the rows of sketches."""
+        """Some of the same edges, by the rows of sketches: at most `MOST_SKETCHED`."""
         self.plans: dict[bytes, Any] = {}
         self.depth = depth
         self.loops = loops
@@ -50,6 +52,12 @@ class Node:
         """The slots that need memory although the prefix makes them."""
         self.name = 0
         """A hash of its rows."""
+
+    def sketch(self, row: tuple[Any, ...], edge: Node | Refusal) -> None:
+        """Record the row of a sketch for an edge."""
+        if len(self.sketched) >= MOST_SKETCHED:
+            self.sketched.clear()
+        self.sketched[row] = edge
 
 
 class Later(NamedTuple):
@@ -164,12 +172,6 @@ class Memo:
         self.nodes += 1
         self.nodes_size.count(hash((node.name, row)))
         return refusal
-
-    def sketch(self, node: Node, row: tuple[Any, ...], edge: Node | Refusal) -> None:
-        """Record the row of a sketch for an edge of a node."""
-        node.sketched[row] = edge
-        self.nodes += 1
-        self.nodes_size.count(hash((node.name, row)))
 
     def add_edge(self, trail: Trail, key: tuple[Any, ...], edge: Trail | Refusal | str) -> None:
         """Add the edge `key` to a trail: to the next trail, or the reason why the task does not join."""

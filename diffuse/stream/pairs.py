@@ -68,7 +68,8 @@ class Geometry(NamedTuple):
 
 
 Tasks = Mapping[int, IndexTask]
-"""The index tasks of a group, by number, that determine how its plan is divided into rows (`Plan.telling`)."""
+"""The index tasks of a group, by number, that determine how its plan is divided into rows: those of
+`Plan.telling`."""
 
 _known: dict[tuple[Any, ...], Geometry | None] = Bounded(1 << 10)
 

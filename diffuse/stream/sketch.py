@@ -1,41 +1,51 @@
 """Sketches: finds the edge of a group for a task with new extents, without partitions and canonical rows.
 
 A program whose arrays shrink, grow or move has new templates in every turn, and so new trails, but few
-nodes (memo.py).  The row of a sketch says as much as the canonical row of the task (fusion/canonical.py) after
-the rows before it: at one node, tasks with equal rows of sketches have equal canonical rows.  It takes a
-quarter of the time, because it is made of what templates of one kind share (ir/kinds.py), and of
+nodes (memo.py).  The row of a sketch says as much as the canonical row of the task (fusion/canonical.py)
+after the rows before it: at one node, tasks with equal rows of sketches have equal canonical rows.  It takes
+a quarter of the time, because it is made of what templates of one kind share (ir/kinds.py), and of
 comparisons of a few numbers.
 
 What a canonical row, and with it fusion, temporaries and the kernel, takes from extents and offsets, and
 where it is in the row of a sketch:
 
-* the launch domain and the splits: chosen anew for each task, by `chosen_for`; the row has the dimensions that
-  are cut, whether there are several points, and whether the domain is that of the first task;
+* the launch domain and the splits: chosen anew for each task, by `chosen_for`; the row has the dimensions
+  that are cut, whether there are several points, and whether the domain is that of the first task;
 * which iteration spaces are equal: numbered by shape and splits;
 * which views of a store are equal: numbered by frame, map, box and cuts, in which equal views agree;
 * what two views of a store, one of them written, have in common: `_Place.relation`, from boxes and cuts;
 * whether a frame is the store's first one: compared;
-* whether a view covers its store, the stride classes of its dimensions, loops over short dimensions, epilogues,
-  and whether a reduction is complete within a point: all by the kind, which contains extents up to 256.
+* whether a view covers its store, the stride classes of its dimensions, loops over short dimensions,
+  epilogues, and whether a reduction is complete within a point: all by the kind, which contains extents up
+  to 128.
 
-Left to the full analysis, because more of it depends on extents or on other tasks: views without a form, tasks
-that were submitted with a decomposition, host functions, views of steps other than 1 beside written ones of
-their store, small elementwise tasks that are cut like stores of earlier ones (cuts.py), groups of regions, and
-ranks that learn how to cut arrays (shapes.py).
+Left to the full analysis, because more of it depends on extents or on other tasks: views without a form,
+tasks that were submitted with a decomposition, host functions, views of steps other than 1 beside written
+ones of their store, small elementwise tasks that are cut like stores of earlier ones (cuts.py), groups of
+regions, and ranks that learn how to cut arrays (shapes.py).
 
 What a launch takes from extents is chosen when a plan is replayed (replay.py): pieces, partials, work.  The
-memory that a group may hold is counted anew for each trail.
+memory that a group may hold is counted anew for each trail.  Whether a plan stores its results without the
+cache (streaming.py) is decided once, as for all windows of one canonical form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diffuse.ir import Decomposition, Point, Privilege, Split, volume
-from diffuse.ir.kinds import form
-from diffuse.ir.template import Template, Use
-from diffuse.stream.memo import Later
+from diffuse.ir import ONE, Decomposition, Point, Privilege, Split, volume
+from diffuse.ir.kinds import form, kind
+from diffuse.ir.template import Recorded, Template, Use
+from diffuse.kernels.body import operations
+from diffuse.settings import config
+from diffuse.stream.cuts import movable
+from diffuse.stream.decompose import chosen_for
+from diffuse.stream.memo import Later, links
+
+if TYPE_CHECKING:
+    from diffuse.runtime.base import Runtime
+    from diffuse.stream.group import Group
 
 READ = Privilege.READ
 SAME, ALIGNED, ALIAS, APART = range(4)
@@ -57,10 +67,10 @@ class _Place(NamedTuple):
     def relation(self, other: _Place, domain: Point) -> int | None:
         """The relation of the two on a launch domain, as `ir.alias.relation` finds it; None if that has to
         compare steps."""
-        if self is other:
-            cut = {launch for _, launch, _ in self.cuts}
-            return SAME if all([n <= 1 or d in cut for d, n in enumerate(domain)]) else ALIAS
         several = volume(domain) > 1
+        if self is other:
+            cut = {launch for _, launch, _ in self.cuts} if several else set()
+            return SAME if not several or all([n <= 1 or d in cut for d, n in enumerate(domain)]) else ALIAS
         if self.frame != other.frame or self.dtype != other.dtype:
             return ALIAS if several else ALIGNED
         if not (self.plain and other.plain):
@@ -107,12 +117,12 @@ class Sketch:
         self.count += 1
         self._broken = True
 
-    def catch_up(self, templates: Sequence[Template | Later], recorded: Sequence[Any], slots: dict[int, int]
-                 ) -> None:
+    def catch_up(self, templates: Sequence[Template | Later], recorded: Sequence[Recorded],
+                 slots: dict[int, int]) -> None:
         """Append the tasks that are missing, which are the last ones of a group."""
         for one, task in zip(templates, recorded, strict=True):
             chosen = one.decomposition
-            if chosen is None or task[0].decomposition is not None or self._broken:
+            if chosen is None or task[0].decomposition is not None:
                 self.fail()
             else:
                 self.row(None, task[0], chosen, task[1], slots)
@@ -152,8 +162,10 @@ class Sketch:
         found = form(view)
         if found is None:
             return None
-        cuts = tuple([(d, launch, split.tile) for d, axis in enumerate(found.axes)
-                      for launch, split in enumerate(splits) if axis == split.axis])
+        cuts: Cuts = ()
+        for launch, (axis, tile, _) in enumerate(splits):
+            if axis in found.axes:
+                cuts += tuple([(d, launch, tile) for d, moved in enumerate(found.axes) if moved == axis])
         slot = self._slots.get(number)
         if slot is None:
             slot = self._slots[number] = _Slot()
@@ -166,13 +178,14 @@ class Sketch:
                 break
         else:
             known = len(places)
-            places.append(_Place(frame, dtype, view, found.bounds, cuts, found.plain))
-        place = places[known]
-        entry: list[Any] = [number, known, place.frame == places[0].frame and place.dtype == places[0].dtype]
+            place = _Place(frame, dtype, view, found.bounds, cuts, found.plain)
+            places.append(place)
+        first = known == 0 or place.frame == places[0].frame and place.dtype == places[0].dtype
         if read and not slot.written:
-            return tuple(entry)
+            return number, known, first
         if not read:
             slot.written.add(known)
+        entry: list[Any] = [number, known, first]
         for k, other in enumerate(places):
             if k in slot.written or not read:
                 relation = place.relation(other, domain)
@@ -181,3 +194,23 @@ class Sketch:
                 if relation != APART:
                     entry += (k, relation)
         return tuple(entry)
+
+
+def sketched(group: Group, recorded: Recorded, runtime: Runtime) -> tuple[Any, Decomposition]:
+    """Append a task to the sketch of a group: its row there and its decomposition; None and any if it has no
+    row."""
+    template = recorded[0]
+    known = kind(template)
+    sketch = group.sketch = group.sketch or Sketch()
+    missing = len(group.recorded) - sketch.count
+    if missing:
+        sketch.catch_up(links(group.trail.templates, missing), group.recorded[-missing:], group.slots)
+    if known is None or not operations.known(template.operation):
+        sketch.fail()
+        return None, ONE
+    found = chosen_for(template, group.trail.beside, runtime.points, config.min_chunk, None)
+    if runtime.addressed and movable(template) and (sketch.several or found.domain != ONE.domain):
+        sketch.fail()
+        return None, ONE
+    found = found._replace(gaps=not runtime.addressed, completes=runtime.completes)
+    return sketch.row(known, template, found, recorded[1], group.slots), found

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from diffuse.fusion.constraints import Refusal, admit
 from diffuse.ir import ONE, Decomposition, volume
-from diffuse.ir.kinds import kind
 from diffuse.ir.template import Recorded, Template
 from diffuse.observe import trace
 from diffuse.observe.provenance import calls
 from diffuse.settings import config
 from diffuse.stream.borders import recut, recuts
-from diffuse.stream.cuts import alike, movable
+from diffuse.stream.cuts import alike
 from diffuse.stream.decompose import chosen_for, decompose, followed
 from diffuse.stream.group import Group, opaque
-from diffuse.stream.memo import Later, Memo, Node, Trail, links
+from diffuse.stream.memo import Later, Memo, Node, Trail
 from diffuse.stream.outline import (
     MANY_LOOPS,
     MOST_COST,
@@ -32,7 +31,7 @@ from diffuse.stream.outline import (
     spilled_bytes,
     weight,
 )
-from diffuse.stream.sketch import Sketch
+from diffuse.stream.sketch import sketched
 from diffuse.stream.stores import Stores
 from diffuse.stream.turns import begins_turn
 
@@ -178,7 +177,10 @@ class Window:
 
     def _large(self, template: Template) -> bool:
         """Would the task by itself run over several points?"""
-        return self.decomposed(template, None).domain != ONE.domain
+        if template.decomposition is not None or self.learned is not None:
+            return self.decomposed(template, None).domain != ONE.domain
+        found = chosen_for(template, None, self.stores.runtime.points, config.min_chunk, None)
+        return found.domain != ONE.domain
 
     def decomposed(self, template: Template, beside: Decomposition | None = None) -> Template:
         """Decompose a template as a task beside others."""
@@ -255,36 +257,20 @@ class Window:
     def _analysed(self, group: Group, recorded: Recorded) -> Trail | Refusal:
         """Make the edge for a task that was not recorded here before: from the row of a sketch or from its
         canonical row, if one of these is known, else by dependence analysis."""
-        row, chosen = self._sketched(group, recorded)
+        row, chosen = None, ONE
+        if self.region is None and self.learned is None:
+            row, chosen = sketched(group, recorded, self.stores.runtime)
         edge = None if row is None else group.trail.node.sketched.get(row)
-        if edge is None or config.check or (edge.__class__ is Refusal and recuts(group, edge, chosen)):
+        if edge is None or config.check or (isinstance(edge, Refusal) and recuts(group, edge, chosen)):
             return self._numbered(group, recorded, row, chosen)
         if isinstance(edge, Refusal):
             return _refused(edge)
         recorded[0].cut = True
         return self._joined(group, edge, recorded, Later(recorded[0], chosen))
 
-    def _sketched(self, group: Group, recorded: Recorded) -> tuple[Any, Decomposition]:
-        """Append a task to the sketch of a group: its row there and its decomposition; None and any if it has
-        no row (sketch.py)."""
-        template, runtime = recorded[0], self.stores.runtime
-        known = kind(template)
-        if known is None or self.region is not None or self.learned is not None or opaque(template):
-            return None, ONE
-        sketch = group.sketch = group.sketch or Sketch()
-        missing = len(group.recorded) - sketch.count
-        if missing:
-            sketch.catch_up(links(group.trail.templates, missing), group.recorded[-missing:], group.slots)
-        found = chosen_for(template, group.trail.beside, runtime.points, config.min_chunk, None)
-        if runtime.addressed and movable(template) and (sketch.several or found.domain != ONE.domain):
-            sketch.fail()
-            return None, ONE
-        found = found._replace(gaps=not runtime.addressed, completes=runtime.completes)
-        return sketch.row(known, template, found, recorded[1], group.slots), found
-
-    def _numbered(self, group: Group, recorded: Recorded, sketched: Any, chosen: Decomposition
+    def _numbered(self, group: Group, recorded: Recorded, brief: Any, chosen: Decomposition
                   ) -> Trail | Refusal:
-        """Make the edge by the canonical row of a task, for the task's row in the sketch of the group, too."""
+        """Make the edge by the canonical row of a task; record it for `brief`, its row in the sketch, too."""
         tasks, analysis = group.tasks, group.analysis or group.begin()
         for earlier in tasks[group.numbered:]:
             analysis.numbering.row(earlier)
@@ -319,11 +305,11 @@ class Window:
                 group.analysed += 1
             else:
                 edge = self.memo.refused(node, row, refusal)
-        if sketched is not None:
+        if brief is not None:
             if config.check and (template.decomposition != chosen
-                                 or node.sketched.setdefault(sketched, edge) is not edge):
+                                 or node.sketched.setdefault(brief, edge) is not edge):
                 raise RuntimeError(f"DIFFUSE_CHECK: the sketch of {task} is not its canonical row")
-            self.memo.sketch(node, sketched, edge)
+            node.sketch(brief, edge)
         if isinstance(edge, Refusal):
             again = recut(self, group, recorded, template, edge)
             return _refused(edge) if again is None else again
