@@ -62,14 +62,15 @@ class Use(NamedTuple):
         return Access(Store(store, self.frame, self.dtype), *self[2:])
 
 
-def _scattered(uses: tuple[Use, ...]) -> int:
-    """The most elements on separate cache lines that a use has."""
-    return max([volume(use.map.shape) for use in uses if _step(use.map) >= LINE], default=0)
-
-
-def _step(map: View) -> int:
-    """The least stride of a view, in bytes."""
-    return min([abs(step) for step, n in zip(map.strides, map.shape, strict=True) if n > 1], default=0)
+def _scattered(view: View) -> int:
+    """The number of elements of a view whose elements are all on separate cache lines; 0 of others."""
+    moves = False
+    for step, n in zip(reversed(view.strides), reversed(view.shape), strict=True):
+        if n > 1:
+            if -LINE < step < LINE:
+                return 0
+            moves = True
+    return volume(view.shape) if moves else 0
 
 
 class Template:
@@ -86,7 +87,8 @@ class Template:
         self.shape = shape
         self.elements = volume(shape)
         largest = max(uses, key=lambda use: volume(use.frame), default=None)
-        self.reach = 0 if largest is None or _scattered(uses) >= SCATTERED else volume(largest.frame)
+        scattered = any([_scattered(use.map) >= SCATTERED for use in uses])
+        self.reach = 0 if largest is None or scattered else volume(largest.frame)
         """The number of elements of the largest store that the task uses, or uses a part of; 0 if the task is
         no small step through the store because its elements, however few, are scattered."""
         self.begin = 0 if largest is None else largest.map.offset
