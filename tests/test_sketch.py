@@ -63,7 +63,7 @@ class Changing:
     def statement(self) -> list[str]:
         pick = self.pick
         target = pick.choice("xyxyz")
-        kind = pick.randrange(12)
+        kind = pick.randrange(13)
         if kind <= 4:
             value = pick.choice([f"{self.operand()} + {self.part()}", f"x * 0.5 - {self.operand()}",
                                  f"np.where(x > {self.operand()}, y, x)",
@@ -84,6 +84,11 @@ class Changing:
             return [f"keep.append({fold})" if self.dtype != "complex128" else "keep.append(x.sum(axis=0))"]
         if kind == 9:
             return ["keep.append((x > 0)[:, 0])", "keep.append(x[x[:, 0] > 1][:5] + 0)"][:pick.randint(1, 2)]
+        if kind == 12:  # parts that meet in some turns, and are apart in others
+            name = pick.choice(self.names)
+            part = pick.choice(["[:n, 13 * j:13 * j + 40]", "[13 * k:13 * k + 60, :m]", "[60:0:-1, :m]"])
+            return [f"{name}[:n, :40] = 2", f"keep.append({name}{part} * 3)", f"{name}[:60, :m] += 1",
+                    f"keep.append({name}{part} - 1)"]
         if kind == 10:
             return [f"w = np.arange({pick.choice('nm')}) * 2", "keep.append(w + 1)"]
         return [f"keep.append({pick.choice(['x', 'y'])} * 1)"]

@@ -44,13 +44,13 @@ class Form:
 class Kind:
     """What templates of one kind share; compared by identity."""
 
-    __slots__ = ("constraints", "elementwise", "fits")
+    __slots__ = ("constraints", "movable", "fits")
 
     def __init__(self) -> None:
         self.constraints: Any = None
         """`stream.decompose.constraints` of the templates; None until it is asked for."""
-        self.elementwise: bool | None = None
-        """Do they have an elementwise operation, and no data-dependent index?"""
+        self.movable: bool | None = None
+        """`stream.cuts.movable` of the small ones among them; None until it is asked for."""
         self.fits: dict[Any, bool] = {}
         """`Template.fits`, by the dimensions that a decomposition cuts."""
 
@@ -104,7 +104,7 @@ def _form(view: View) -> Form | None:
 
 
 def kind(template: Template) -> Kind | None:
-    """The kind of a template that is not decomposed; None if it has none."""
+    """The kind of a template that is not decomposed; None if it has none, as host functions."""
     found = template.kind
     if found is None:
         found = template.kind = _kind(template) or False
@@ -112,7 +112,7 @@ def kind(template: Template) -> Kind | None:
 
 
 def _kind(template: Template) -> Kind | None:
-    if template.decomposition is not None or 0 in template.shape:
+    if template.decomposition is not None or not template.signature or 0 in template.shape:
         return None
     key: list[Any] = [template.operation, template.signature, template.numbers,
                       *[n if n <= CONCRETE else -1 for n in template.shape]]

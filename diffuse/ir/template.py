@@ -189,13 +189,14 @@ class Template:
         assert self.decomposition is not None
         return self.decomposition.splits
 
-    def task(self, recorded: Recorded) -> IndexTask:
-        """The index task of a recorded operation with this template."""
+    def task(self, recorded: Recorded, decomposition: Decomposition | None = None) -> IndexTask:
+        """The index task of a recorded operation with this template, and with this decomposition, if one is
+        given, but no partitions."""
         _, stores, values, where = recorded
         accesses = tuple([use.access(store) for store, use in zip(stores, self.uses, strict=True)])
         scalars = tuple([Scalar(*number, value) for number, value in zip(self.numbers, values, strict=True)])
-        return IndexTask(self.operation, self.signature, self.shape, accesses, scalars, self.decomposition,
-                         where)
+        return IndexTask(self.operation, self.signature, self.shape, accesses, scalars,
+                         decomposition or self.decomposition, where)
 
 
 Recorded = tuple[Template, tuple[int, ...], tuple[Any, ...], Any]

@@ -47,8 +47,14 @@ def decompose(template: Template, beside: Decomposition | None, processors: int,
         own = template.decomposition
         chosen = (chosen_for(template, beside, processors, chunk, shapes) if own is None
                   else _own(template, own))
-        found = template.chosen[key] = template.under(chosen._replace(gaps=gaps, completes=completes))
+        found = template.chosen[key] = template.under(flagged(chosen, gaps, completes))
     return found
+
+
+@lru_cache(maxsize=1 << 11)
+def flagged(decomposition: Decomposition, gaps: bool, completes: bool) -> Decomposition:
+    """The decomposition with these flags."""
+    return decomposition._replace(gaps=gaps, completes=completes)
 
 
 def chosen_for(template: Template, beside: Decomposition | None, processors: int, chunk: int,

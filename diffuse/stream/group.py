@@ -70,10 +70,9 @@ class Group:
         `cut`: with partitions, and privileges of completed reductions."""
         found, templates = {}, links(self.trail.templates, self.trail.node.depth)
         for number in numbers:
-            one = templates[number]
-            template = one.template if isinstance(one, Later) and not cut else decomposed(one)
-            task = template.task(self.recorded[number])
-            found[number] = task._replace(decomposition=one.decomposition)
+            one, task = templates[number], self.recorded[number]
+            found[number] = (decomposed(one).task(task) if cut or not isinstance(one, Later)
+                             else one.template.task(task, one.decomposition))
         return found
 
     def made(self, task: IndexTask, trail: Trail) -> None:

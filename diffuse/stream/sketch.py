@@ -37,10 +37,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from diffuse.ir import ONE, Decomposition, Point, Privilege, Split, volume
 from diffuse.ir.kinds import form, kind
 from diffuse.ir.template import Recorded, Template, Use
-from diffuse.kernels.body import operations
 from diffuse.settings import config
 from diffuse.stream.cuts import movable
-from diffuse.stream.decompose import chosen_for
+from diffuse.stream.decompose import chosen_for, flagged
 from diffuse.stream.memo import Later, links
 
 if TYPE_CHECKING:
@@ -205,12 +204,12 @@ def sketched(group: Group, recorded: Recorded, runtime: Runtime) -> tuple[Any, D
     missing = len(group.recorded) - sketch.count
     if missing:
         sketch.catch_up(links(group.trail.templates, missing), group.recorded[-missing:], group.slots)
-    if known is None or not operations.known(template.operation):
+    if known is None:
         sketch.fail()
         return None, ONE
     found = chosen_for(template, group.trail.beside, runtime.points, config.min_chunk, None)
     if runtime.addressed and movable(template) and (sketch.several or found.domain != ONE.domain):
         sketch.fail()
         return None, ONE
-    found = found._replace(gaps=not runtime.addressed, completes=runtime.completes)
+    found = flagged(found, not runtime.addressed, runtime.completes)
     return sketch.row(known, template, found, recorded[1], group.slots), found
