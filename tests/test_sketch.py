@@ -89,8 +89,8 @@ class Changing:
             return ["keep.append((x > 0)[:, 0])", "keep.append(x[x[:, 0] > 1][:5] + 0)"][:pick.randint(1, 2)]
         if kind == 12:  # parts that meet in some turns, and are apart in others
             name = pick.choice(self.names)
-            part = pick.choice(["[:n, 13 * j:13 * j + 40]", "[13 * k:13 * k + 60, :m]", "[60:0:-1, :m]", "[:n:s]",
-                                "[:n, :40:s]"])
+            part = pick.choice(["[:n, 13 * j:13 * j + 40]", "[13 * k:13 * k + 60, :m]", "[60:0:-1, :m]",
+                                "[:n:s]", "[:n, :40:s]"])
             return [f"{name}[:n, :40] = 2", f"keep.append({name}{part} * 3)", f"{name}[:60, :m] += 1",
                     f"keep.append({name}{part} - 1)"]
         if kind == 10:
@@ -129,7 +129,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def noted(self: Replay, *arguments: Any) -> Any:
         plan = self.plan
         found.append((plan.operations, plan.composition.body, plan.loops, plan.vanished, plan.donations,
-                      self.points, self.pieces, self.partials, self.used, self.shared, self.work, self._fixed, self._fine))
+                      self.points, self.pieces, self.partials, self.used, self.shared, self.work,
+                      self._fixed, self._fine))
         return values(self, *arguments)
 
     monkeypatch.setattr(Replay, "values", noted)
