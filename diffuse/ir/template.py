@@ -62,21 +62,22 @@ class Use(NamedTuple):
         return Access(Store(store, self.frame, self.dtype), *self[2:])
 
 
-def _scattered(uses: tuple[Use, ...]) -> int:
-    """The most elements on separate cache lines that a use has."""
-    return max([volume(use.map.shape) for use in uses if _step(use.map) >= LINE], default=0)
-
-
-def _step(map: View) -> int:
-    """The least stride of a view, in bytes."""
-    return min([abs(step) for step, n in zip(map.strides, map.shape, strict=True) if n > 1], default=0)
+def _scattered(view: View) -> int:
+    """The number of elements of a view whose elements are all on separate cache lines; 0 of others."""
+    moves = False
+    for step, n in zip(reversed(view.strides), reversed(view.shape), strict=True):
+        if n > 1:
+            if -LINE < step < LINE:
+                return 0
+            moves = True
+    return volume(view.shape) if moves else 0
 
 
 class Template:
     """An index task without its stores, its scalar values and its line.  Compared by identity."""
 
     __slots__ = ("operation", "signature", "shape", "uses", "numbers", "decomposition", "fills", "decomposed",
-                 "chosen", "alone", "elements", "reach", "begin", "met")
+                 "chosen", "alone", "elements", "reach", "begin", "met", "kind", "cut")
 
     def __init__(self, operation: str, signature: tuple[str, ...], shape: Point, uses: tuple[Use, ...],
                  numbers: tuple[tuple[int, str], ...] = (), decomposition: Decomposition | None = None
@@ -86,7 +87,8 @@ class Template:
         self.shape = shape
         self.elements = volume(shape)
         largest = max(uses, key=lambda use: volume(use.frame), default=None)
-        self.reach = 0 if largest is None or _scattered(uses) >= SCATTERED else volume(largest.frame)
+        scattered = any([_scattered(use.map) >= SCATTERED for use in uses])
+        self.reach = 0 if largest is None or scattered else volume(largest.frame)
         """The number of elements of the largest store that the task uses, or uses a part of; 0 if the task is
         no small step through the store because its elements, however few, are scattered."""
         self.begin = 0 if largest is None else largest.map.offset
@@ -103,6 +105,10 @@ class Template:
         """The template under each decomposition."""
         self.chosen: dict[Any, Template] = Bounded(VARIANTS)
         """The choices of `stream.decompose`, by everything that they depend on."""
+        self.cut = False
+        """Has the stream chosen a decomposition for it before?"""
+        self.kind: Any = None
+        """Its kind (kinds.py): False if it has none, None until it is asked for."""
         self.met = False
         """Has a library noted that it recorded a task of this template?"""
         self.alone = 0
@@ -146,7 +152,7 @@ class Template:
         made.operation, made.signature, made.shape = self.operation, self.signature, self.shape
         made.elements, made.reach, made.begin = self.elements, self.reach, self.begin
         made.uses, made.numbers, made.decomposition = uses, self.numbers, decomposition
-        made.fills, made.met, made.alone = self.fills, False, 0
+        made.fills, made.met, made.alone, made.cut, made.kind = self.fills, False, 0, True, False
         made.decomposed, made.chosen = Bounded(VARIANTS), Bounded(VARIANTS)
         return made
 
@@ -183,13 +189,14 @@ class Template:
         assert self.decomposition is not None
         return self.decomposition.splits
 
-    def task(self, recorded: Recorded) -> IndexTask:
-        """The index task of a recorded operation with this template."""
+    def task(self, recorded: Recorded, decomposition: Decomposition | None = None) -> IndexTask:
+        """The index task of a recorded operation with this template, and with this decomposition, if one is
+        given, but no partitions."""
         _, stores, values, where = recorded
         accesses = tuple([use.access(store) for store, use in zip(stores, self.uses, strict=True)])
         scalars = tuple([Scalar(*number, value) for number, value in zip(self.numbers, values, strict=True)])
-        return IndexTask(self.operation, self.signature, self.shape, accesses, scalars, self.decomposition,
-                         where)
+        return IndexTask(self.operation, self.signature, self.shape, accesses, scalars,
+                         decomposition or self.decomposition, where)
 
 
 Recorded = tuple[Template, tuple[int, ...], tuple[Any, ...], Any]

@@ -23,7 +23,7 @@ _tokens = count()
 class View(AccessMap):
     """An access map that also knows its frame and where its elements lie in memory."""
 
-    __slots__ = ("frame", "dtype", "shape", "offset", "strides", "token", "_hash", "_derived")
+    __slots__ = ("frame", "dtype", "shape", "offset", "strides", "token", "form", "_hash", "_derived")
 
     frame: Point
     """The shape of the store's frame, whose coordinates the map gives."""
@@ -36,6 +36,8 @@ class View(AccessMap):
     """Bytes from one index to the next along each iteration dimension; 0 where the view does not move."""
     token: int
     """A number that identifies the view for good: a short key for tables."""
+    form: Any
+    """The view without its extents (kinds.py): False if it has no form, None until somebody asks."""
     _hash: int
     _derived: dict[Any, Any]
 
@@ -52,6 +54,7 @@ class View(AccessMap):
         put(self, "offset", offset)
         put(self, "strides", strides)
         put(self, "token", next(_tokens))
+        put(self, "form", None)
         put(self, "_hash", hash((rows, free, turned)))
         put(self, "_derived", {})
 

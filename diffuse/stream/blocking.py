@@ -9,7 +9,7 @@ memory: the maximum of a few rows, their exponentials and sums, and the quotient
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from diffuse.ir import ITEMSIZE, IndexTask, Point
@@ -23,7 +23,11 @@ LEAST = 1 << 12
 """The least iterations of a piece, so that entering the loops costs little in comparison."""
 
 
-def pieces(composition: Composition, tasks: Sequence[IndexTask]) -> tuple[int, int] | None:
+Tasks = Mapping[int, IndexTask] | Sequence[IndexTask]
+"""The tasks of a group, or those among them that determine a launch (`Plan.telling`), by their numbers."""
+
+
+def pieces(composition: Composition, tasks: Tasks) -> tuple[int, int] | None:
     """The number of pieces and the rows of each, for a launch of several points with one launch dimension;
     None if the loops cannot take turns, or need not."""
     body = composition.body
@@ -56,7 +60,7 @@ def _rows_of(iterations: int, shapes: Sequence[Point], axis: int) -> int:
     return -(-iterations // max([prod(shape) // shape[axis] for shape in shapes]))
 
 
-def _rows_apart(composition: Composition, tasks: Sequence[IndexTask], axis: int) -> bool:
+def _rows_apart(composition: Composition, tasks: Tasks, axis: int) -> bool:
     """Are the rows of everything that the kernel writes disjoint?  They would overlap if a store coordinate
     depended on the rows and another dimension."""
     arguments = composition.body.arguments
@@ -69,7 +73,7 @@ def _rows_apart(composition: Composition, tasks: Sequence[IndexTask], axis: int)
     return True
 
 
-def _row_bytes(composition: Composition, tasks: Sequence[IndexTask], axis: int) -> int:
+def _row_bytes(composition: Composition, tasks: Tasks, axis: int) -> int:
     """The bytes of all stores that one row of the loops accesses."""
     found: dict[int, int] = {}
     for argument, (number, _) in zip(composition.body.arguments, composition.arguments, strict=True):

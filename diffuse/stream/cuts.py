@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diffuse.ir import Access, Decomposition, IndexTask, Point, Split, Tiling
+from diffuse.ir.kinds import kind
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
 from diffuse.stream.decompose import LONG
@@ -119,9 +120,18 @@ def _rows(template: Template, axis: int) -> int:
 
 def movable(template: Template) -> bool:
     """Is it a small elementwise task without gathers or shifts, which the stream decomposes?"""
-    return (template.decomposition is None and template.elements <= MOST
-            and operations.known(template.operation)
-            and operations.find(template.operation).elementwise
+    if template.decomposition is not None or template.elements > MOST:
+        return False
+    known = kind(template)
+    if known is None:
+        return _elementwise(template)
+    if known.movable is None:
+        known.movable = _elementwise(template)
+    return known.movable
+
+
+def _elementwise(template: Template) -> bool:
+    return (operations.known(template.operation) and operations.find(template.operation).elementwise
             and not any([use.map.turned or use.map.free for use in template.uses]))
 
 

@@ -18,6 +18,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from diffuse.ir import ONE, Decomposition, Point, Privilege, Split, volume
+from diffuse.ir.kinds import kind
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
@@ -42,23 +43,44 @@ def decompose(template: Template, beside: Decomposition | None, processors: int,
     key = beside, processors, chunk, gaps, completes, None if shapes is None else shapes.version
     found = template.chosen.get(key)
     if found is None:
+        template.cut = True
         own = template.decomposition
-        chosen = (_decompose(template, beside, processors, chunk, shapes) if own is None
+        chosen = (chosen_for(template, beside, processors, chunk, shapes) if own is None
                   else _own(template, own))
-        found = template.chosen[key] = template.under(chosen._replace(gaps=gaps, completes=completes))
+        found = template.chosen[key] = template.under(flagged(chosen, gaps, completes))
     return found
 
 
-def _decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int,
+@lru_cache(maxsize=1 << 11)
+def flagged(decomposition: Decomposition, gaps: bool, completes: bool) -> Decomposition:
+    """The decomposition with these flags."""
+    return decomposition._replace(gaps=gaps, completes=completes)
+
+
+def chosen_for(template: Template, beside: Decomposition | None, processors: int, chunk: int,
                shapes: Shapes | None) -> Decomposition:
+    """The decomposition of a task that comes without one; `decompose` has the arguments."""
     if not operations.known(template.operation):
         return ONE
     found = (alone(template, processors, chunk) if shapes is None
              else shapes.decomposition(template, processors, chunk))
-    if found != ONE and not template.fits(found):
+    if found != ONE and not (_fits(template, found) if shapes is None else template.fits(found)):
         return ONE
     if beside is not None and volume(found.domain) < volume(beside.domain):
         return adapted(template, beside) or found
+    return found
+
+
+def _fits(template: Template, decomposition: Decomposition) -> bool:
+    """`Template.fits`, for a decomposition by extents: as its tiles are shorter than the dimensions that they
+    cut, it depends on which dimensions these are, and on nothing else that templates of a kind differ in."""
+    known = kind(template)
+    if known is None:
+        return template.fits(decomposition)
+    axes = tuple([split.axis for split in decomposition.splits])
+    found = known.fits.get(axes)
+    if found is None:
+        found = known.fits[axes] = template.fits(decomposition)
     return found
 
 
@@ -137,7 +159,12 @@ def adapted(template: Template, beside: Decomposition) -> Decomposition | None:
 
 def alone(template: Template, processors: int, chunk: int) -> Decomposition:
     """The decomposition of a task by itself, from its extents and the dimensions that it reduces."""
-    return by_extents(template.shape, processors, chunk, *constraints(template))
+    known = kind(template)
+    if known is None:
+        return by_extents(template.shape, processors, chunk, *constraints(template))
+    if known.constraints is None:
+        known.constraints = constraints(template)
+    return by_extents(template.shape, processors, chunk, *known.constraints)
 
 
 @lru_cache(maxsize=1 << 11)

@@ -22,7 +22,7 @@ from diffuse.service.patience import patience
 from diffuse.settings import config
 from diffuse.stream.group import Group, opaque
 from diffuse.stream.layout import joined, replayed
-from diffuse.stream.pairs import Pair, begins, header, pair, telling
+from diffuse.stream.pairs import Pair, begins, header, pair
 from diffuse.stream.parts import Parts
 from diffuse.stream.plan import Plan, described
 from diffuse.stream.replay import Replay
@@ -165,7 +165,8 @@ class Forwarder:
             self._awaited = group.number  # a group that found no partner comes here again
         replay: Replay | None = trail.replays.get(plan)
         if replay is None:
-            replay = trail.replays[plan] = Replay(plan, group.tasks, group.slots)
+            tasks = group.picked(plan.telling, cut=False)
+            replay = trail.replays[plan] = Replay(plan, tasks, group.slots)
         return replay
 
     def _regardless(self, group: Group, live: bytes) -> tuple[Plan | None, bytes]:
@@ -370,7 +371,7 @@ class Forwarder:
         upper, lower, stores = first.plan, second.plan, self.stores
         if upper.kernel is None or lower.kernel is None or lower.kernel.native is None or not lower.rowwise:
             return False
-        tasks = one.picked(telling(upper)), two.picked(telling(lower))
+        tasks = one.picked(upper.telling), two.picked(lower.telling)
         shape = pair(upper, tasks[0], lower, tasks[1])
         if shape is None or stores.runtime.ranks > 1 and not shape.apart:
             return False

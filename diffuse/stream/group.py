@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from diffuse.ir import IndexTask, Point
 from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import operations
 from diffuse.stream.analysis import Analysis
-from diffuse.stream.memo import Chain, Trail
+from diffuse.stream.memo import Chain, Later, Trail, decomposed, links
+from diffuse.stream.sketch import Sketch
 
 
 class Group:
     """A prefix that is being built or waits to be forwarded: its tasks, and its position in the memo."""
 
     __slots__ = ("number", "recorded", "slots", "trail", "analysis", "numbered", "analysed", "first",
-                 "reason", "calls", "shape", "shapes", "long", "room", "behind", "_tasks", "_chain")
+                 "reason", "calls", "shape", "shapes", "long", "room", "behind", "sketch", "_tasks", "_chain")
 
     def __init__(self, number: int, start: Trail, long: int, room: int) -> None:
         self.number = number
@@ -25,6 +27,7 @@ class Group:
         """Its stores, numbered by first use."""
         self.trail = start
         self.analysis: Analysis | None = None
+        self.sketch: Sketch | None = None
         self.numbered = self.analysed = 0
         """Tasks that the analysis has numbered, and whose effects and outline it knows."""
         self.first: tuple[Any, ...] = ()
@@ -50,27 +53,26 @@ class Group:
     @property
     def tasks(self) -> list[IndexTask]:
         """The decomposed index tasks, built on demand."""
-        chain, new = self.trail.templates, []
-        for _ in range(len(self._tasks), self.trail.node.depth):
+        chain, begun, depth = self.trail.templates, len(self._tasks), self.trail.node.depth
+        for _ in range(begun, depth):
             assert chain is not None
-            chain, template = chain
-            new.append(template)
+            chain, _ = chain
         if chain is not self._chain:  # decomposed anew since they were made
             self._tasks, self._chain = [], None
             return self.tasks
-        begun = len(self._tasks)
-        self._tasks += [template.task(self.recorded[begun + k]) for k, template in enumerate(reversed(new))]
+        new = links(self.trail.templates, depth - begun)
+        self._tasks += [decomposed(template).task(self.recorded[begun + k]) for k, template in enumerate(new)]
         self._chain = self.trail.templates
         return self._tasks
 
-    def picked(self, numbers: set[int]) -> dict[int, IndexTask]:
-        """The decomposed index tasks with these numbers; building each takes as long as recording it."""
-        found, chain = {}, self.trail.templates
-        for number in range(self.trail.node.depth - 1, -1, -1):
-            assert chain is not None
-            chain, template = chain
-            if number in numbers:
-                found[number] = template.task(self.recorded[number])
+    def picked(self, numbers: Iterable[int], cut: bool = True) -> dict[int, IndexTask]:
+        """The decomposed index tasks with these numbers; building each takes as long as recording it.
+        `cut`: with partitions, and privileges of completed reductions."""
+        found, templates = {}, links(self.trail.templates, self.trail.node.depth)
+        for number in numbers:
+            one, task = templates[number], self.recorded[number]
+            found[number] = (decomposed(one).task(task) if cut or not isinstance(one, Later)
+                             else one.template.task(task, one.decomposition))
         return found
 
     def made(self, task: IndexTask, trail: Trail) -> None:

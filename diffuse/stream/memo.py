@@ -8,11 +8,15 @@ Computing a canonical row examines every access.  A *trail* distinguishes window
 tenth of the cost.  Two windows on one trail have the same decompositions and the same rows, so a trail leads
 to a node.  Replaying a window that the program recorded before is a walk along a trail: one dictionary
 look-up per task, no decomposition, no row, no analysis.
+
+Between the two is the *sketch* (sketch.py): a row that is made of the kinds of templates (ir/kinds.py)
+without partitioning their views.  It finds the edge of a window that has other extents and offsets than any
+before, at a quarter of the cost of a canonical row.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from diffuse.fusion.constraints import Refusal
 from diffuse.ir import Decomposition, Point
@@ -23,6 +27,8 @@ FIRST_TRAILS, FIRST_NODES = 1 << 12, 1 << 14
 MOST_NODES = 1 << 18
 """The initial limits of the edges of both trees, and the limit to which each may grow (ir/bounded.py)."""
 
+MOST_SKETCHED = 64
+
 Spilled = tuple["Spilled", tuple[int, ...]] | None
 """A persistent list of slots: the list before the last task, which other nodes share, and the task's own
 slots."""
@@ -31,11 +37,13 @@ slots."""
 class Node:
     """A prefix in canonical form.  `plans` maps liveness (papers/003, 5.1), one byte per slot, to plans."""
 
-    __slots__ = ("edges", "plans", "depth", "loops", "spilled", "name")
+    __slots__ = ("edges", "sketched", "plans", "depth", "loops", "spilled", "name")
 
     def __init__(self, depth: int, loops: int = 0, spilled: tuple[int, ...] = (), before: Spilled = None
                  ) -> None:
         self.edges: dict[tuple[Any, ...], Node | Refusal] = {}
+        self.sketched: dict[tuple[Any, ...], Node | Refusal] = {}
+        """Some of the same edges, by the rows of sketches: at most `MOST_SKETCHED`."""
         self.plans: dict[bytes, Any] = {}
         self.depth = depth
         self.loops = loops
@@ -45,10 +53,39 @@ class Node:
         self.name = 0
         """A hash of its rows."""
 
+    def sketch(self, row: tuple[Any, ...], edge: Node | Refusal) -> None:
+        """Record the row of a sketch for an edge."""
+        if len(self.sketched) >= MOST_SKETCHED:
+            self.sketched.clear()
+        self.sketched[row] = edge
 
-Chain = tuple["Chain", Template] | None
+
+class Later(NamedTuple):
+    """A template that has to be decomposed when somebody asks for its partitions."""
+
+    template: Template
+    decomposition: Decomposition
+
+
+Chain = tuple["Chain", Template | Later] | None
 """A persistent list of templates: the list before the last one, which other trails share, and the last
 one."""
+
+
+def decomposed(one: Template | Later) -> Template:
+    """A template of a chain, decomposed."""
+    return one.template.under(one.decomposition) if isinstance(one, Later) else one
+
+
+def links(chain: Chain, number: int) -> list[Template | Later]:
+    """The last templates of a chain, so many of them, in order."""
+    found: list[Template | Later] = []
+    while len(found) < number:
+        assert chain is not None
+        chain, one = chain
+        found.append(one)
+    found.reverse()
+    return found
 
 
 class Trail:

@@ -8,10 +8,11 @@ would take long to compile, or that would hold much more memory than the program
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from diffuse.fusion.canonical import Numbering
-from diffuse.ir import IndexTask, Privilege
+from diffuse.ir import Frame, IndexTask, Privilege
+from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.passes import LoopFusion, Touched
 from diffuse.stream.memo import Node
@@ -21,6 +22,13 @@ MOST_LOOPS = 128
 MOST_COST = 2048
 """Limits the loops of a group's kernel, and the total cost of its operations, to what compiles within half a
 second."""
+MANY_LOOPS = MOST_LOOPS // 4
+"""The number of a kernel's loops from which on its group is closed when the stream comes back to the call
+that began it, over any extents."""
+SPARE = 16 << 20
+"""Bytes.  A group is closed when the stores that the program dropped, but that need memory until the group
+has run, exceed this and half of what the program holds.  When they exceed half of that, it is closed when the
+stream comes back to the call that began it."""
 
 
 class Outline:
@@ -62,12 +70,21 @@ class Outline:
         return tuple(found)
 
 
-def spilled_bytes(node: Node, before: Node, numbering: Numbering, task: IndexTask) -> int:
-    """The bytes of the stores that need memory in the prefix `node`, but did not before its last task."""
+def spilled_bytes(node: Node, before: Node, slots: Mapping[int, int], template: Template,
+                  stores: Sequence[int]) -> int:
+    """The bytes of the stores that need memory in the prefix `node`, but did not before its last task, which
+    is of this template and on these stores; `slots` are the numbers of stores."""
     if node.spilled is before.spilled or node.spilled is None:
         return 0
-    sizes = {numbering.slots[access.store.id]: nbytes(access.store) for access in task.accesses}
+    sizes = {slots[store]: nbytes(Frame(use.frame, use.dtype))
+             for store, use in zip(stores, template.uses, strict=True)}
     return sum([sizes[slot] for slot in node.spilled[1]])
+
+
+def weight(spilled: int, node: Node) -> int:
+    """The weight of a group with so many bytes in dropped stores; a group with `MANY_LOOPS` loops is heavy in
+    any case."""
+    return spilled + (SPARE if node.loops >= MANY_LOOPS else 0)
 
 
 def dropped_bytes(node: Node, ids: Sequence[int], stores: Stores) -> int:

@@ -68,15 +68,10 @@ class Geometry(NamedTuple):
 
 
 Tasks = Mapping[int, IndexTask]
-"""The index tasks of a group, by number, that determine how its plan is divided into rows (`telling`)."""
+"""The index tasks of a group, by number, that determine how its plan is divided into rows: those of
+`Plan.telling`."""
 
 _known: dict[tuple[Any, ...], Geometry | None] = Bounded(1 << 10)
-
-
-def telling(plan: Plan) -> set[int]:
-    """The numbers of the tasks that determine how a plan is divided: the first one, for the launch domain,
-    and those that provide the kernel's iteration spaces and arguments.  In a long group these are few."""
-    return {0, *plan.composition.spaces, *[number for number, _ in plan.composition.arguments]}
 
 
 def pair(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | None:

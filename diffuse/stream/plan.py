@@ -21,7 +21,8 @@ from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.build.compiler import Kernel, compiler
 from diffuse.runtime.base import CodeUse, Layout
 from diffuse.service.patience import patience
-from diffuse.stream.memo import Chain
+from diffuse.stream.blocking import Tasks
+from diffuse.stream.memo import Chain, decomposed, links
 
 WHOLE = frozenset(("reduce", "scan", "index", "nth", "scatter"))
 """Kinds of ops that depend on the position of a row among all rows."""
@@ -37,18 +38,12 @@ WRITES = 8
 """The time of a write at an index, in additions."""
 
 
-def written(tasks: Sequence[IndexTask]) -> int:
-    """The work of writes at indices: for each index, whatever the extents of the target."""
-    writes = [task for task in tasks if task.operation.startswith("scatter")]
-    return sum([WRITES * int(task.scalars[0].value) for task in writes])
-
-
 class Plan:
     """One fused task: its kernel, where its values come from, and how often it was replayed."""
 
     __slots__ = ("composition", "kernel", "reason", "_text", "tasks", "sites", "launches", "where", "loops",
                  "vanished", "operations", "rowwise", "stored", "donations", "shared", "layouts", "equal",
-                 "used", "places", "_partials")
+                 "used", "places", "telling", "_writes", "_partials")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
                  live: Container[int], reason: str, text: Callable[[], str],
@@ -84,6 +79,13 @@ class Plan:
         """The scalars that its kernel merges, from `compose.alike`."""
         self.layouts: dict[tuple[object, ...], Layout] = Bounded(MOST_LAYOUTS)
         """For runtimes that place memory themselves (layout.py): by the views and extents of the tasks."""
+        self._writes = tuple([t for t, name in enumerate(self.operations) if name.startswith("scatter")])
+        """The numbers of the tasks that write at indices."""
+        self.telling = frozenset((0, *composition.spaces, *[t for t, _ in composition.arguments],
+                                  *self._writes))
+        """The numbers of the tasks that determine a launch: the first one, for the launch domain, those that
+        provide the kernel's iteration spaces and arguments, and those whose work depends on a number.  In a
+        long group these are few."""
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = Bounded(MOST_LAYOUTS)
 
     @property
@@ -110,20 +112,24 @@ class Plan:
                 return False
         return True
 
-    def work(self, tasks: Sequence[IndexTask]) -> int:
+    def _written(self, tasks: Tasks) -> int:
+        """The work of writes at indices: for each index, whatever the extents of the target."""
+        return sum([WRITES * int(tasks[t].scalars[0].value) for t in self._writes])
+
+    def work(self, tasks: Tasks) -> int:
         """Operations times elements, for the current extents."""
         composition = self.composition
-        return written(tasks) + sum(len(loop.ops) * prod(tasks[composition.spaces[loop.space]].shape)
+        return self._written(tasks) + sum(len(loop.ops) * prod(tasks[composition.spaces[loop.space]].shape)
                                     for loop in composition.body.loops)
 
-    def cost(self, tasks: Sequence[IndexTask]) -> int:
+    def cost(self, tasks: Tasks) -> int:
         """Operations weighted by their times, times elements, for the current extents."""
         composition = self.composition
-        return written(tasks) + sum(
+        return self._written(tasks) + sum(
             sum(TIMES.get(op.kind) or (TABLE[op.kind].cost if op.kind in TABLE else 1) for op in loop.ops)
             * prod(tasks[composition.spaces[loop.space]].shape) for loop in composition.body.loops)
 
-    def await_code(self, code: CodeUse, tasks: Sequence[IndexTask]) -> None:
+    def await_code(self, code: CodeUse, tasks: Tasks) -> None:
         """Request the machine code of the kernel and wait for it: as long as it takes if the runtime needs
         it, else as long as `patience` allows; then wait for the routines that the interpreter needs.
         Interrupts may end these waits, but not the interpreter in the middle of a task."""
@@ -144,7 +150,7 @@ class Plan:
                 kernel.missed(work)
                 kernel.prepare()
 
-    def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
+    def partial_bytes(self, tasks: Tasks) -> tuple[int, ...]:
         """Bytes of the partials buffer of each reduction, for the current extents."""
         composition = self.composition
         if not abi.reductions(composition.body):
@@ -165,12 +171,8 @@ def described(chain: Chain, recorded: Sequence[Recorded]) -> str:
     less memory than its index tasks."""
     from diffuse.ir.text import window_text
 
-    templates = []
-    while chain is not None:
-        chain, template = chain
-        templates.append(template)
-    return window_text([template.task(one) for template, one
-                        in zip(reversed(templates), recorded, strict=True)])
+    return window_text([decomposed(template).task(one) for template, one
+                        in zip(links(chain, len(recorded)), recorded, strict=True)])
 
 
 def _rowwise(body: Body) -> bool:

@@ -71,7 +71,7 @@ class Queue:
                 self.walk.end(task)
         elif made.reach >= self._small:
             self.walk.add(task)
-        elif not made.chosen and made.signature:
+        elif not made.cut and made.signature:
             self.walk.meet(task)
         if self._checks and not opaque(task[0]):
             from diffuse.ir.check import check

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from diffuse.ir import ITEMSIZE, Frame, IndexTask, volume
+from diffuse.ir import ITEMSIZE, Frame, volume
 from diffuse.ir.template import Recorded
 from diffuse.ir.view import View, shown
 from diffuse.kernels.body import abi
 from diffuse.runtime.base import Layout
-from diffuse.stream.blocking import pieces
+from diffuse.stream.blocking import Tasks, pieces
 from diffuse.stream.plan import Plan
 
 CACHED = 16 << 20
@@ -36,7 +36,7 @@ class Replay:
     __slots__ = ("plan", "points", "partials", "pieces", "used", "shared", "donations", "work", "frames",
                  "layout", "_fixed", "_fine", "_addresses", "_numbers")
 
-    def __init__(self, plan: Plan, tasks: Sequence[IndexTask], slots: dict[int, int]) -> None:
+    def __init__(self, plan: Plan, tasks: Tasks, slots: dict[int, int]) -> None:
         composition = plan.composition
         self.plan = plan
         self.points = volume(tasks[0].domain)

@@ -80,7 +80,7 @@ class Walk:
         name = made.operation, task[3]
         count = self.counts[name] = self.counts.get(name, 0) + 1
         if count == 1:
-            self._look(name, not made.chosen)
+            self._look(name, not made.cut)
             self._steps[name] = made.begin, 0, 0
             trusted = self._found.get(name, 0)
             if trusted:

@@ -11,17 +11,27 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from diffuse.fusion.constraints import Refusal, admit, prefix
+from diffuse.fusion.constraints import Refusal, admit
 from diffuse.ir import ONE, Decomposition, volume
 from diffuse.ir.template import Recorded, Template
 from diffuse.observe import trace
 from diffuse.observe.provenance import calls
 from diffuse.settings import config
+from diffuse.stream.borders import recut, recuts
 from diffuse.stream.cuts import alike
-from diffuse.stream.decompose import decompose, followed
+from diffuse.stream.decompose import chosen_for, decompose, followed
 from diffuse.stream.group import Group, opaque
-from diffuse.stream.memo import Chain, Memo, Node, Trail
-from diffuse.stream.outline import MOST_COST, MOST_LOOPS, dropped_bytes, spilled_bytes
+from diffuse.stream.memo import Later, Memo, Node, Trail
+from diffuse.stream.outline import (
+    MANY_LOOPS,
+    MOST_COST,
+    MOST_LOOPS,
+    SPARE,
+    dropped_bytes,
+    spilled_bytes,
+    weight,
+)
+from diffuse.stream.sketch import sketched
 from diffuse.stream.stores import Stores
 from diffuse.stream.turns import begins_turn
 
@@ -34,18 +44,9 @@ FIRST_SIZE = 64
 LARGEST_SIZE = 2048
 MOST_WORK = 5_000_000_000
 """The window grows only if the work of its group (operations times elements) is at most this."""
-BORDER = 64
-"""The most tasks before a large one that are cut like it."""
 LOOP = 64
 """The length from which on a group is closed when the stream comes back to the call that began it, through
 the same calls of the user's functions, so that every iteration of the user's loop makes the same groups."""
-MANY_LOOPS = MOST_LOOPS // 4
-"""The number of a kernel's loops from which on its group is closed when the stream comes back to the call
-that began it, over any extents."""
-SPARE = 16 << 20
-"""Bytes.  A group is closed when the stores that the program dropped, but that need memory until the group
-has run, exceed this and half of what the program holds.  When they exceed half of that, it is closed when the
-stream comes back to the call that began it."""
 CHAIN = 16
 """The most tasks of a short chain that the program may wait for as a whole (waits.py)."""
 
@@ -176,7 +177,10 @@ class Window:
 
     def _large(self, template: Template) -> bool:
         """Would the task by itself run over several points?"""
-        return self.decomposed(template, None).domain != ONE.domain
+        if template.decomposition is not None or self.learned is not None:
+            return self.decomposed(template, None).domain != ONE.domain
+        found = chosen_for(template, None, self.stores.runtime.points, config.min_chunk, None)
+        return found.domain != ONE.domain
 
     def decomposed(self, template: Template, beside: Decomposition | None = None) -> Template:
         """Decompose a template as a task beside others."""
@@ -184,7 +188,7 @@ class Window:
         return decompose(template, beside, runtime.points, config.min_chunk, not runtime.addressed,
                          runtime.completes, self.learned)
 
-    def _cut(self, recorded: Recorded, number: int, beside: Decomposition | None) -> Template:
+    def cut(self, recorded: Recorded, number: int, beside: Decomposition | None) -> Template:
         """Decompose the task of this number of the open group."""
         chosen = None if self.region is None else self.region.chosen(self.open.behind + number, recorded)
         return chosen or self.decomposed(recorded[0], beside)
@@ -251,14 +255,28 @@ class Window:
         return group.calls == calls(3)
 
     def _analysed(self, group: Group, recorded: Recorded) -> Trail | Refusal:
-        """Make the edge for a task that was not recorded here before: from its canonical row if that is
-        known, else by dependence analysis."""
+        """Make the edge for a task that was not recorded here before: from the row of a sketch or from its
+        canonical row, if one of these is known, else by dependence analysis."""
+        row, chosen = None, ONE
+        if self.region is None and self.learned is None:
+            row, chosen = sketched(group, recorded, self.stores.runtime)
+        edge = None if row is None else group.trail.node.sketched.get(row)
+        if edge is None or config.check or (isinstance(edge, Refusal) and recuts(group, edge, chosen)):
+            return self._numbered(group, recorded, row, chosen)
+        if isinstance(edge, Refusal):
+            return _refused(edge)
+        recorded[0].cut = True
+        return self._joined(group, edge, recorded, Later(recorded[0], chosen))
+
+    def _numbered(self, group: Group, recorded: Recorded, brief: Any, chosen: Decomposition
+                  ) -> Trail | Refusal:
+        """Make the edge by the canonical row of a task; record it for `brief`, its row in the sketch, too."""
         tasks, analysis = group.tasks, group.analysis or group.begin()
         for earlier in tasks[group.numbered:]:
             analysis.numbering.row(earlier)
             analysis.cuts.add(earlier)
         self.learn(recorded)
-        template = self._cut(recorded, len(tasks), group.trail.beside)
+        template = self.cut(recorded, len(tasks), group.trail.beside)
         if self.stores.runtime.addressed and self.region is None:
             alone = template.decomposition or ONE
             template = analysis.cuts.aligned(recorded[0], recorded[1], alone) or template
@@ -287,50 +305,25 @@ class Window:
                 group.analysed += 1
             else:
                 edge = self.memo.refused(node, row, refusal)
+        if brief is not None:
+            if config.check and (template.decomposition != chosen
+                                 or node.sketched.setdefault(brief, edge) is not edge):
+                raise RuntimeError(f"DIFFUSE_CHECK: the sketch of {task} is not its canonical row")
+            node.sketch(brief, edge)
         if isinstance(edge, Refusal):
-            again = self._recut(group, recorded, template, edge)
-            if again is not None:
-                return again
-            trace.count("refusals")
-            trace.event("refusal", lambda: str(edge))
-            return edge
-        assert template.decomposition is not None
-        beside = followed(template.decomposition, group.trail.beside)
-        spilled = group.trail.spilled + spilled_bytes(edge, node, analysis.numbering, task)
-        found = Trail(edge, (group.trail.templates, template), group.trail.domain or template.domain, beside,
-                      spilled, _weight(spilled, edge))
+            again = recut(self, group, recorded, template, edge)
+            return _refused(edge) if again is None else again
+        found = self._joined(group, edge, recorded, template)
         group.made(task, found)
         return found
 
-    def _recut(self, group: Group, recorded: Recorded, template: Template, refusal: Refusal) -> Trail | None:
-        """Cut the small tasks before a large one like that one, so that borders fuse with the interior that
-        follows them; None if the result is no fusible prefix."""
-        beside = template.decomposition
-        if (refusal.constraint != "launch-domain equivalence" or group.domain != ONE.domain
-                or template.domain == ONE.domain or len(group.recorded) > BORDER):
-            return None
-        everything = [*group.recorded, recorded]
-        templates = [self._cut(each, number, beside) for number, each in enumerate(everything)]
-        tasks = [each.task(one) for each, one in zip(templates, everything, strict=True)]
-        if any(each.domain != template.domain for each in tasks) or prefix(tasks, opaque)[1] is not None:
-            return None
-        from diffuse.ir.text import task_text
-
-        trace.event("decompose",
-                    lambda: f"{len(tasks) - 1} tasks are cut like the one after them, {task_text(tasks[-1])}")
-        analysis = group.begin()
-        node = self.memo.root
-        chain: Chain = None
-        spilled = 0
-        for one, task in zip(templates, tasks, strict=True):
-            row, before = analysis.numbering.row(task), node
-            slots, following = analysis.outline.add(task), node.edges.get(row)
-            node = following if isinstance(following, Node) else self.memo.joined(
-                node, row, analysis.outline.loops, slots)
-            spilled += spilled_bytes(node, before, analysis.numbering, task)
-            chain = chain, one
-        group.begin()
-        return Trail(node, chain, template.domain, beside, spilled, _weight(spilled, node))
+    def _joined(self, group: Group, node: Node, recorded: Recorded, template: Template | Later) -> Trail:
+        """The trail of a group with one more task, which leads to this node."""
+        trail, chosen = group.trail, template.decomposition
+        assert chosen is not None
+        spilled = trail.spilled + spilled_bytes(node, trail.node, group.slots, recorded[0], recorded[1])
+        return Trail(node, (trail.templates, template), trail.domain or chosen.domain,
+                     followed(chosen, trail.beside), spilled, weight(spilled, node))
 
     def close(self, reason: Any) -> Group:
         """Close the open group for this reason; returns the new open group."""
@@ -394,7 +387,8 @@ class Window:
         return len(self.closed) > 1 or len(self.open.recorded) < self.held // 2
 
 
-def _weight(spilled: int, node: Node) -> int:
-    """The weight of a group with so many bytes in dropped stores; a group with `MANY_LOOPS` loops is heavy in
-    any case."""
-    return spilled + (SPARE if node.loops >= MANY_LOOPS else 0)
+def _refused(refusal: Refusal) -> Refusal:
+    """Count a refusal."""
+    trace.count("refusals")
+    trace.event("refusal", lambda: str(refusal))
+    return refusal

@@ -1,0 +1,215 @@
+"""Sketches: finds the edge of a group for a task with new extents, without partitions and canonical rows.
+
+A program whose arrays shrink, grow or move has new templates in every turn, and so new trails, but few
+nodes (memo.py).  The row of a sketch says as much as the canonical row of the task (fusion/canonical.py)
+after the rows before it: at one node, tasks with equal rows of sketches have equal canonical rows.  It takes
+a quarter of the time, because it is made of what templates of one kind share (ir/kinds.py), and of
+comparisons of a few numbers.
+
+What a canonical row, and with it fusion, temporaries and the kernel, takes from extents and offsets, and
+where it is in the row of a sketch:
+
+* the launch domain and the splits: chosen anew for each task, by `chosen_for`; the row has the dimensions
+  that are cut, whether there are several points, and whether the domain is that of the first task;
+* which iteration spaces are equal: numbered by shape and splits;
+* which views of a store are equal: numbered by frame, map, box and cuts, in which equal views agree;
+* what two views of a store, one of them written, have in common: `_Place.relation`, from boxes and cuts;
+* whether a frame is the store's first one: compared;
+* whether a view covers its store, the stride classes of its dimensions, loops over short dimensions,
+  epilogues, and whether a reduction is complete within a point: all by the kind, which contains extents up
+  to 128.
+
+Left to the full analysis, because more of it depends on extents or on other tasks: views without a form,
+tasks that were submitted with a decomposition, host functions, views of steps other than 1 beside written
+ones of their store, small elementwise tasks that are cut like stores of earlier ones (cuts.py), groups of
+regions, and ranks that learn how to cut arrays (shapes.py).
+
+What a launch takes from extents is chosen when a plan is replayed (replay.py): pieces, partials, work.  The
+memory that a group may hold is counted anew for each trail.  Whether a plan stores its results without the
+cache (streaming.py) is decided once, as for all windows of one canonical form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from diffuse.ir import ONE, Decomposition, Point, Privilege, Split, volume
+from diffuse.ir.kinds import form, kind
+from diffuse.ir.template import Recorded, Template, Use
+from diffuse.settings import config
+from diffuse.stream.cuts import movable
+from diffuse.stream.decompose import chosen_for, flagged
+from diffuse.stream.memo import Later, links
+
+if TYPE_CHECKING:
+    from diffuse.runtime.base import Runtime
+    from diffuse.stream.group import Group
+
+READ = Privilege.READ
+SAME, ALIGNED, ALIAS, APART = range(4)
+"""The relations of `diffuse.ir.alias`."""
+Cuts = tuple[tuple[int, int, int], ...]
+"""Which dimensions of a store are cut by which launch dimension, into tiles of which length."""
+
+
+class _Place(NamedTuple):
+    """A view of a store, as a task that is cut in some way sees it."""
+
+    frame: Point
+    dtype: str
+    view: Any
+    bounds: tuple[tuple[int, int], ...]
+    cuts: Cuts
+    plain: bool
+
+    def relation(self, other: _Place, domain: Point) -> int | None:
+        """The relation of the two on a launch domain, as `ir.alias.relation` finds it; None if that has to
+        compare steps."""
+        several = volume(domain) > 1
+        if self is other:
+            cut = {launch for _, launch, _ in self.cuts} if several else set()
+            return SAME if not several or all([n <= 1 or d in cut for d, n in enumerate(domain)]) else ALIAS
+        if self.frame != other.frame or self.dtype != other.dtype:
+            return ALIAS if several else ALIGNED
+        if not (self.plain and other.plain):
+            return None
+        for (low, high), (below, above) in zip(self.bounds, other.bounds, strict=True):
+            if high <= below or above <= low:
+                return APART
+        if several:
+            cut = {entry[1] for entry in self.cuts if entry in other.cuts
+                   and self.bounds[entry[0]][0] == other.bounds[entry[0]][0]}
+            if not all([n <= 1 or d in cut for d, n in enumerate(domain)]):
+                return ALIAS
+        return ALIGNED
+
+
+class _Slot:
+    """The views of one store so far, and which of them are written."""
+
+    __slots__ = ("places", "written")
+
+    def __init__(self) -> None:
+        self.places: list[_Place] = []
+        self.written: set[int] = set()
+
+
+class Sketch:
+    """The spaces and views of a growing group.  Asking for the row of a task appends the task."""
+
+    __slots__ = ("count", "several", "_broken", "_domain", "_spaces", "_slots")
+
+    def __init__(self) -> None:
+        self.count = 0
+        """The number of tasks."""
+        self.several = False
+        """Has one of the tasks several points?"""
+        self._broken = False
+        """Has one of the tasks no row?  Then no later one has."""
+        self._domain: Point = ()
+        self._spaces: dict[tuple[Point, tuple[Split, ...]], int] = {}
+        self._slots: dict[int, _Slot] = {}
+
+    def fail(self) -> None:
+        """Append a task that has no row."""
+        self.count += 1
+        self._broken = True
+
+    def catch_up(self, templates: Sequence[Template | Later], recorded: Sequence[Recorded],
+                 slots: dict[int, int]) -> None:
+        """Append the tasks that are missing, which are the last ones of a group."""
+        for one, task in zip(templates, recorded, strict=True):
+            chosen = one.decomposition
+            if chosen is None or task[0].decomposition is not None:
+                self.fail()
+            else:
+                self.row(None, task[0], chosen, task[1], slots)
+
+    def row(self, kind: Any, template: Template, decomposition: Decomposition, stores: Sequence[int],
+            slots: dict[int, int]) -> tuple[Any, ...] | None:
+        """Append a task; its row, or None if it has none.  `slots` are the numbers of its stores."""
+        self.count += 1
+        if self._broken:
+            return None
+        domain, splits = decomposition[:2]
+        space = template.shape, splits
+        number = self._spaces.setdefault(space, len(self._spaces))
+        several = volume(domain) > 1
+        if not self._domain:
+            self._domain = domain
+        self.several = self.several or several
+        axes = []
+        for axis, _, begin in splits:
+            if begin is not None:
+                self._broken = True
+                return None
+            axes.append(axis)
+        row: list[Any] = [kind, number, several, domain == self._domain, *axes]
+        for use, store in zip(template.uses, stores, strict=True):
+            entry = self._use(slots[store], use, splits if several else (), domain)
+            if entry is None:
+                self._broken = True
+                return None
+            row.append(entry)
+        return tuple(row)
+
+    def _use(self, number: int, use: Use, splits: tuple[Split, ...], domain: Point
+             ) -> tuple[Any, ...] | None:
+        """What the row of a task says of one of its uses."""
+        frame, dtype, view, privilege, *_ = use
+        found = form(view)
+        if found is None:
+            return None
+        cuts: Cuts = ()
+        for launch, (axis, tile, _) in enumerate(splits):
+            if axis in found.axes:
+                cuts += tuple([(d, launch, tile) for d, moved in enumerate(found.axes) if moved == axis])
+        slot = self._slots.get(number)
+        if slot is None:
+            slot = self._slots[number] = _Slot()
+        places, read = slot.places, privilege is READ
+        for known, place in enumerate(places):
+            if (place.cuts == cuts and place.bounds == found.bounds and place.view == view
+                    and place.frame == frame and place.dtype == dtype):
+                if read or known in slot.written:
+                    return number, known
+                break
+        else:
+            known = len(places)
+            place = _Place(frame, dtype, view, found.bounds, cuts, found.plain)
+            places.append(place)
+        first = known == 0 or place.frame == places[0].frame and place.dtype == places[0].dtype
+        if read and not slot.written:
+            return number, known, first
+        if not read:
+            slot.written.add(known)
+        entry: list[Any] = [number, known, first]
+        for k, other in enumerate(places):
+            if k in slot.written or not read:
+                relation = place.relation(other, domain)
+                if relation is None:
+                    return None
+                if relation != APART:
+                    entry += (k, relation)
+        return tuple(entry)
+
+
+def sketched(group: Group, recorded: Recorded, runtime: Runtime) -> tuple[Any, Decomposition]:
+    """Append a task to the sketch of a group: its row there and its decomposition; None and any if it has no
+    row."""
+    template = recorded[0]
+    known = kind(template)
+    sketch = group.sketch = group.sketch or Sketch()
+    missing = len(group.recorded) - sketch.count
+    if missing:
+        sketch.catch_up(links(group.trail.templates, missing), group.recorded[-missing:], group.slots)
+    if known is None:
+        sketch.fail()
+        return None, ONE
+    found = chosen_for(template, group.trail.beside, runtime.points, config.min_chunk, None)
+    if runtime.addressed and movable(template) and (sketch.several or found.domain != ONE.domain):
+        sketch.fail()
+        return None, ONE
+    found = flagged(found, not runtime.addressed, runtime.completes)
+    return sketch.row(known, template, found, recorded[1], group.slots), found
