@@ -18,7 +18,6 @@ import numpy as np
 
 from diffuse.ir import ITEMSIZE, ONE, Frame, Privilege, covers, volume
 from diffuse.ir.template import Recorded, Template
-from diffuse.kernels.body import operations
 from diffuse.movement.choice import DEFAULT
 from diffuse.movement.machine import Machine
 from diffuse.planning.boxes import Boxes, extended, held, volumes
@@ -30,6 +29,7 @@ from diffuse.planning.replay import Replay, Turn
 from diffuse.planning.states import State, named, states
 from diffuse.planning.tables import Tables
 from diffuse.settings import config
+from diffuse.stream.regions import called
 from diffuse.stream.window import Window
 
 MOST_LAYOUTS = 32
@@ -141,6 +141,12 @@ class Search:
                         for k, a in enumerate(self.arrays)]
         """For each array: does it stay as it is, while the region comes again and again?"""
         self._lay_out()
+
+    def streams(self, task: int) -> bool:
+        """Does the stream itself cut a task that is recorded here as it would elsewhere?  Not a product,
+        which is recorded otherwise in a region."""
+        function = called(self.tasks[task])
+        return function is None or function.blocks is None
 
     def _add(self, number: int) -> None:
         """Note what a task does with stores."""
@@ -274,8 +280,7 @@ class Search:
         for task in self.tasks:
             for store in task[1]:
                 slots.setdefault(store, len(slots))
-        left = [best is default and not hand and operations.known(task[0].operation)
-                for hand, task in zip(self.by_hand, self.tasks, strict=True)]
+        left = [best is default and not hand and self.streams(task) for task, hand in enumerate(self.by_hand)]
         return Chosen(tuple([None if state is None or stream else state.template
                              for state, stream in zip(taken, left, strict=True)]),
                       best.bytes, default.bytes, best.seconds, default.seconds, peak,
