@@ -67,6 +67,11 @@ class Array:
     def itemsize(self) -> int:
         return ITEMSIZE[self.frame.dtype]
 
+    @property
+    def large(self) -> bool:
+        """Do ranks share it?  The search does not place smaller ones."""
+        return volume(self.frame.shape) >= 2 * config.min_chunk
+
 
 class Chosen(NamedTuple):
     """What was chosen for a region."""
@@ -119,6 +124,8 @@ class Search:
         self.arrays: list[Array] = []
         self.now: dict[int, int] = {}
         """The last version of each store."""
+        self._changed: set[int] = set()
+        """The arrays that tasks write."""
         for number in range(len(tasks)):
             self._add(number)
         self.given = tuple([(a.store, k) for k, a in enumerate(self.arrays) if a.given])
@@ -135,8 +142,7 @@ class Search:
                 self._join(last, begin)
                 self.returning.append((last, begin))
                 self.back.add(begin)
-        self.written = frozenset([k for k, a in enumerate(self.arrays) if a.given and any(
-            [tasks[task][0].uses[use].privilege is not Privilege.READ for task, use, _ in a.uses])])
+        self.written = frozenset([k for k in self._changed if self.arrays[k].given])
         self.lasting = [bool(links) and a.given and k not in self.written and k not in self.back
                         for k, a in enumerate(self.arrays)]
         """For each array: does it stay as it is, while the region comes again and again?"""
@@ -154,8 +160,6 @@ class Search:
         frames = self.window.stores.storages
         for k, (use, store) in enumerate(zip(template.under(ONE).uses, stores, strict=True)):
             frame = frames[store]
-            if volume(frame.shape) < 2 * config.min_chunk:
-                continue
             whole = (use.privilege is not Privilege.READ and (use.frame, use.dtype) == frame
                      and covers(use.access(store)))
             if whole and use.privilege is not Privilege.READ_WRITE:
@@ -167,7 +171,9 @@ class Search:
                 state = getattr(instance, "state", None)
                 have = None if state is None or state.whole or state.shape != frame.shape else state.have
                 self.arrays.append(Array(store, frame, True, have=have))
-            if self.states[number]:
+            if use.privilege is not Privilege.READ:
+                self._changed.add(self.now[store])
+            if self.states[number] and self.arrays[self.now[store]].large:
                 self.arrays[self.now[store]].uses.append((number, k, whole))
 
     def _join(self, one: int, other: int) -> None:
@@ -193,7 +199,7 @@ class Search:
                     boxes = extended(state.boxes[k], array.frame.shape)
                     if volumes(boxes).sum() == full:
                         mine.setdefault(boxes.tobytes(), boxes)
-            if array.given and array.have is not None:
+            if array.large and array.given and array.have is not None:
                 layers = held(array.have, len(array.frame.shape))
                 if len(layers) == 1 and volumes(layers[0]).sum() == full:
                     mine.setdefault(layers[0].tobytes(), layers[0])
