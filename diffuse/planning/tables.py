@@ -97,6 +97,10 @@ class Tables:
         return (max(state.results / machine.compute, state.multiplied / machine.products)
                 + state.beside / self.ranks / machine.reduction)
 
+    def least(self) -> float:
+        """The seconds that remain if nothing moves, and each task is shared out as evenly as can be."""
+        return sum([min(map(self.work, found)) for found in self.search.states if found])
+
     def _moving(self, moved: Any, messages: Any) -> Any:
         """The seconds in which all ranks together receive so many bytes, and the busiest one so many
         messages."""

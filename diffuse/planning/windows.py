@@ -96,6 +96,8 @@ class Chosen(NamedTuple):
     """All stores, with the numbers of their last arrays."""
     written: frozenset[int]
     """The arrays from outside that tasks write in part."""
+    left: bool
+    """Is everything left to the stream, as outside of the region?"""
 
 
 class Search:
@@ -215,15 +217,16 @@ class Search:
         MemoryError, with the least that was found to do, if no plan needs so little.
         """
         tables = Tables(self, machine.over(self.ranks))
-        problem, tasks = tables.problem()
         replay = Replay(self, tables)
-        default = replay.usual()
-        best = preferred(default, [replay.under(self._states(_solved(each), tasks))
-                               for each in (problem, tables.problem(latency=False)[0])])
+        best = default = replay.usual()
+        if default.seconds - tables.least() > needed(default):
+            found = [tables.problem(latency) for latency in (True, False)]
+            best = preferred(default, [replay.under(self._states(_solved(problem), tasks))
+                                       for problem, tasks in found])
         footprint = Memory(self, self.gone)
         least = footprint.peak(best.states)
         if memory is not None and least > memory:
-            least, fitting = self._fitting(memory, problem, tasks, footprint, least, best.states)
+            least, fitting = self._fitting(memory, *tables.problem(), footprint, least, best.states)
             best = replay.under(fitting)
         return self._chosen(best, default, least)
 
@@ -292,20 +295,22 @@ class Search:
                       best.bytes, default.bytes, best.seconds, default.seconds, peak,
                       tuple(["-" if state is None else state.grid for state in taken]),
                       tuple([(slots[store], k) for store, k in self.given]),
-                      tuple([(slots[store], k) for store, k in self.now.items()]), self.written)
+                      tuple([(slots[store], k) for store, k in self.now.items()]), self.written,
+                      best is default and not any(self.by_hand))
 
 
 def preferred(default: Turn, found: Sequence[Turn]) -> Turn:
     """The turn to choose of those that were found, or the stream's own."""
-    def saves(turn: Turn) -> bool:
-        saved = default.seconds - turn.seconds
-        least = SURE * default.seconds if turn.bytes > default.bytes else MARGIN * default.moving
-        return saved > max(1e-9, least)
-
-    better = [turn for turn in found if saves(turn)]
+    better = [turn for turn in found
+              if default.seconds - turn.seconds > needed(default, turn.bytes > default.bytes)]
     bound = ALIKE * min([turn.seconds for turn in better], default=0.0)
     return min([turn for turn in better if turn.seconds <= bound], key=lambda turn: turn.bytes,
                default=default)
+
+
+def needed(default: Turn, more: bool = False) -> float:
+    """The seconds that a plan has to save, if it moves more bytes than the stream or not."""
+    return max(1e-9, SURE * default.seconds if more else MARGIN * default.moving)
 
 
 def _solved(problem: Problem) -> list[int]:
