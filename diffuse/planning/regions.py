@@ -61,8 +61,9 @@ class Planned:
         """When tasks are kept back again, to see which arrays come back."""
         self._away = False
         """Is the program left alone, because the stream's own choice is best for all that it does here?"""
-        self._counts: set[int] = set()
-        """How many tasks it recorded in the turns in which it was left alone."""
+        self._alone: tuple[int, Template | None] | None = None
+        """How many tasks it recorded in the first turn in which it was left alone, and the template of the
+        last one, which tells extents apart; no template if it was forwarded by then."""
         self._begun = 0
         """How many it had recorded before the region."""
         self._held: deque[tuple[Recorded, schedule | None]] = deque()
@@ -170,8 +171,7 @@ class Planned:
         self._left.clear()
         self.track.clear()
         self.follows, self._turns, self._looks = False, 0, ()
-        self._away = False
-        self._counts.clear()
+        self._away, self._alone = False, None
 
     # -- what is chosen ------------------------------------------------------------------------------------
 
@@ -190,12 +190,11 @@ class Planned:
         return True
 
     def end(self) -> None:
-        """The program leaves the region: if arrays came back that it left behind before, find out which.  Once
-        that is known, the program is left alone where everything is left to the stream, until it does
+        """The program leaves the region: if arrays came back that it left behind before, find out which.
+        Once that is known, the program is left alone where everything is left to the stream, until it does
         something else here."""
         if self._away:
-            self._counts.add(trace.counters["recorded"] - self._begun)
-            self._away = len(self._counts) == 1
+            self._away = self._goes_on()
             return
         users = current().stores.users
         if self._turns == self._fresh and self.memory is not None:
@@ -203,9 +202,18 @@ class Planned:
         elif self._turns == self._fresh + 1 and any([users.get(store, 0) > self._first for left in
                                                      self._left.values() for store in left]):
             self._looks = self._turns + 1, self._turns + 2
-        self._away = (self.memory is None and not self._counts and bool(self.answers)
+        self._away = (self.memory is None and self._alone is None and bool(self.answers)
                       and self._turns > max(self._fresh, *self._looks, 0)
                       and all([found.left for _, found in self.answers.values()]))
+
+    def _goes_on(self) -> bool:
+        """Did the program, left alone, record what it recorded in the first such turn?"""
+        count, held = trace.counters["recorded"] - self._begun, current().window.open.recorded
+        last = held[-1][0] if held and count else None
+        if self._alone is None:
+            self._alone = count, last
+        known = self._alone[1]
+        return count == self._alone[0] and (last is known or last is None or known is None)
 
     def _decided(self, tasks: list[Recorded], gone: dict[int, int]) -> tuple[Template | None, ...]:
         """How each of these tasks is cut; `gone` are stores that the program let go of, by task."""
@@ -271,7 +279,8 @@ class plan(ContextDecorator):
 
     A value that is read ends the window, and what follows it is planned by itself.  Where no plan is better
     than what the stream does anyway, and there is no limit of memory, the region has no effect any more after
-    a few turns, until the program records another number of operations in it.
+    a few turns, until the program does something else in it: it is seen from the number of operations and
+    from the extents of the last one.
 
     Raises MemoryError, which names the least that would do, if no plan needs so little memory.
     """

@@ -90,10 +90,10 @@ class Replay:
             return (None,)
         if states is not None:
             return (every[states[task]].template,)
-        if search.by_hand[task]:
-            return (every[0].template,)
         if search.streams(task):
             return (None,)
+        if search.by_hand[task]:
+            return (every[0].template,)
         return tuple([state.template for state in every if state.usual]) or (every[0].template,)
 
     def _turn(self, launches: Sequence[Ahead], ahead: Any, states: Sequence[int] | None) -> Turn:

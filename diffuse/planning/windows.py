@@ -39,12 +39,9 @@ HEAVY, HEAVIEST = 1e-12, 1e-6
 dearer one is tried."""
 TRIALS = 4000
 """How many choices are tried to lower the memory of one."""
-MARGIN = 0.02
-"""The share of the time in which data move by which what the stream would do has to be bettered: small tasks
-are not counted."""
-SURE = 0.05
-"""The share of the whole time that a plan has to save if it moves more bytes: what moves is certain, and time
-is a model's."""
+ERROR, SURE = 0.03, 0.12
+"""The shares of the time by default that a plan has to save: one that moves no more bytes, and one that moves
+more."""
 ALIKE = 1.02
 """Of plans whose times are within this factor of the least the one that moves least is taken."""
 
@@ -151,10 +148,10 @@ class Search:
         self._lay_out()
 
     def streams(self, task: int) -> bool:
-        """Does the stream itself cut a task that is recorded here as it would elsewhere?  Not a product,
-        which is recorded otherwise in a region."""
+        """Does the stream itself cut a task that is recorded here as it would elsewhere?  Not one that the
+        program cuts by hand, and no product, which is recorded otherwise in a region."""
         function = called(self.tasks[task])
-        return function is None or function.blocks is None
+        return not self.by_hand[task] and (function is None or function.blocks is None)
 
     def _add(self, number: int) -> None:
         """Note what a task does with stores."""
@@ -289,14 +286,14 @@ class Search:
         for task in self.tasks:
             for store in task[1]:
                 slots.setdefault(store, len(slots))
-        left = [best is default and not hand and self.streams(task) for task, hand in enumerate(self.by_hand)]
+        left = [best is default and self.streams(task) for task in range(len(self.tasks))]
         return Chosen(tuple([None if state is None or stream else state.template
                              for state, stream in zip(taken, left, strict=True)]),
                       best.bytes, default.bytes, best.seconds, default.seconds, peak,
                       tuple(["-" if state is None else state.grid for state in taken]),
                       tuple([(slots[store], k) for store, k in self.given]),
                       tuple([(slots[store], k) for store, k in self.now.items()]), self.written,
-                      best is default and not any(self.by_hand))
+                      all(left))
 
 
 def preferred(default: Turn, found: Sequence[Turn]) -> Turn:
@@ -310,7 +307,7 @@ def preferred(default: Turn, found: Sequence[Turn]) -> Turn:
 
 def needed(default: Turn, more: bool = False) -> float:
     """The seconds that a plan has to save, if it moves more bytes than the stream or not."""
-    return max(1e-9, SURE * default.seconds if more else MARGIN * default.moving)
+    return max(1e-9, (SURE if more else ERROR) * default.seconds)
 
 
 def _solved(problem: Problem) -> list[int]:

@@ -39,7 +39,6 @@ from diffuse.stream.habits import (
     reshaped,
 )
 
-
 _numbers = count()
 
 

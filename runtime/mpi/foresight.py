@@ -18,9 +18,9 @@ from diffuse.movement.direct import exchange
 from diffuse.runtime.base import Layout, Moved
 from diffuse.runtime.mpi.collected import replicated
 from diffuse.runtime.mpi.derived import MOST_STEPS
+from diffuse.runtime.mpi.gathers import Reader
 from diffuse.runtime.mpi.inspector import Inspection, Inspector, without
 from diffuse.runtime.mpi.instances import MpiInstance
-from diffuse.runtime.mpi.gathers import Reader
 from diffuse.runtime.mpi.parts import cheapest
 from diffuse.runtime.mpi.shares import Share, share, together
 from diffuse.runtime.mpi.steps import Step, fetched, in_rounds, step
@@ -146,32 +146,26 @@ class Foresight:
         gathers = [k for gather in layout.gathers for k in (gather.low, gather.high, *gather.along)]
         if not gathers or not self._written.isdisjoint([stores[k] for k in gathers]):
             return known, []
-        found = []
-        for inspector, instances in self._places:
-            mine = {k: instances[stores[k]] for k in gathers if stores[k] in instances}
-            found.append(inspector.recalled(layout, known.share, mine) if len(mine) == len({*gathers}) else None)
-        readers = None if found[0] is None else [reader for reader, _ in found[0]]
-        if readers is None:
+        if any([stores[k] not in self._places[0][1] for k in gathers]):
             return known, []
-        cut = [k for reader in readers for k in (*reader.gather.along, reader.gather.dense)
-               if k >= 0 and not self.state(stores[k]).whole]
-        if not cut:
+        every = [inspector.recalled(layout, known.share, {k: instances[stores[k]] for k in gathers})
+                 for inspector, instances in self._places]
+        found = every[0]
+        if not [k for reader, _ in found for k in (*reader.gather.along, reader.gather.dense)
+                if k >= 0 and not self.state(stores[k]).whole]:
             return known, []
         ghosts = []
-        for number, reader in enumerate(readers):
+        for number, (reader, _) in enumerate(found):
             dense = reader.gather.dense
             if dense >= 0 and not self.state(stores[dense]).whole:
-                moved = self._exchanged(reader, [each[number][1] for each in found if each is not None],
-                                        stores[dense])
+                moved = self._exchanged(reader, [each[number][1] for each in every], stores[dense])
                 if moved is None:
                     return known, []
                 ghosts.append(moved)
         made = layout.derived.setdefault(("foreseen gathers", self.ranks), Bounded(MOST_STEPS))
-        first = found[0]
-        assert first is not None
-        key = tuple([inspection for _, inspection in first])
+        key = tuple([inspection for _, inspection in found])
         if key not in made:
-            made[key] = Known(share(layout, self.ranks, without(layout, first, self.ranks)),
+            made[key] = Known(share(layout, self.ranks, without(layout, found, self.ranks)),
                               Bounded(MOST_STEPS))
         return made[key], ghosts
 

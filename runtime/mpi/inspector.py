@@ -122,25 +122,26 @@ class Inspector:
         return made[inspections], due
 
     def recalled(self, layout: Launched, shared: Share, instances: Mapping[int, MpiInstance]
-                 ) -> list[tuple[Reader, Inspection]] | None:
-        """The gathers of a launch, and what is known of the matrices, given their instances by argument; None
-        if one was not inspected yet."""
+                 ) -> list[tuple[Reader, Inspection]]:
+        """The gathers of a launch, and what is known of the matrices, given their instances by argument;
+        nothing if one was not inspected yet."""
         found: list[tuple[Reader, Inspection]] = []
         for reader in self._readers(layout, shared):
             keeper, key = _named(reader, layout, instances)
             inspection = keeper.inspected.get(key)
             if inspection is None:
-                return None
+                return []
             found.append((reader, inspection))
-        return found or None
+        return found
 
     def needed(self, inspection: Inspection, reader: Reader, state: State) -> int | None:
         """How many rows of a dense operand in this state the ranks of this process want and do not hold; None
         if there is a row that no rank holds as a whole."""
-        held = holders(state, reader.base, reader.pitch)
+        base, pitch = reader.base, reader.pitch
+        held = holders(state, base, pitch)
         return None if held is None else sum([
             len(rows) for rank in self._here
-            for rows in lacking(inspection.wanted[rank], state, rank, reader.base, reader.pitch, held).values()])
+            for rows in lacking(inspection.wanted[rank], state, rank, base, pitch, held).values()])
 
     def _readers(self, layout: Launched, shared: Share) -> tuple[Reader, ...]:
         found: tuple[Reader, ...] | None = layout.derived.get(("readers", self._ranks))

@@ -25,8 +25,8 @@ from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, Prepared
 from diffuse.runtime.mpi.foresight import Foresight
-from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.inspector import Inspector
+from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.lockstep import Line, Lockstep, Post
 from diffuse.runtime.mpi.peers import Run
 from diffuse.runtime.mpi.runtime import Mpi
