@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diffuse.ir import Privilege
 from diffuse.kernels.body import operations
+from diffuse.planning.states import State, named
 from diffuse.planning.tables import Tables
 from diffuse.runtime.base import Moved
 from diffuse.stream.ahead import Ahead, Stream, Ways
@@ -45,6 +46,8 @@ class Replay:
     def __init__(self, search: Search, tables: Tables) -> None:
         self.search, self.tables = search, tables
         self._stream = Stream(search.window)
+        self._others: dict[tuple[int, Any], State] = {}
+        """The states of tasks under cuts that no search tries."""
         self._reads: list[list[int]] = [[] for _ in search.tasks]
         """For each task the arrays that it reads and that another task of the region made."""
         self._made: dict[int, int] = {}
@@ -113,8 +116,8 @@ class Replay:
                 if not every:
                     continue
                 if states is None:
-                    taken[task] = self._state(task, cut, way)
-                state = every[taken[task]]
+                    taken[task] = self._number(task, cut, way)
+                state = self._state(task, cut, taken[task])
                 seconds += tables.work(state)
                 if launch.called:
                     total += state.beside
@@ -123,8 +126,18 @@ class Replay:
             seconds += sum([tables.unfused(launch.tasks[0][0], array) for array in lost])
         return Turn(tuple(taken), total, moving, seconds + moving)
 
-    def _state(self, task: int, cut: Any, way: int) -> int:
-        """The state of a task that the stream cuts so, or calls in the way of this number."""
+    def _state(self, task: int, cut: Any, number: int) -> State:
+        """The state of this number of a task, or how the stream cuts it otherwise: on one rank, say."""
+        state, recorded = self.search.states[task][number], self.search.tasks[task]
+        if cut is None or state.template is None or state.template.decomposition == cut:
+            return state
+        found = self._others.get((task, cut))
+        if found is None:
+            found = self._others[task, cut] = named(recorded, recorded[0].under(cut), self.search.ranks)
+        return found
+
+    def _number(self, task: int, cut: Any, way: int) -> int:
+        """The number of the state of a task that the stream cuts so, or calls in the way of this number."""
         every = self.search.states[task]
         if operations.known(self.search.tasks[task][0].operation):
             return next((k for k, state in enumerate(every)
