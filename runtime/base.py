@@ -169,6 +169,17 @@ class Instance(Protocol):
         ...
 
 
+class Moved(NamedTuple):
+    """What ranks send before, during and after a launch."""
+
+    bytes: int
+    """What all of them receive."""
+    busiest: float
+    """The bytes that the busiest rank sends or receives, summed over the exchanges."""
+    messages: int
+    """The messages of the busiest rank."""
+
+
 class LaunchArgument(NamedTuple):
     """One argument of a launch: the elements that it accesses, and the position of its address in the
     block."""

@@ -1,38 +1,30 @@
-"""What moves when tasks run under some choice, followed box by box as ranks follow it.
+"""What moves when tasks run under some choice, followed launch by launch as ranks follow it.
 
-The tables of a search know one place for each array.  Here ranks hold what they wrote and received until
-somebody writes it again, as they do when the region runs; and a call of a host function that the stream
-itself would cut in one of several ways is cut in the way that moves least just then.  So this tells what the
-stream would do, and is what the answer of a search and the stream's own cuts are compared by.
+The tables of a search know one place for each array, and count each task by itself.  Here the stream divides
+the tasks into launches (stream/ahead.py), small ones and those at borders included, and the runtime says what
+each of them moves, by its own rules (`foresight`): ranks hold what they wrote and received until somebody
+writes it again, and a call of a host function that the stream itself would cut in one of several ways is cut
+in the way that moves least just then.  So this tells what the stream would do, and is what the answer of a
+search and the stream's own cuts are compared by.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diffuse.ir import ITEMSIZE, Point, Privilege, volume
-from diffuse.ir.bounded import Bounded
+from diffuse.ir import Privilege
 from diffuse.kernels.body import operations
-from diffuse.movement.boxes import Box, Holding, Layout, remove, size
-from diffuse.movement.direct import exchange
-from diffuse.planning.tables import Tables, runs
+from diffuse.planning.states import State, named
+from diffuse.planning.tables import Tables
+from diffuse.runtime.base import Moved
+from diffuse.stream.ahead import Ahead, Stream, Ways
 
 if TYPE_CHECKING:
-    from diffuse.planning.states import State
     from diffuse.planning.windows import Search
 
 TURNS = 3
 """After so many turns of a region that comes again the next ones are alike."""
-MOST_BOXES = 64
-"""With more boxes on a rank copies that other ranks also have are forgotten."""
-KNOWN = 1 << 12
-
-
-Wanted = dict[int, tuple[Layout, Layout]]
-"""For arrays of which something moves what ranks had, and what they lack."""
 
 
 class Turn(NamedTuple):
@@ -53,17 +45,20 @@ class Replay:
 
     def __init__(self, search: Search, tables: Tables) -> None:
         self.search, self.tables = search, tables
-        self._uses: list[list[tuple[int, int, bool]]] = [[] for _ in search.tasks]
-        """For each task the arrays that it uses, with the number of the use, and whether it writes them
-        whole."""
+        self._stream = Stream(search.window)
+        self._others: dict[tuple[int, Any], State] = {}
+        """The states of tasks under cuts that no search tries."""
+        self._reads: list[list[int]] = [[] for _ in search.tasks]
+        """For each task the arrays that it reads and that another task of the region made."""
+        self._made: dict[int, int] = {}
+        """The task that wrote an array first."""
         for number, array in enumerate(search.arrays):
             for task, k, whole in array.uses:
-                self._uses[task].append((number, k, whole))
-        for uses in self._uses:
-            uses.sort(key=lambda use: use[1])
-        self._boxes: dict[tuple[int, int, bytes], Layout] = {}
-        self._lacking: dict[tuple[Layout, Layout], Layout] = Bounded(KNOWN)
-        self._pairs: dict[tuple[Layout, Layout], frozenset[tuple[int, int]]] = Bounded(KNOWN)
+                use = search.tasks[task][0].uses[k]
+                if use.privilege is not Privilege.READ:
+                    self._made.setdefault(number, task)
+                elif number in self._made and not whole:
+                    self._reads[task].append(number)
 
     def usual(self) -> Turn:
         """A turn as the stream itself would cut its tasks."""
@@ -75,158 +70,93 @@ class Replay:
 
     def _run(self, states: Sequence[int] | None) -> Turn:
         search = self.search
-        have: list[Layout] = []
-        for array in search.arrays:
-            everywhere = ((tuple(map(range, array.frame.shape)),),) * search.ranks
-            have.append(everywhere if array.have is None else tuple(map(tuple, array.have)))
-        begun = list(have)
+        runtime: Any = search.window.stores.runtime
+        stores = search.window.stores
+        launches = self._stream.launches(search.tasks, [self._ways(task, states) for task in range(
+            len(search.tasks))])
+        ahead = runtime.foresight(stores.instances, stores.storages)
+        returning = [(search.arrays[last].store, search.arrays[begin].store)
+                     for last, begin in search.returning]
+        new = {store for task in search.tasks for store in task[1] if store not in stores.instances}
         again = bool(search.back) or any(search.lasting)
-        for _ in range(TURNS if again else 1):
-            turn = self._turn(states, have)
-            for number, array in enumerate(search.arrays):
-                if not array.given:
-                    have[number] = begun[number]
-            for last, begin in search.returning:
-                have[begin] = self._last[last]
-        return turn
+        for turn in range(TURNS if again else 1):
+            if turn:
+                ahead.turn(returning, new)
+            found = self._turn(launches, ahead, states)
+        return found
 
-    def _turn(self, states: Sequence[int] | None, have: list[Layout]) -> Turn:
-        """One turn, which changes what ranks have."""
-        search, tables = self.search, self.tables
-        taken, total, moving, seconds = [], 0.0, 0.0, 0.0
-        launch: object = None
-        wanted: Wanted = {}
-        for task, every in enumerate(search.states):
-            if not every:
-                taken.append(0)
-                continue
-            at = self._cheapest(task, have) if states is None else states[task]
-            state = every[at]
-            taken.append(at)
-            if (now := self._launch(task, state)) is None or now != launch:
-                moving += tables.moving(0.0, self._messages(wanted))
-                launch, wanted = now, {}
-            total += state.beside
-            moving += tables.beside(state)
-            seconds += tables.alone(state) - tables.beside(state)
-            for number, k, _ in self._uses[task]:
-                pieces = self._lacked(task, state, number, k, have)
-                if any(pieces):
-                    moved = sum(map(size, pieces)) * search.arrays[number].itemsize
-                    total += moved
-                    moving += tables.moving(moved, 0.0)
-                    seconds += tables.unfused(task, number)
-                    had, before = wanted.get(number, (have[number], ((),) * search.ranks))
-                    wanted[number] = had, _joined(before, pieces)
-                    have[number] = _bounded(_joined(have[number], pieces))
-            for number, k, whole in self._uses[task]:
-                if search.tasks[task][0].uses[k].privilege is not Privilege.READ:
-                    have[number] = _written(have[number], self._touched(task, state, number, k), whole)
-        moving += tables.moving(0.0, self._messages(wanted))
-        self._last = list(have)
-        return Turn(tuple(taken), total, moving, seconds + moving)
-
-    def _messages(self, wanted: Wanted) -> int:
-        """The messages that the busiest rank sends or receives before a launch: one for each other rank."""
-        pairs: set[tuple[int, int]] = set()
-        for key in wanted.values():
-            found = self._pairs.get(key)
-            if found is None:
-                found = self._pairs[key] = frozenset([
-                    (sender, receiver) for receiver, pieces in enumerate(exchange(*key).arrivals)
-                    for sender, _ in pieces])
-            pairs |= found
-        return max([count for side in (0, 1) for count in Counter([pair[side] for pair in pairs]).values()],
-                   default=0)
-
-    def _launch(self, task: int, state: State) -> object:
-        """What tasks have in common that may be one launch, whose messages travel together."""
-        template = state.template
-        known = template is not None and operations.known(template.operation)
-        return template.decomposition if known and template is not None else None
-
-    def _cheapest(self, task: int, have: Sequence[Layout]) -> int:
-        """The way that the stream takes: of several that are usual the one that moves least now."""
+    def _ways(self, task: int, states: Sequence[int] | None) -> Ways:
+        """How a task may be cut if it has this state, or as the stream likes."""
         search = self.search
         every = search.states[task]
-        usual = [k for k, state in enumerate(every) if state.usual] or [0]
-        if len(usual) == 1:
-            return usual[0]
-        return min(usual, key=lambda k: (sum([
-            sum(map(size, self._lacked(task, every[k], number, use, have))) * search.arrays[number].itemsize
-            for number, use, _ in self._uses[task]]), k))
+        if not every:
+            return (None,)
+        if states is not None:
+            return (every[states[task]].template,)
+        if search.streams(task):
+            return (None,)
+        if search.by_hand[task]:
+            return (every[0].template,)
+        return tuple([state.template for state in every if state.usual]) or (every[0].template,)
 
-    def _lacked(self, task: int, state: State, number: int, k: int, have: Sequence[Layout]) -> Layout:
-        """What each rank has to receive for a use of an array."""
-        if self.search.tasks[task][0].uses[k].privilege in (Privilege.WRITE, Privilege.REDUCE):
-            return ((),) * self.search.ranks
-        key = have[number], self._touched(task, state, number, k)
-        found = self._lacking.get(key)
+    def _turn(self, launches: Sequence[Ahead], ahead: Any, states: Sequence[int] | None) -> Turn:
+        """One turn, by whose launches stores change their places."""
+        search, tables = self.search, self.tables
+        taken = [0] * len(search.tasks) if states is None else [*states]
+        total = moving = seconds = 0.0
+        place: dict[int, int] = {}
+        for number, launch in enumerate(launches):
+            moved, way = _foreseen(launch, ahead)
+            total += moved.bytes
+            moving += tables.busy(moved)
+            lost: set[int] = set()
+            for task, cut in launch.tasks:
+                place[task] = number
+                every = search.states[task]
+                if not every:
+                    continue
+                if states is None:
+                    taken[task] = self._number(task, cut, way)
+                state = self._state(task, cut, taken[task])
+                seconds += tables.work(state)
+                if launch.called:
+                    total += state.beside
+                    moving += tables.beside(state)
+                lost.update([array for array in self._reads[task] if place[self._made[array]] != number])
+            seconds += sum([tables.unfused(launch.tasks[0][0], array) for array in lost])
+        return Turn(tuple(taken), total, moving, seconds + moving)
+
+    def _state(self, task: int, cut: Any, number: int) -> State:
+        """The state of this number of a task, or how the stream cuts it otherwise: on one rank, say."""
+        state, recorded = self.search.states[task][number], self.search.tasks[task]
+        if cut is None or state.template is None or state.template.decomposition == cut:
+            return state
+        found = self._others.get((task, cut))
         if found is None:
-            found = self._lacking[key] = tuple([tuple(remove(wanted, held))
-                                                for held, wanted in zip(*key, strict=True)])
+            found = self._others[task, cut] = named(recorded, recorded[0].under(cut), self.search.ranks)
         return found
 
-    def _touched(self, task: int, state: State, number: int, k: int) -> Layout:
-        """What each rank touches of an array, in the array's own shape."""
-        boxes, use = state.boxes[k], self.search.tasks[task][0].uses[k]
-        frame = self.search.arrays[number].frame
-        steps = () if use.frame != frame.shape else tuple([
-            abs(terms[0][1]) if len(terms) == 1 and use.map.shape[terms[0][0]] > 1 else 1
-            for _, terms in use.map.rows])
-        name = task, k, boxes.tobytes()
-        found = self._boxes.get(name)
-        if found is None:
-            if (use.frame, use.dtype) == (frame.shape, frame.dtype):
-                found = tuple([_box(box, steps) for box in boxes.tolist()])
-            else:
-                item = ITEMSIZE[frame.dtype]
-                found = tuple([_line(int(low) // item, -(-int(high) // item), frame.shape) for low, high in
-                               runs(boxes, use.frame, volume(frame.shape) * item).tolist()])
-            self._boxes[name] = found
-        return found
+    def _number(self, task: int, cut: Any, way: int) -> int:
+        """The number of the state of a task that the stream cuts so, or calls in the way of this number."""
+        every = self.search.states[task]
+        if operations.known(self.search.tasks[task][0].operation):
+            return next((k for k, state in enumerate(every)
+                         if state.template is not None and state.template.decomposition == cut), 0)
+        usual = [k for k, state in enumerate(every) if state.usual]
+        return usual[way] if way < len(usual) else 0
 
 
-def _joined(one: Layout, other: Layout) -> Layout:
-    return tuple([(*a, *b) for a, b in zip(one, other, strict=True)])
-
-
-def _box(box: Sequence[Sequence[int]], steps: Sequence[int]) -> Holding:
-    """The elements within bounds, along dimensions that are gone through in such steps."""
-    if any([low >= high for low, high in box]):
-        return ()
-    return (tuple([range(low, high, max(1, step)) for (low, high), step in zip(box, steps, strict=True)]),)
-
-
-def _line(low: int, high: int, shape: Point) -> Holding:
-    """The least box around a run of elements in an array's order."""
-    if low >= high:
-        return ()
-    box: list[range] = []
-    for d in range(len(shape)):
-        pitch = prod(shape[d + 1:])
-        box.append(range(low // pitch, -(-high // pitch)))
-        if len(box[-1]) > 1:
-            return ((*box, *map(range, shape[d + 1:])),)
-        low, high = low % pitch, high - low // pitch * pitch
-    return (tuple(box),)
-
-
-def _written(have: Layout, by: Layout, whole: bool) -> Layout:
-    """What ranks have after each wrote these boxes: what others wrote it has no more."""
-    if whole:
-        return by
-    every = list(dict.fromkeys([box for boxes in by for box in boxes]))
-    return _bounded([(*remove(held, every), *boxes) for held, boxes in zip(have, by, strict=True)])
-
-
-def _bounded(have: Sequence[Holding]) -> Layout:
-    """What ranks have; where that is many boxes, each element only on the first rank that has it."""
-    if max(map(len, have)) <= MOST_BOXES:
-        return tuple(have)
-    found: list[Holding] = []
-    taken: list[Box] = []
-    for held in have:
-        found.append(tuple(remove(held, taken)))
-        taken += found[-1]
-    return tuple(found)
+def _foreseen(launch: Ahead, ahead: Any) -> tuple[Moved, int]:
+    """What a launch or call moves, and the number of the way in which it is called."""
+    stores, way = [store for store, _ in launch.stores], 0
+    if not launch.layouts:
+        moved = ahead.whole(stores)
+    elif launch.together:
+        moved = ahead.together(launch.layouts[0], stores)
+    elif launch.called:
+        way, moved = ahead.parts(launch.layouts, stores)
+    else:
+        moved = ahead.launch(launch.layouts[0], stores)
+    if launch.called and not launch.layouts:
+        ahead.wrote([store for store, written in launch.stores if written])
+    return moved, way

@@ -20,6 +20,7 @@ from diffuse.movement.machine import Machine
 from diffuse.planning.boxes import Boxes, common, crossed, held, hull, lacked, volumes
 from diffuse.planning.problem import Problem
 from diffuse.planning.states import State
+from diffuse.runtime.base import Moved
 
 if TYPE_CHECKING:
     from diffuse.planning.windows import Array, Search
@@ -88,23 +89,31 @@ class Tables:
 
     def alone(self, state: State) -> float:
         """The seconds that a state costs wherever arrays lie."""
+        return self.work(state) + self.beside(state)
+
+    def work(self, state: State) -> float:
+        """The seconds in which a state is computed, and its partial results are added up."""
         machine = self.machine
         return (max(state.results / machine.compute, state.multiplied / machine.products)
-                + self.beside(state) + state.beside / self.ranks / machine.reduction)
+                + state.beside / self.ranks / machine.reduction)
+
+    def least(self) -> float:
+        """The seconds that remain if nothing moves, and each task is shared out as evenly as can be."""
+        return sum([min(map(self.work, found)) for found in self.search.states if found])
 
     def _moving(self, moved: Any, messages: Any) -> Any:
         """The seconds in which all ranks together receive so many bytes, and the busiest one so many
         messages."""
         return moved / (self.ranks * self.machine.bandwidth) + messages * self.machine.latency
 
-    def moving(self, moved: float, messages: float) -> float:
-        """The same for one transfer."""
-        return float(self._moving(moved, messages))
+    def busy(self, moved: Moved) -> float:
+        """The seconds in which the busiest rank sends or receives what a launch moves."""
+        return self.machine.seconds(moved.messages, moved.busiest)
 
     def beside(self, state: State) -> float:
         """The seconds in which a state moves what it moves beside operands."""
         rest = max(0.0, state.beside - state.chain)
-        return self.moving(rest, state.messages) + state.chain / self.machine.bandwidth
+        return float(self._moving(rest, state.messages)) + state.chain / self.machine.bandwidth
 
     def unfused(self, task: int, number: int) -> float:
         """The seconds that it costs if a task that reads this array cannot fuse with the one that makes

@@ -18,7 +18,6 @@ import numpy as np
 
 from diffuse.ir import ITEMSIZE, ONE, Frame, Privilege, covers, volume
 from diffuse.ir.template import Recorded, Template
-from diffuse.kernels.body import operations
 from diffuse.movement.choice import DEFAULT
 from diffuse.movement.machine import Machine
 from diffuse.planning.boxes import Boxes, extended, held, volumes
@@ -30,6 +29,7 @@ from diffuse.planning.replay import Replay, Turn
 from diffuse.planning.states import State, named, states
 from diffuse.planning.tables import Tables
 from diffuse.settings import config
+from diffuse.stream.regions import called
 from diffuse.stream.window import Window
 
 MOST_LAYOUTS = 32
@@ -39,12 +39,9 @@ HEAVY, HEAVIEST = 1e-12, 1e-6
 dearer one is tried."""
 TRIALS = 4000
 """How many choices are tried to lower the memory of one."""
-MARGIN = 0.02
-"""The share of the time in which data move by which what the stream would do has to be bettered: small tasks
-are not counted."""
-SURE = 0.05
-"""The share of the whole time that a plan has to save if it moves more bytes: what moves is certain, and time
-is a model's."""
+ERROR, SURE = 0.03, 0.12
+"""The shares of the time by default that a plan has to save: one that moves no more bytes, and one that moves
+more."""
 ALIKE = 1.02
 """Of plans whose times are within this factor of the least the one that moves least is taken."""
 
@@ -66,6 +63,11 @@ class Array:
     @property
     def itemsize(self) -> int:
         return ITEMSIZE[self.frame.dtype]
+
+    @property
+    def large(self) -> bool:
+        """Do ranks share it?  The search does not place smaller ones."""
+        return volume(self.frame.shape) >= 2 * config.min_chunk
 
 
 class Chosen(NamedTuple):
@@ -91,6 +93,8 @@ class Chosen(NamedTuple):
     """All stores, with the numbers of their last arrays."""
     written: frozenset[int]
     """The arrays from outside that tasks write in part."""
+    left: bool
+    """Is everything left to the stream, as outside of the region?"""
 
 
 class Search:
@@ -119,6 +123,8 @@ class Search:
         self.arrays: list[Array] = []
         self.now: dict[int, int] = {}
         """The last version of each store."""
+        self._changed: set[int] = set()
+        """The arrays that tasks write."""
         for number in range(len(tasks)):
             self._add(number)
         self.given = tuple([(a.store, k) for k, a in enumerate(self.arrays) if a.given])
@@ -135,12 +141,17 @@ class Search:
                 self._join(last, begin)
                 self.returning.append((last, begin))
                 self.back.add(begin)
-        self.written = frozenset([k for k, a in enumerate(self.arrays) if a.given and any(
-            [tasks[task][0].uses[use].privilege is not Privilege.READ for task, use, _ in a.uses])])
+        self.written = frozenset([k for k in self._changed if self.arrays[k].given])
         self.lasting = [bool(links) and a.given and k not in self.written and k not in self.back
                         for k, a in enumerate(self.arrays)]
         """For each array: does it stay as it is, while the region comes again and again?"""
         self._lay_out()
+
+    def streams(self, task: int) -> bool:
+        """Does the stream itself cut a task that is recorded here as it would elsewhere?  Not one that the
+        program cuts by hand, and no product, which is recorded otherwise in a region."""
+        function = called(self.tasks[task])
+        return not self.by_hand[task] and (function is None or function.blocks is None)
 
     def _add(self, number: int) -> None:
         """Note what a task does with stores."""
@@ -148,8 +159,6 @@ class Search:
         frames = self.window.stores.storages
         for k, (use, store) in enumerate(zip(template.under(ONE).uses, stores, strict=True)):
             frame = frames[store]
-            if volume(frame.shape) < 2 * config.min_chunk:
-                continue
             whole = (use.privilege is not Privilege.READ and (use.frame, use.dtype) == frame
                      and covers(use.access(store)))
             if whole and use.privilege is not Privilege.READ_WRITE:
@@ -161,7 +170,9 @@ class Search:
                 state = getattr(instance, "state", None)
                 have = None if state is None or state.whole or state.shape != frame.shape else state.have
                 self.arrays.append(Array(store, frame, True, have=have))
-            if self.states[number]:
+            if use.privilege is not Privilege.READ:
+                self._changed.add(self.now[store])
+            if self.states[number] and self.arrays[self.now[store]].large:
                 self.arrays[self.now[store]].uses.append((number, k, whole))
 
     def _join(self, one: int, other: int) -> None:
@@ -187,7 +198,7 @@ class Search:
                     boxes = extended(state.boxes[k], array.frame.shape)
                     if volumes(boxes).sum() == full:
                         mine.setdefault(boxes.tobytes(), boxes)
-            if array.given and array.have is not None:
+            if array.large and array.given and array.have is not None:
                 layers = held(array.have, len(array.frame.shape))
                 if len(layers) == 1 and volumes(layers[0]).sum() == full:
                     mine.setdefault(layers[0].tobytes(), layers[0])
@@ -203,15 +214,16 @@ class Search:
         MemoryError, with the least that was found to do, if no plan needs so little.
         """
         tables = Tables(self, machine.over(self.ranks))
-        problem, tasks = tables.problem()
         replay = Replay(self, tables)
-        default = replay.usual()
-        best = preferred(default, [replay.under(self._states(_solved(each), tasks))
-                               for each in (problem, tables.problem(latency=False)[0])])
+        best = default = replay.usual()
+        if default.seconds - tables.least() > needed(default):
+            found = [tables.problem(latency) for latency in (True, False)]
+            best = preferred(default, [replay.under(self._states(_solved(problem), tasks))
+                                       for problem, tasks in found])
         footprint = Memory(self, self.gone)
         least = footprint.peak(best.states)
         if memory is not None and least > memory:
-            least, fitting = self._fitting(memory, problem, tasks, footprint, least, best.states)
+            least, fitting = self._fitting(memory, *tables.problem(), footprint, least, best.states)
             best = replay.under(fitting)
         return self._chosen(best, default, least)
 
@@ -274,27 +286,28 @@ class Search:
         for task in self.tasks:
             for store in task[1]:
                 slots.setdefault(store, len(slots))
-        left = [best is default and not hand and operations.known(task[0].operation)
-                for hand, task in zip(self.by_hand, self.tasks, strict=True)]
+        left = [best is default and self.streams(task) for task in range(len(self.tasks))]
         return Chosen(tuple([None if state is None or stream else state.template
                              for state, stream in zip(taken, left, strict=True)]),
                       best.bytes, default.bytes, best.seconds, default.seconds, peak,
                       tuple(["-" if state is None else state.grid for state in taken]),
                       tuple([(slots[store], k) for store, k in self.given]),
-                      tuple([(slots[store], k) for store, k in self.now.items()]), self.written)
+                      tuple([(slots[store], k) for store, k in self.now.items()]), self.written,
+                      all(left))
 
 
 def preferred(default: Turn, found: Sequence[Turn]) -> Turn:
     """The turn to choose of those that were found, or the stream's own."""
-    def saves(turn: Turn) -> bool:
-        saved = default.seconds - turn.seconds
-        least = SURE * default.seconds if turn.bytes > default.bytes else MARGIN * default.moving
-        return saved > max(1e-9, least)
-
-    better = [turn for turn in found if saves(turn)]
+    better = [turn for turn in found
+              if default.seconds - turn.seconds > needed(default, turn.bytes > default.bytes)]
     bound = ALIKE * min([turn.seconds for turn in better], default=0.0)
     return min([turn for turn in better if turn.seconds <= bound], key=lambda turn: turn.bytes,
                default=default)
+
+
+def needed(default: Turn, more: bool = False) -> float:
+    """The seconds that a plan has to save, if it moves more bytes than the stream or not."""
+    return max(1e-9, (SURE if more else ERROR) * default.seconds)
 
 
 def _solved(problem: Problem) -> list[int]:

@@ -40,7 +40,8 @@ def decompose(template: Template, beside: Decomposition | None, processors: int,
     of the program's arrays, where ranks hold parts of them. Raises ValueError if the task has a decomposition
     that no kernel supports.
     """
-    key = beside, processors, chunk, gaps, completes, None if shapes is None else shapes.version
+    learned = None if shapes is None else (shapes.number, shapes.version)
+    key = beside, processors, chunk, gaps, completes, learned
     found = template.chosen.get(key)
     if found is None:
         template.cut = True

@@ -9,16 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
+from typing import Protocol
 
 from diffuse.ir import ITEMSIZE, Frame, IndexTask, Privilege
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
+from diffuse.kernels.body.compose import Composition
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED
 from diffuse.runtime.base import LaunchArgument, Layout, Plane, Scratch
 from diffuse.stream.group import Group
-from diffuse.stream.plan import Plan
 from diffuse.stream.replay import Replay
+
+
+class Composed(Protocol):
+    """What a layout needs of a plan."""
+
+    @property
+    def composition(self) -> Composition: ...
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def layouts(self) -> dict[tuple[object, ...], Layout]:
+        """Those that were made before, by the views and extents of the tasks."""
+        ...
+
+    def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
+        """Bytes of the partials buffer of each reduction."""
+        ...
 
 
 def replayed(replay: Replay, group: Group, storages: Mapping[int, Frame]) -> Layout:
@@ -31,7 +51,7 @@ def replayed(replay: Replay, group: Group, storages: Mapping[int, Frame]) -> Lay
     return replay.layout
 
 
-def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]) -> Layout:
+def layout(plan: Composed, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]) -> Layout:
     """The layout of a plan's launch for these tasks: the same object for equal views and extents."""
     composition = plan.composition
     key: list[object] = [tasks[0].domain, *[(tasks[t].shape, tasks[t].splits) for t in composition.spaces]]
@@ -46,7 +66,7 @@ def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]
     return found
 
 
-def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]) -> Layout:
+def _layout(plan: Composed, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]) -> Layout:
     composition = plan.composition
     body, places = composition.body, abi.words(composition.body)
     many = prod(tasks[0].domain) > 1

@@ -3,11 +3,11 @@ independent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import lcm, prod
-from typing import Any
+from typing import Any, NamedTuple
 
-from diffuse.ir import IndexTask, Point, Split, tiling
+from diffuse.ir import Frame, IndexTask, Point, Split, tiling
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.ir.view import View, shown
@@ -29,30 +29,20 @@ class Parts:
 
     def run(self, task: IndexTask) -> bool:
         """Run a host function in parts, if it allows that and the runtime supports it; else return False."""
-        function, runtime = task.scalars[0].value, self._stores.runtime
-        if type(function) is not Independent or runtime.ranks == 1 or not hasattr(runtime, "call_parts"):
+        runtime = self._stores.runtime
+        if runtime.ranks == 1 or not hasattr(runtime, "call_parts"):
             return False
+        divided = division(task, runtime.points)
+        if divided is None:
+            return False
+        function, grids = divided.function, divided.grids
         views = [shown(access) for access in task.accesses]
         instances: list[Any] = [self._stores.instance(access.store.id) for access in task.accesses]
+        layouts = divided.layouts(task, self._stores.storages)
         if function.together:
-            self._together(task, function, views, instances)
+            self._together(divided, layouts[0], views, instances)
+            self._ran(task)
             return True
-        if task.splits and task.splits[0].axis == len(function.cuts):  # a region chose that ranks add up
-            sums = None if function.sums is None else function.sums()
-            assert sums is not None
-            self._together(task, sums.call, views, instances)
-            return True
-        if prod(task.domain) > 1:  # a grid of blocks that a region of the program chose
-            grids = [tuple([(function.cuts[split.axis], (split.tile,) * len(views))
-                            for split in task.splits])]
-        elif function.blocks is not None:
-            return False
-        else:
-            largest = max(views, key=lambda view: prod(view.shape))
-            tiles = [part_length(_length(views, cut), prod(largest.shape), runtime.points, function.multiple,
-                                 len(largest.shape) == 1) for cut in function.cuts]
-            grids = [((cut, (tile,) * len(views)),) for cut, tile in zip(function.cuts, tiles, strict=True)]
-        layouts = [self._layout(task, views, grid) for grid in grids]
 
         def part(number: int, first: int, points: int) -> int:
             """Run the function on some points of a layout; returns the exceptions that it raised."""
@@ -68,13 +58,12 @@ class Parts:
         self._ran(task)
         return True
 
-    def _together(self, task: IndexTask, function: Independent, views: Sequence[View],
-                  instances: Sequence[Any]) -> None:
+    def _together(self, divided: Division, layout: Layout, views: Sequence[View], instances: Sequence[Any]
+                  ) -> None:
         """Run a function that all ranks run at once, each on its parts of arrays of any lengths."""
         runtime: Any = self._stores.runtime
-        cut, = function.cuts
-        lengths = [0 if axis is None else view.shape[axis] for view, axis in zip(views, cut, strict=True)]
-        tiles = part_lengths(lengths, views, runtime.points)
+        ((cut, tiles),), = divided.grids
+        lengths = _lengths(views, cut)
 
         def run(peers: Callable[[Ends], Peers], firsts: Sequence[int], rank: int) -> int:
             """Run the function as this rank, given the first point of each rank and the end of the last."""
@@ -82,10 +71,9 @@ class Parts:
                           for tile, n in zip(tiles, lengths, strict=True)])
             arrays = [_part(view, instance, axis, *some[rank:rank + 2])
                       for view, instance, axis, some in zip(views, instances, cut, ends, strict=True)]
-            return _noted(lambda: function.function(peers(ends), *arrays))
+            return _noted(lambda: divided.function.function(peers(ends), *arrays))
 
-        runtime.call_together(self._layout(task, views, ((cut, tiles),)), instances, run)
-        self._ran(task)
+        runtime.call_together(layout, instances, run)
 
     def _ran(self, task: IndexTask) -> None:
         self.called[task.operation.rpartition(".")[2], task.where] = None
@@ -95,34 +83,83 @@ class Parts:
         called, self.called = tuple(self.called), {}
         return dict.fromkeys(KINDS, called)
 
-    def _layout(self, task: IndexTask, views: Sequence[View], grid: Grid) -> Layout:
-        """The layout of a call on this grid: the same object for equal views."""
-        places: dict[int, int] = {}
-        slots = tuple([places.setdefault(access.store.id, len(places)) for access in task.accesses])
-        storages = self._stores.storages
-        frames = tuple([storages[access.store.id] for access in task.accesses])
-        key = (task.operation, str(task.where), grid, slots, frames, tuple(views),
-               tuple([access.privilege for access in task.accesses]))
-        found = _layouts.get(key)
-        if found is None:
-            arguments = []
-            for k, (slot, frame, access, view) in enumerate(zip(slots, frames, task.accesses, views,
-                                                                strict=True)):
-                axes = [cut[k] for cut, _ in grid]
-                splits = tuple([Split(-1, 0) if axis is None else Split(axis, tiles[k])
-                                for axis, (_, tiles) in zip(axes, grid, strict=True)])
-                placed = access._replace(partition=tiling(access.store, view, view.shape, splits))
-                arguments.append(LaunchArgument(0, slot, frame, placed, access.privilege))
-            domain = tuple([max([1, *[-(-view.shape[axis] // tile) for view, axis, tile in
-                                      zip(views, cut, tiles, strict=True) if axis is not None]])
-                            for cut, tiles in grid])
-            found = _layouts[key] = Layout(tuple(arguments), (), f"{task.operation} [{task.where}]", domain)
-        return found
-
 
 Grid = tuple[tuple[tuple[int | None, ...], tuple[int, ...]], ...]
 """For each launch dimension of a call the axis of each array that it cuts, and the length of its tiles."""
 _layouts: dict[tuple[object, ...], Layout] = Bounded()
+
+
+class Division(NamedTuple):
+    """How ranks divide a call of a host function among them."""
+
+    function: Independent
+    grids: tuple[Grid, ...]
+    """Several, of which the runtime takes the one that moves least; one if all ranks call the function
+    together."""
+
+    def layouts(self, task: IndexTask, storages: Mapping[int, Frame]) -> list[Layout]:
+        """The layout of the call on each grid."""
+        views = [shown(access) for access in task.accesses]
+        return [_layout(task, views, grid, storages) for grid in self.grids]
+
+
+def division(task: IndexTask, points: int) -> Division | None:
+    """How ranks that have so many points in all divide a call; None if every rank runs all of it."""
+    function = task.scalars[0].value
+    if type(function) is not Independent:
+        return None
+    views = [shown(access) for access in task.accesses]
+    if function.together:
+        return Division(function, (_together(function, views, points),))
+    if task.splits and task.splits[0].axis == len(function.cuts):  # a region chose that ranks add up
+        sums = None if function.sums is None else function.sums()
+        assert sums is not None
+        return Division(sums.call, (_together(sums.call, views, points),))
+    if prod(task.domain) > 1:  # a grid of blocks that a region of the program chose
+        return Division(function, (tuple([(function.cuts[split.axis], (split.tile,) * len(views))
+                                          for split in task.splits]),))
+    if function.blocks is not None:
+        return None
+    largest = max(views, key=lambda view: prod(view.shape))
+    tiles = [part_length(_length(views, cut), prod(largest.shape), points, function.multiple,
+                         len(largest.shape) == 1) for cut in function.cuts]
+    return Division(function, tuple([((cut, (tile,) * len(views)),)
+                                     for cut, tile in zip(function.cuts, tiles, strict=True)]))
+
+
+def _together(function: Independent, views: Sequence[View], points: int) -> Grid:
+    """The grid of a function that all ranks run at once."""
+    cut, = function.cuts
+    return (cut, part_lengths(_lengths(views, cut), views, points)),
+
+
+def _lengths(views: Sequence[View], cut: tuple[int | None, ...]) -> list[int]:
+    """The lengths of the axes of a cut; 0 for an array that it leaves whole."""
+    return [0 if axis is None else view.shape[axis] for view, axis in zip(views, cut, strict=True)]
+
+
+def _layout(task: IndexTask, views: Sequence[View], grid: Grid, storages: Mapping[int, Frame]) -> Layout:
+    """The layout of a call on this grid: the same object for equal views."""
+    places: dict[int, int] = {}
+    slots = tuple([places.setdefault(access.store.id, len(places)) for access in task.accesses])
+    frames = tuple([storages[access.store.id] for access in task.accesses])
+    key = (task.operation, str(task.where), grid, slots, frames, tuple(views),
+           tuple([access.privilege for access in task.accesses]))
+    found = _layouts.get(key)
+    if found is None:
+        arguments = []
+        for k, (slot, frame, access, view) in enumerate(zip(slots, frames, task.accesses, views,
+                                                            strict=True)):
+            axes = [cut[k] for cut, _ in grid]
+            splits = tuple([Split(-1, 0) if axis is None else Split(axis, tiles[k])
+                            for axis, (_, tiles) in zip(axes, grid, strict=True)])
+            placed = access._replace(partition=tiling(access.store, view, view.shape, splits))
+            arguments.append(LaunchArgument(0, slot, frame, placed, access.privilege))
+        domain = tuple([max([1, *[-(-view.shape[axis] // tile) for view, axis, tile in
+                                  zip(views, cut, tiles, strict=True) if axis is not None]])
+                        for cut, tiles in grid])
+        found = _layouts[key] = Layout(tuple(arguments), (), f"{task.operation} [{task.where}]", domain)
+    return found
 
 
 def _blocks(grid: Grid, domain: Point, first: int, points: int

@@ -155,15 +155,18 @@ class Plan:
         composition = self.composition
         if not abi.reductions(composition.body):
             return ()
-        shapes = tuple(tasks[t].shape for t in composition.spaces)
-        key = tuple(n for shape in shapes for n in shape)
+        key = tuple(n for t in composition.spaces for n in tasks[t].shape)
         found = self._partials.get(key)
         if found is None:
-            body = composition.body
-            found = tuple(abi.partial_bytes(body, r, shapes[body.loops[r.loop].space])
-                          for r in abi.reductions(body))
-            self._partials[key] = found
+            found = self._partials[key] = partial_bytes(composition, tasks)
         return found
+
+
+def partial_bytes(composition: Composition, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
+    """Bytes of the partials buffer of each reduction of a composition of these tasks."""
+    body = composition.body
+    return tuple([abi.partial_bytes(body, r, tasks[composition.spaces[body.loops[r.loop].space]].shape)
+                  for r in abi.reductions(body)])
 
 
 def described(chain: Chain, recorded: Sequence[Recorded]) -> str:

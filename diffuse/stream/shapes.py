@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 from diffuse.ir import Decomposition, Frame, Point, volume
@@ -38,13 +39,17 @@ from diffuse.stream.habits import (
     reshaped,
 )
 
+_numbers = count()
+
 
 class Shapes:
     """The habits of each shape, and the decompositions that follow from them."""
 
-    __slots__ = ("version", "threads", "doubted", "_follows", "_habits", "_chosen")
+    __slots__ = ("number", "version", "threads", "doubted", "_follows", "_habits", "_chosen")
 
     def __init__(self, threads: int = 0) -> None:
+        self.number = next(_numbers)
+        """Of all such objects, those of other runtimes of the process included."""
         self.version = 0
         """A number that changes when shapes are cut differently."""
         self.threads = threads

@@ -49,7 +49,7 @@ class Calls(ABC):
         """Run a host function on the points of this rank under the layout that moves least:
         `run(number of the layout, first, points)`, which returns floating-point exceptions."""
         self._check()
-        number = cheapest(layouts, instances, self.ranks)
+        number = cheapest(layouts, [instance.state for instance in instances], self.ranks)
         layout = layouts[number]
         shared, mine = self._begun(layout, instances, b"")
         self._bring_all(mine.before, instances)

@@ -9,7 +9,7 @@ operand. Where ranks are predicted, one process inspects for all of them, and no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -98,9 +98,7 @@ class Inspector:
         """Call `make` with a share in which each rank reads only what its gathers need.  Returns the result
         and the missing ghosts; None if the launch keeps its share.  Arrays that outside code may write to at
         any time (`watched`) are not inspected."""
-        found = layout.derived.get(("readers", self._ranks))
-        if found is None:
-            found = layout.derived["readers", self._ranks] = readers(layout, shared, self._ranks)
+        found = self._readers(layout, shared)
         looked = {instances[k] for reader in found for k in
                   (reader.gather.low, reader.gather.high, *reader.gather.along[1:])}
         cut = [k for reader in found for k in (*reader.gather.along, reader.gather.dense)
@@ -119,27 +117,40 @@ class Inspector:
                     due.append((ghosts, dense))
         made = layout.derived.setdefault(("inspected", self._ranks, self._runtime.rank), Bounded(MOST))
         if inspections not in made:
-            made[inspections] = make(self._share(layout, found, inspections))
+            made[inspections] = make(share(layout, self._ranks, without(
+                layout, [*zip(found, inspections, strict=True)], self._ranks)))
         return made[inspections], due
 
-    def _share(self, layout: Launched, found: Sequence[Reader], inspections: Sequence[Inspection]) -> Share:
-        """The share in which each rank reads only its part of a matrix, and nothing of dense operands."""
-        known: dict[int, Layout] = {}
-        for reader, inspection in zip(found, inspections, strict=True):
-            for k in reader.gather.along:
-                known[k] = _parts(layout, k, inspection.bounds)
-            if reader.gather.dense >= 0:
-                known.setdefault(reader.gather.dense, ((),) * self._ranks)
-        return share(layout, self._ranks, known)
+    def recalled(self, layout: Launched, shared: Share, instances: Mapping[int, MpiInstance]
+                 ) -> list[tuple[Reader, Inspection]]:
+        """The gathers of a launch, and what is known of the matrices, given their instances by argument;
+        nothing if one was not inspected yet."""
+        found: list[tuple[Reader, Inspection]] = []
+        for reader in self._readers(layout, shared):
+            keeper, key = _named(reader, layout, instances)
+            inspection = keeper.inspected.get(key)
+            if inspection is None:
+                return []
+            found.append((reader, inspection))
+        return found
+
+    def needed(self, inspection: Inspection, reader: Reader, state: State) -> int | None:
+        """How many rows of a dense operand in this state the ranks of this process want and do not hold; None
+        if there is a row that no rank holds as a whole."""
+        base, pitch = reader.base, reader.pitch
+        held = holders(state, base, pitch)
+        return None if held is None else sum([
+            len(rows) for rank in self._here
+            for rows in lacking(inspection.wanted[rank], state, rank, base, pitch, held).values()])
+
+    def _readers(self, layout: Launched, shared: Share) -> tuple[Reader, ...]:
+        found: tuple[Reader, ...] | None = layout.derived.get(("readers", self._ranks))
+        if found is None:
+            found = layout.derived["readers", self._ranks] = readers(layout, shared, self._ranks)
+        return found
 
     def _inspection(self, reader: Reader, layout: Launched, instances: Sequence[MpiInstance]) -> Inspection:
-        gather, arguments = reader.gather, layout.arguments
-        low, high, last = instances[gather.low], instances[gather.high], instances[gather.along[-1]]
-        keeper = last if gather.columns >= 0 else low
-        access = arguments[gather.along[-1]].access
-        key = (keeper.version, low, low.version, high, high.version, reader.ends,
-               arguments[gather.low].storage[1], arguments[gather.high].storage[1],
-               gather.columns >= 0, last.nbytes, shown(access).offset, access.store.dtype)
+        keeper, key = _named(reader, layout, instances)
         found: Inspection | None = keeper.inspected.get(key)
         if found is None:
             if any(before[0] != keeper.version for before in keeper.inspected):
@@ -206,6 +217,31 @@ class Inspector:
     def _told(self, words: list[int]) -> list[int]:
         """Gather one word of every rank, given the words of the ranks in this process."""
         return words if self._network is None else self._network.gather(words[0])
+
+
+def _named(reader: Reader, layout: Launched, instances: Sequence[MpiInstance] | Mapping[int, MpiInstance]
+           ) -> tuple[MpiInstance, tuple[Any, ...]]:
+    """The array that keeps an inspection, and its key there."""
+    gather, arguments = reader.gather, layout.arguments
+    low, high, last = instances[gather.low], instances[gather.high], instances[gather.along[-1]]
+    keeper = last if gather.columns >= 0 else low
+    access = arguments[gather.along[-1]].access
+    return keeper, (keeper.version, low, low.version, high, high.version, reader.ends,
+                    arguments[gather.low].storage[1], arguments[gather.high].storage[1],
+                    gather.columns >= 0, last.nbytes, shown(access).offset, access.store.dtype)
+
+
+def without(layout: Launched, inspected: Sequence[tuple[Reader, Inspection]], ranks: int
+            ) -> dict[int, Layout]:
+    """What each rank reads through the arguments of gathers: its part of a matrix, and nothing of dense
+    operands."""
+    known: dict[int, Layout] = {}
+    for reader, inspection in inspected:
+        for k in reader.gather.along:
+            known[k] = _parts(layout, k, inspection.bounds)
+        if reader.gather.dense >= 0:
+            known.setdefault(reader.gather.dense, ((),) * ranks)
+    return known
 
 
 def _bounds(low: NDArray[Any], high: NDArray[Any], most: int) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from diffuse.ir.bounded import Bounded
 from diffuse.movement.boxes import size
@@ -16,16 +15,16 @@ MOST_CHOICES = 64
 """The most choices kept for one call, each for one combination of states."""
 
 
-def cheapest(layouts: Sequence[Layout], instances: Sequence[Any], ranks: int) -> int:
-    """The index of the layout that needs the fewest bytes from other ranks; the first of several equal ones.
+def cheapest(layouts: Sequence[Layout], states: Sequence[State], ranks: int) -> int:
+    """The index of the layout that needs the fewest bytes from other ranks, given the states of the stores of
+    its arguments; the first of several equal ones.
 
     The choice depends on the states of the stores alone, so all ranks make the same one.
     """
     if len(layouts) == 1:
         return 0
-    states = tuple([instance.state for instance in instances])
     kept = layouts[0].derived.setdefault(("cheapest", ranks, len(layouts)), Bounded(MOST_CHOICES))
-    key = (states, *layouts[1:])
+    key = (tuple(states), *layouts[1:])
     found: int | None = kept.get(key)
     if found is None:
         costs = [_lacking(shared_out(layout, ranks), states) for layout in layouts]

@@ -72,7 +72,7 @@ class Predicted(Mpi):
 
     def call_parts(self, layouts: Sequence[Layout], instances: Sequence[Any],
                    run: Callable[[int, int, int], int]) -> None:
-        number = cheapest(layouts, instances, self.ranks)
+        number = cheapest(layouts, [instance.state for instance in instances], self.ranks)
         shared, found = self._foresee(layouts[number], instances)
         self._pool.wait(max([instance.used for instance in instances]))
         self._own |= run(number, 0, shared.total)

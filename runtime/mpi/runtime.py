@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diffuse.ir import Store
+from diffuse.ir import Frame, Store
 from diffuse.ir.bounded import Bounded
 from diffuse.movement.boxes import Layout as Boxes
 from diffuse.runtime import machine
@@ -29,6 +29,7 @@ from diffuse.runtime.mpi.calls import Calls
 from diffuse.runtime.mpi.collected import Collected, replicated
 from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, Mine, Prepared, addressed
 from diffuse.runtime.mpi.doubt import Doubt
+from diffuse.runtime.mpi.foresight import Foresight
 from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance, Reserved
 from diffuse.runtime.mpi.memory import Memory
@@ -323,6 +324,11 @@ class Mpi(Reads, Calls, Memory):
         self._tell(f"{launch.layout.title}, interpreted", repr(launch.values).encode())
         self.fence()
         interpret(launch, self.host, self._note)
+
+    def foresight(self, instances: Mapping[int, Any], frames: Mapping[int, Frame]) -> Foresight:
+        """What tells what launches on these instances, and on stores of these frames, would move; every rank
+        has to look ahead alike."""
+        return Foresight(self.ranks, ((self._inspector, instances),), self.over_ranks, frames)
 
     # -- waiting -------------------------------------------------------------------------------------------
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diffuse.ir import Privilege, Store
+from diffuse.ir import Frame, Privilege, Store
 from diffuse.ir.bounded import Bounded
 from diffuse.memory import address
 from diffuse.movement.boxes import Layout as Boxes
@@ -24,6 +24,8 @@ from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, Prepared
+from diffuse.runtime.mpi.foresight import Foresight
+from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.lockstep import Line, Lockstep, Post
 from diffuse.runtime.mpi.peers import Run
@@ -94,6 +96,11 @@ class Rank(Mpi):
     def settle(self, instance: MpiInstance) -> None:
         """Wait for what uses an instance."""
         self._pool.wait(instance.used)
+
+    @property
+    def inspector(self) -> Inspector:
+        """What inspects gathers for this rank."""
+        return self._inspector
 
     @property
     def counts(self) -> Counts:
@@ -259,6 +266,12 @@ class Simulated:
         self._ready(instances, layout)
         self._together(lambda each, rank: each.call_together(
             layout, [instance.ranks[rank] for instance in instances], run))
+
+    def foresight(self, instances: Mapping[int, Any], frames: Mapping[int, Frame]) -> Foresight:
+        """What tells what launches on these instances, and on stores of these frames, would move."""
+        return Foresight(self.ranks, tuple([
+            (each.inspector, {store: instance.ranks[rank] for store, instance in instances.items()})
+            for rank, each in enumerate(self._each)]), int, frames)
 
     # -- waiting -------------------------------------------------------------------------------------------
 
