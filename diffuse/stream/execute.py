@@ -197,6 +197,11 @@ class Forwarder:
         target = runtime.target
         if target == "host" and runtime.addressed and streams(composition, group.tasks, self.stores.alive):
             body = replace(body, streams=True)
+        if runtime.splits:
+            from diffuse.stream.gathers import split  # for ranks of Legate's alone
+
+            body = split(body)
+            composition = composition._replace(body=body)
         kernel = compiler.kernel(body, target) if body.loops else None
         plan = Plan(composition, kernel, group.tasks, live, str(group.reason),
                     partial(described, group.trail.templates, group.recorded), equal, gone)

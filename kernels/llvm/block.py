@@ -87,6 +87,13 @@ class Block:
     def stride(self, argument: int, dimension: int) -> str:
         return self.word(self.words.arguments[argument] + 1 + dimension)
 
+    def split(self, argument: int) -> tuple[str, str, str]:
+        """The first row of a split operand at its address, the number of these rows, and the second
+        address."""
+        word = self.words.splits[self.body.split.index(argument)]
+        return (self.word(word), self.word(word + 1),
+                self.code.let(f"load ptr, ptr {self._pointer(word + 2)}, align 8"))
+
     def partials(self, reduction: int) -> str:
         return self.code.let(f"load ptr, ptr {self._pointer(self.words.partials[reduction])}, align 8")
 

@@ -210,7 +210,9 @@ class Iteration:
             self.values[i] = sparse.totals(self.code, self.block, op.dtype, (str(low), str(high)),
                                                 self.accesses[op.attribute[0]])
             return
-        operands = sparse.Operands(*(self.accesses[a] for a in op.attribute))
+        dense = op.attribute[2]
+        operands = sparse.Operands(*(self.accesses[a] for a in op.attribute),
+                                   self.block.split(dense) if dense in self.body.split else None)
         if self.space.rank == 1:
             bounds = str(low), str(high)
             self.values[i] = sparse.rows(self.code, self.block, op.dtype, bounds, operands)

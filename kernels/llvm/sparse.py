@@ -27,6 +27,9 @@ class Operands(NamedTuple):
     values: Place
     columns: Place
     dense: Place
+    split: tuple[str, str, str] | None = None
+    """If only some of the dense operand's rows lie at its place: the first of them, their number, and the
+    address of all others."""
 
 
 def rows(code: Code, block: Block, dtype: str, bounds: tuple[str, str], operands: Operands) -> Value:
@@ -72,8 +75,9 @@ def columns(code: Code, dtype: str, bounds: tuple[Value, Value], operands: Opera
     def term(at: str) -> Value:
         with with_lanes(code, 1):
             value = _cast_one(code, operands.values, at, dtype)
-            down = code.let(f"mul nuw i64 {_column(code, operands, at)}, {pitch}")
-            base = code.let(f"getelementptr inbounds i8, ptr {operands.dense.base}, i64 {down}")
+            column = _column(code, operands, at)
+            down = code.let(f"mul nuw i64 {column}, {pitch}")
+            base = code.let(f"getelementptr inbounds i8, ptr {_base(code, operands, column)}, i64 {down}")
         there = operands.dense._replace(base=base)
         x = cast(code, there.dtype, dtype, load(code, there, step))
         return _product(code, dtype, splat(code, dtype, value), x)
@@ -141,7 +145,9 @@ def _summed(code: Code, dtype: str, low: str, high: str) -> Iterator[tuple[str, 
 
 def _term(code: Code, dtype: str, operands: Operands, at: str) -> Value:
     value = _cast_one(code, operands.values, at, dtype)
-    x = _cast_one(code, operands.dense, _column(code, operands, at), dtype)
+    column = _column(code, operands, at)
+    there = operands.dense._replace(base=_base(code, operands, column))
+    x = _cast_one(code, there, column, dtype)
     return _product(code, dtype, value, x)
 
 
@@ -150,6 +156,15 @@ def _product(code: Code, dtype: str, a: Value, b: Value) -> Value:
     if isinstance(a, tuple) and isinstance(b, tuple):
         return multiply_plain(code, COMPONENT[dtype], a, b)
     return RULES["multiply"](code, (dtype, dtype), dtype, (a, b))
+
+
+def _base(code: Code, operands: Operands, column: str) -> str:
+    """The address that row 0 of the dense operand has where the row for this column lies."""
+    if operands.split is None:
+        return operands.dense.base
+    first, count, others = operands.split
+    here = code.let(f"icmp ult i64 {code.let(f'sub i64 {column}, {first}')}, {count}")
+    return code.let(f"select i1 {here}, ptr {operands.dense.base}, ptr {others}")
 
 
 def _column(code: Code, operands: Operands, at: str) -> str:

@@ -2,6 +2,7 @@
 // and strides to the kernel's parameter block, and calls the kernel by its address, without Python.  message.h reads
 // the message that describes a launch; trampoline_gpu.cc has the task for GPUs.
 #include <legate.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -61,11 +62,47 @@ void copy(const Place& place, char* whole, bool out, Word d = 0, Word there = 0,
   }
 }
 
+// Reserved memory, of which only what is touched takes pages.
+struct Mirror {
+  char* memory{};
+  std::size_t bytes{};
+
+  Mirror() = default;
+  Mirror(Mirror&& other) noexcept : memory(other.memory), bytes(other.bytes) { other.memory = nullptr; }
+  ~Mirror() { release(); }
+
+  void release()
+  {
+    if (memory) munmap(memory, bytes);
+    memory = nullptr;
+    bytes = 0;
+  }
+
+  char* reserve(std::size_t wanted)
+  {
+    if (wanted <= bytes) return memory;
+    release();
+    void* found = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (found == MAP_FAILED) return nullptr;
+    madvise(found, wanted, MADV_NOHUGEPAGE);
+    memory = static_cast<char*>(found);
+    bytes = wanted;
+    return memory;
+  }
+};
+
+thread_local std::vector<Mirror> mirrors;
+
 // Memory of the host, for `Arguments`.
 struct Host {
   std::vector<std::unique_ptr<void, void (*)(void*)>> held{};
   void* allocate(Word bytes) { return held.emplace_back(std::calloc(bytes, 1), std::free).get(); }
   void copy(const Place& place, char* whole, bool out) { ::copy(place, whole, out); }
+  char* mirror(Word k, Word bytes)
+  {
+    if (mirrors.size() <= static_cast<std::size_t>(k)) mirrors.resize(k + 1);
+    return mirrors[k].reserve(bytes);
+  }
 };
 
 struct Shifted {
@@ -149,6 +186,11 @@ void launch(const legate::TaskContext& context, const Message& message)
     arguments.restore();
     return;
   }
+  if (header.ghosts) {
+    const auto& domain = context.get_launch_domain();
+    arguments.receive(header, words, message.rest().at, domain.hi()[0] - domain.lo()[0] + 1, inner(context));
+    if (complaint.load() != 0) return;
+  }
   const auto [first, last] = points(context, header);
   run(header, block, first, last);
   if (header.detached && arguments.copied()) drain(*pool.submitted);
@@ -167,6 +209,15 @@ void perform(const legate::TaskContext& context)
   }
   Reader words = message.rest();
   const Word* pointers = words.take(header.pointers);
+  if (header.order == PACK) {
+    Place tile, cells;
+    for (Place* place : {&tile, &cells})
+      locate(words, pointers, *place, [&](Word kind, Word index, Place& found) {
+        return find(context, kind, index, found);
+      });
+    pack(tile, cells, reinterpret_cast<const Word*>(pointers[0]), header.points, inner(context), header.span);
+    return;
+  }
   Place place;
   // GET and PUT: `span` Legate points a process, of which the first copies for all
   if (header.order == GET && header.span && context.get_task_index()[0] % header.span) return;
