@@ -9,7 +9,8 @@ block)` too, run once after all points of a launch.  The block is a row of 8-byt
     per argument    address, then its byte stride along each iteration dimension (0: not followed)
     per scalar      its value; two words if complex; float16 and float32 as a float in the first 4 bytes
     per split       the first of an operand's rows that lie at its address, their number, and the address of
-                    all others; both addresses are those that row 0 would have
+                    all others; both addresses are those that row 0 would have; then the first of some rows
+                    of the matrix that read none of these others, and the one after the last of them
     per reduction   address of its partials
 
 `point` is the row-major number of a point of the launch domain.  The point with coordinates p runs, in each
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 ACCUMULATORS = 32
 """Element j of a row leaf goes to accumulator j % 32; these are then folded by halves."""
 
-ALL_ROWS = 0, 1 << 62, 0
+ALL_ROWS = 0, 1 << 62, 0, 0, 1 << 62
 """The words of a split operand all of whose rows lie at one address."""
 
 _SCALAR = {"bool": "q", "uint8": "Q", "uint16": "Q", "uint32": "Q", "uint64": "Q", "int8": "q", "int16": "q",
@@ -107,7 +108,7 @@ def layout(body: Body) -> struct.Struct:
     form += [f"{_size(s)}q" for s in body.spaces]
     form += [f"Q{body.spaces[a.space].rank}q" for a in body.arguments]
     form += [_SCALAR[s] for s in body.scalars]
-    form += ["2qQ"] * len(body.split)
+    form += ["2qQ2q"] * len(body.split)
     form += ["Q"] * len(reductions(body))
     return struct.Struct("".join(form))
 

@@ -215,7 +215,7 @@ class Iteration:
                                    self.block.split(dense) if dense in self.body.split else None)
         if self.space.rank == 1:
             bounds = str(low), str(high)
-            self.values[i] = sparse.rows(self.code, self.block, op.dtype, bounds, operands)
+            self.values[i] = sparse.rows(self.code, self.block, op.dtype, bounds, operands, step.at)
             return
         width = self.block.extent(self.loop.space, self.inner)
         pitch = self.code.let(f"mul nuw i64 {width}, {ITEMSIZE[operands.dense.dtype]}")

@@ -160,27 +160,48 @@ def _operand(arguments: Sequence[LaunchArgument], gather: Gather, rows: int, til
     return Operand(gather, rows, tile, count, pitch, need, name)
 
 
-def tabled(cells: Sequence[Sequence[Rows]]) -> NDArray[np.int64]:
-    """The table of an exchange, as message.h reads it, given the rows that each point sends to each point:
-    for each cell the number of rows in the cells before it, then the number of all, then the rows."""
-    flat = [rows for line in cells for rows in line]
+class Reads(NamedTuple):
+    """What the points of a product read of the dense operand."""
+
+    cells: list[list[Rows]]
+    """For each point and each other one, the rows that the first one has and the second one reads."""
+    plain: list[tuple[int, int]]
+    """For each point, consecutive rows of the matrix that read only rows which the point has."""
+
+
+def tabled(reads: Reads) -> NDArray[np.int64]:
+    """The table of an exchange, as message.h reads it."""
+    flat = [rows for line in reads.cells for rows in line]
     ends = np.cumsum([0, *map(len, flat)])
-    return np.concatenate([ends, *flat]).astype(np.int64)
+    return np.concatenate([np.array(reads.plain).reshape(-1), ends, *flat]).astype(np.int64)
 
 
-def lacking(operand: Operand, points: int, low: NDArray[Any], high: NDArray[Any], columns: NDArray[Any]
-            ) -> list[list[Rows]] | None:
-    """For each point and each other one, the rows that the first one has and the second one reads; None if
-    there is a row that the operand does not have."""
-    edges, found = np.arange(points + 1) * operand.tile, []
+def reads(operand: Operand, points: int, low: NDArray[Any], high: NDArray[Any], columns: NDArray[Any]
+          ) -> Reads | None:
+    """Find what each point reads; None if there is a row that the operand does not have."""
+    edges, found, plain = np.arange(points + 1) * operand.tile, [], []
     for point in range(points):
         rows = slice(point * operand.rows, (point + 1) * operand.rows)
-        wanted = distinct(columns[slice(*reach(low[rows], high[rows], len(columns)))])
+        first, last = reach(low[rows], high[rows], len(columns))
+        wanted = distinct(columns[first:last])
         if wanted.size and (wanted[0] < 0 or wanted[-1] >= operand.count):
             return None
         ends = np.searchsorted(wanted, edges)
         found.append([wanted[ends[k]:ends[k + 1] if k != point else ends[k]] for k in range(points)])
-    return [[found[reader][owner] for reader in range(points)] for owner in range(points)]
+        mine = columns[first:last] // operand.tile == point
+        begin, end = _longest(low[rows], high[rows], first + np.flatnonzero(~mine))
+        plain.append((rows.start + begin, rows.start + end))
+    return Reads([[found[reader][owner] for reader in range(points)] for owner in range(points)], plain)
+
+
+def _longest(low: NDArray[Any], high: NDArray[Any], elements: NDArray[np.int64]) -> tuple[int, int]:
+    """The longest run of rows of a matrix without any of these elements; (0, 0) if rows do not lie one behind
+    the other."""
+    if not np.array_equal(low[1:], high[:-1]) or (low > high).any():
+        return 0, 0
+    ends = np.concatenate(([-1], np.unique(np.searchsorted(high, elements, "right")), [len(low)]))
+    longest = int(np.argmax(np.diff(ends)))
+    return int(ends[longest]) + 1, int(ends[longest + 1])
 
 
 def pays(operand: Operand, points: int, most: int) -> bool:
@@ -256,11 +277,11 @@ class Exchanges:
         views = [shown(layout.arguments[k].access) for k in (gather.low, gather.high, gather.columns)]
         low, high, columns = [_elements(self._runtime.host(instance, write=False), view, k == 2)
                               for k, (instance, view) in enumerate(zip(looked, views, strict=True))]
-        cells = lacking(operand, points, low, high, columns)
-        if cells is None:
+        found = reads(operand, points, low, high, columns)
+        if found is None:
             return False
-        most = max([len(rows) for line in cells for rows in line])
-        table = tabled(cells)
+        most = max([len(rows) for line in found.cells for rows in line])
+        table = tabled(found)
         if self._place.agreement is not None:
             self._place.agreement.event(f"inspecting {layout.title}", table)
         return pays(operand, points, most) and Ghosts(self._place, operand, table, max(most, 1), points)

@@ -11,7 +11,9 @@
 //                the exchange's table
 //
 // An exchange of rows between n points has n x n cells, the first point's for each other one, then the second's.  Its
-// table has the number of rows in all cells before each cell and, behind that, in all cells; then the rows themselves.
+// table has, for each point, the first of some rows of the matrix that read none of the exchanged rows and the one
+// after the last of these; the number of rows in all cells before each cell and, behind that, in all cells; then the
+// rows themselves.
 //
 // Nothing here needs Legate: where a store lies is asked of a function, and memory is allocated and copied by an
 // object, so that tests can give both.
@@ -142,12 +144,11 @@ void settle(Reader& words, Word* block, const std::vector<Place>& places)
   }
 }
 
-// Copy rows between the tile of an operand that one point has and its line of cells (`mine` and `out`: PACK), or from
-// the cells for one point to memory of the whole operand.
+// Call `row` with each row in the cell from one point to another, and where it lies there.
 template <class Row>
 void each_row(const Word* table, Word points, Word from, Word to, const Place& cells, Word pitch, Row&& row)
 {
-  const Word *ends = table + from * points + to, *rows = table + points * points + 1;
+  const Word *ends = table + 2 * points + from * points + to, *rows = table + 2 * points + points * points + 1;
   char* at = cells.pointer + (from - cells.low[0]) * cells.stride[0] + (to - cells.low[1]) * cells.stride[1];
   for (Word k = ends[0]; k < ends[1]; ++k, at += pitch) row(rows[k], at);
 }
@@ -262,6 +263,8 @@ class Arguments {
       split[0] = tile.empty ? 0 : tile.low[0];
       split[1] = tile.empty ? 0 : tile.high[0] - tile.low[0];
       split[2] = reinterpret_cast<Word>(all);
+      split[3] = table[2 * point];
+      split[4] = table[2 * point + 1];
       for (Word from = 0; from < points; ++from)
         each_row(table, points, from, point, cells, pitch, [&](Word row, char* cell) {
           std::memcpy(all + row * pitch, cell, pitch);
@@ -284,6 +287,18 @@ class Arguments {
   }
 
   bool copied() const { return !odds_.empty(); }
+
+  // Bytes of the parts of stores that this point accesses.
+  Word bytes() const
+  {
+    Word sum = 0;
+    for (const auto& place : places_) {
+      Word size = place.empty ? 0 : place.item;
+      for (Word d = 0; d < place.dims; ++d) size *= place.high[d] - place.low[d];
+      sum += size;
+    }
+    return sum;
+  }
 
  private:
   Memory& memory_;

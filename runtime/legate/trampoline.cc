@@ -2,11 +2,14 @@
 // and strides to the kernel's parameter block, and calls the kernel by its address, without Python.  message.h reads
 // the message that describes a launch; trampoline_gpu.cc has the task for GPUs.
 #include <legate.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cfenv>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +38,16 @@ struct Pool {
   Word room{};                         // launches left in a full queue after waiting, which keep threads busy
   std::mutex lock{};                   // one launch at a time
 } pool;
+
+// Of the thread that sends and receives messages (progress.c); nullptr with one rank.
+struct Network {
+  const volatile unsigned long* yields{};
+  const volatile unsigned long* events{};
+} network;
+
+constexpr Word LARGE = 8 << 20;        // bytes of a launch's stores on a point, which take a millisecond
+constexpr Word SHORTEST = 100'000, LONGEST = 2'000'000;  // nanoseconds that a launch of so many gives way
+constexpr unsigned long QUIET = 10;    // rounds of polls without a message, after which it goes on
 
 std::atomic<unsigned> raised{0};       // floating-point exceptions since the last call of diffuse_flags
 
@@ -150,6 +163,38 @@ void execute(Kernel kernel, Finish finish, Word* block, Word first, Word last)
   std::fesetenv(&before);
 }
 
+// How often this thread's processor went to another thread.
+long switches()
+{
+  rusage used;
+  getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nvcsw + used.ru_nivcsw;
+}
+
+// Give the processor to the thread for messages until it has sent and received those that are on their way.  While
+// this one computes, that thread gets it at the scheduler's next tick, and what other ranks wait for comes
+// milliseconds late.  Ends at once where no other thread wants the processor.
+void give_way()
+{
+  using Clock = std::chrono::steady_clock;
+  if (!network.events) return;
+  const auto begin = Clock::now();
+  const long before = switches();
+  unsigned long events = *network.events, yields = *network.yields;
+  for (int k = 0;; ++k) {
+    sched_yield();
+    if (k == 4 && switches() == before) return;
+    const Word passed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count();
+    if (passed > LONGEST) return;
+    if (*network.events != events) {
+      events = *network.events;
+      yields = *network.yields;
+    } else if (passed > SHORTEST && *network.yields - yields > QUIET) {
+      return;
+    }
+  }
+}
+
 // The points of a launch that this Legate point has: on the pool if that pays.
 void run(const Header& header, Word* block, Word first, Word last)
 {
@@ -191,6 +236,7 @@ void launch(const legate::TaskContext& context, const Message& message)
     arguments.receive(header, words, message.rest().at, domain.hi()[0] - domain.lo()[0] + 1, inner(context));
     if (complaint.load() != 0) return;
   }
+  if (arguments.bytes() >= LARGE) give_way();
   const auto [first, last] = points(context, header);
   run(header, block, first, last);
   if (header.detached && arguments.copied()) drain(*pool.submitted);
@@ -248,6 +294,12 @@ extern "C" void diffuse_pool(void* address, void* submit, void* wait, void* subm
   pool.address = address;
   pool.submit = reinterpret_cast<Submit>(submit);
   pool.wait = reinterpret_cast<Wait>(wait);
+}
+
+extern "C" void diffuse_network(const unsigned long* yields, const unsigned long* events)
+{
+  network.yields = yields;
+  network.events = events;
 }
 
 extern "C" unsigned diffuse_flags() { return raised.exchange(0); }
