@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from diffuse.ir import ITEMSIZE, Coordinate, Point, Projection, Replicated, Store, Tiling
 from diffuse.ir.view import View, shown
 from diffuse.memory import address
+from diffuse.observe import trace
 from diffuse.runtime.base import Gather, LaunchArgument, Layout
 from diffuse.runtime.legate import message, orders
 from diffuse.runtime.legate.instances import LegateInstance
@@ -296,6 +297,7 @@ class Exchanges:
 
     def _pack(self, operand: Operand, ghosts: Ghosts, dense: LegateInstance, prepared: Prepared) -> None:
         """Submit the task that copies rows of each point's tile to its cells of the exchange store."""
+        trace.count("exchanged")
         place, cut = self._place, prepared.cut
         need = cut.needs[operand.need]
         if place.agreement is not None:

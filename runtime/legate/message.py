@@ -52,10 +52,11 @@ class Message(NamedTuple):
     stores: int
     fields: int
     scratch: int
-    ghosts: int
     tail: bytes
     listed: int = 0
     """Words at the end that list grid kernels; they take the place of `finish`."""
+    ghosts: int = 0
+    """The number of operands of which points have received rows."""
 
     def launching(self, copying: Sequence[int], rank: int, steps: Sequence[Step], finishing: Sequence[Step]
                   ) -> Message:
@@ -146,7 +147,7 @@ def _message(order: int, cut: Cut, pointers: int, stores: list[list[int]], field
              scratch: list[list[int]], ghosts: Sequence[list[int]] = ()) -> Message:
     tail = words([*chain(*stores), *chain(*fields), *chain(*scratch), *chain(*ghosts)])
     return Message(order, cut.points, cut.span, pointers, len(stores), len(fields),
-                   len(scratch), len(ghosts), tail)
+                   len(scratch), tail, ghosts=len(ghosts))
 
 
 def _places(needs: Sequence[Need], of: dict[int, tuple[Point, str]], hosted: Sequence[bool]
