@@ -13,7 +13,7 @@ class Split(NamedTuple):
     """The words of a split operand (see `abi`)."""
 
     first: str
-    count: str
+    number: str
     others: str
     low: str
     high: str

@@ -210,9 +210,9 @@ class Iteration:
             self.values[i] = sparse.totals(self.code, self.block, op.dtype, (str(low), str(high)),
                                                 self.accesses[op.attribute[0]])
             return
-        dense = op.attribute[2]
-        operands = sparse.Operands(*(self.accesses[a] for a in op.attribute),
-                                   self.block.split(dense) if dense in self.body.split else None)
+        values, columns, dense = op.attribute
+        split = self.block.split(dense) if dense in self.body.split else None
+        operands = sparse.Operands(self.accesses[values], self.accesses[columns], self.accesses[dense], split)
         if self.space.rank == 1:
             bounds = str(low), str(high)
             self.values[i] = sparse.rows(self.code, self.block, op.dtype, bounds, operands, step.at)

@@ -179,8 +179,8 @@ def _base(code: Code, operands: Operands, column: str) -> str:
     """The address that row 0 of the dense operand has where the row for this column lies."""
     if operands.split is None:
         return operands.dense.base
-    first, count, others, *_ = operands.split
-    here = code.let(f"icmp ult i64 {code.let(f'sub i64 {column}, {first}')}, {count}")
+    first, number, others, *_ = operands.split
+    here = code.let(f"icmp ult i64 {code.let(f'sub i64 {column}, {first}')}, {number}")
     return code.let(f"select i1 {here}, ptr {operands.dense.base}, ptr {others}")
 
 

@@ -56,7 +56,7 @@ class Operand(NamedTuple):
     """Rows of the matrix that a Legate point has."""
     tile: int
     """Rows of the operand that it has."""
-    count: int
+    extent: int
     """All rows of the operand."""
     pitch: int
     """Bytes of a row of the operand."""
@@ -185,7 +185,7 @@ def reads(operand: Operand, points: int, low: NDArray[Any], high: NDArray[Any], 
         rows = slice(point * operand.rows, (point + 1) * operand.rows)
         first, last = reach(low[rows], high[rows], len(columns))
         wanted = distinct(columns[first:last])
-        if wanted.size and (wanted[0] < 0 or wanted[-1] >= operand.count):
+        if wanted.size and (wanted[0] < 0 or wanted[-1] >= operand.extent):
             return None
         ends = np.searchsorted(wanted, edges)
         found.append([wanted[ends[k]:ends[k + 1] if k != point else ends[k]] for k in range(points)])
@@ -208,7 +208,7 @@ def _longest(low: NDArray[Any], high: NDArray[Any], elements: NDArray[np.int64])
 def pays(operand: Operand, points: int, most: int) -> bool:
     """Does an exchange of at most so many rows between two points move less than replicating does?  All cells
     of the exchange store are equally large."""
-    return 2 * points * most <= operand.count - operand.tile
+    return 2 * points * most <= operand.extent - operand.tile
 
 
 class Divided(NamedTuple):
@@ -221,7 +221,7 @@ class Divided(NamedTuple):
     @property
     def received(self) -> tuple[message.Received, ...]:
         """What the launch's message says of the operands."""
-        return tuple([message.Received(o.gather.split, o.need, ghosts.store.shape, o.count, o.pitch)
+        return tuple([message.Received(o.gather.split, o.need, ghosts.store.shape, o.extent, o.pitch)
                       for o, ghosts in zip(self.operands, self.exchanges, strict=True)])
 
 

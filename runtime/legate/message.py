@@ -31,7 +31,7 @@ class Received(NamedTuple):
     """The index of its need."""
     store: tuple[int, ...]
     """The shape of the exchange store."""
-    count: int
+    extent: int
     """Rows of the operand."""
     pitch: int
     """Bytes of a row."""
@@ -107,7 +107,7 @@ def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool, rece
     ghosts: list[list[int]] = []
     inputs = sum(need.reads and not h for need, h in zip(cut.needs, hosted, strict=True))
     for k, one in enumerate(received):
-        ghosts.append([one.word, one.need, places + k, one.count, one.pitch, sum(hosted) + k])
+        ghosts.append([one.word, one.need, places + k, one.extent, one.pitch, sum(hosted) + k])
         stores.append([INPUT, inputs + k, len(one.store), 1, *[0] * len(one.store), *one.store])
     return _message(RUN, cut, sum(hosted) + len(received), stores, fields, scratch, ghosts)
 
