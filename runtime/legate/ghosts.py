@@ -264,7 +264,7 @@ class Exchanges:
         versions, kept = tuple([each.version for each in looked]), looked[-1].exchanges
         if any(before[0] != versions for before in kept) or len(kept) >= MOST:
             kept.clear()
-        name = versions, operand.name
+        name = versions, prepared.cut.spread, operand.name
         if name not in kept:
             kept[name] = None
         elif kept[name] is None:
