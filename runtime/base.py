@@ -19,6 +19,7 @@ attributes of these names, and nothing outside of this package asks for a runtim
     target     for what is machine code compiled?               host      host      host    host      host
     completes  does a point complete folds of its own rows?     yes       yes       yes     yes       yes
     ranks      processes that run the program together          1         1         any     1         any
+    splits     may rows of a dense operand lie in two places?   no        no        yes     no        no
     blocks     how many points of a rank share a block?         0         0         0       0         threads
     sharing    may other libraries hold a store as well?        None      None      at once when done None
     fate       is it known what an interrupt left of a launch?  yes       no        no      no        no
@@ -231,6 +232,9 @@ class Gather(NamedTuple):
     along: tuple[int, ...]
     columns: int
     dense: int
+    split: int = 0
+    """If not 0, the words of the block that say where the dense operand's rows lie begin here
+    (kernels/body/abi.py)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -308,6 +312,8 @@ class Runtime(Protocol):
     """The target of machine code: "host", or one that runs grid kernels (`GridCode`)."""
     ranks: int
     """The number of processes that run the program together; each records the same tasks."""
+    splits: bool
+    """May rows of a sparse product's dense operand lie in two places (`Gather.split`)?"""
     blocks: int
     """Points of a rank that share a block; 0 where each task is cut into rows by its own extents."""
 

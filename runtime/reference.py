@@ -54,6 +54,7 @@ class Reference:
     target = "host"
     ranks = 1
     blocks = 0
+    splits = False
     sharing = None
 
     def __init__(self, points: int | None = None, seed: int | None = None) -> None:

@@ -3,6 +3,8 @@ r"""Random products of sparse arrays on all ranks at once: each rank compares wh
     DIFFUSE_RUNTIME=mpi DIFFUSE_SMALL=0 DIFFUSE_MIN_CHUNK=16 mpirun -n 2 \
         python tests/fuzz_ghosts.py FIRST LAST
 
+On Legate (DIFFUSE_RUNTIME=legate) operands of any size are divided, on ranks and on processors of one rank.
+
 A seed is one program: a banded or scattered matrix, and products of it and of its transpose with vectors and
 matrices that change between them, while the program writes to the matrix now and then.
 """
@@ -34,6 +36,24 @@ class Counted(Inspector):
     def _plan(self, *args: Any) -> Any:
         plans.append(super()._plan(*args))
         return plans[-1]
+
+
+def count_on_mpi(runtime: Any) -> None:
+    runtime._inspector = Counted(runtime)
+
+
+def count_on_legate(runtime: Any) -> None:
+    """Exchange rows whenever it is possible, however many they are, and keep the plans."""
+    from diffuse.runtime.legate import ghosts
+
+    class Exchanges(ghosts.Exchanges):
+        def _inspect(self, *args: Any) -> Any:
+            plans.append(super()._inspect(*args))
+            return plans[-1]
+
+    patched: Any = ghosts
+    patched.LEAST, patched.pays = 0, lambda operand, points, most: True
+    runtime.splits, runtime._exchanges = True, Exchanges(runtime)
 
 
 def matrix(rng: Any, rows: int, columns: int) -> Any:
@@ -110,7 +130,7 @@ def run(seed: int) -> None:
 
 def main(first: int, last: int) -> None:
     runtime: Any = engine.current().runtime
-    runtime._inspector = Counted(runtime)
+    (count_on_legate if runtime.name == "legate" else count_on_mpi)(runtime)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for seed in range(first, last):

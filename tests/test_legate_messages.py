@@ -73,7 +73,7 @@ class Reader:
 def received(data: bytes, memories: dict[tuple[int, int], Memory]) -> tuple[Any, list[Any], list[Any]]:
     """The block with addresses and strides in it, the places of stores, the scratch."""
     words = Reader(data)
-    *_, pointers, block, stores, fields, scratch = words.take(11)
+    *_, pointers, block, stores, fields, scratch, ghosts = words.take(12)
     hosts, filled = words.take(pointers), words.take(block)
     places: list[Any] = []
     for _ in range(stores):
@@ -102,6 +102,9 @@ def received(data: bytes, memories: dict[tuple[int, int], Memory]) -> tuple[Any,
     for _ in range(scratch):
         word, size, planes = words.take(3)
         pieces.append((word, size, [tuple(words.take(2)) for _ in range(planes)]))
+    for _ in range(ghosts):
+        word, need, store, count, pitch, table = words.take(6)
+        filled[word:word + 5] = need, store, count, pitch, hosts[table]
     assert not words.words
     return filled, places, pieces
 
@@ -176,6 +179,24 @@ def test_partials_are_outputs_of_the_launch_and_inputs_of_the_fold() -> None:
         (message.INPUT, 0, [12, 40]), (message.INPUT, 1, [12, 8])]
     alone = message.running(layout, cut(layout, 4), [False] * 3, False)
     assert alone.scratch == 0  # the runtime itself makes it
+
+
+def test_exchange_stores_are_inputs_behind_all_others() -> None:
+    layout = named((12, 5), 4, (array(0, 12, 5), READ), (array(1, 12, 5), READ), (array(2, 12, 5), WRITE))
+    given = [argument._replace(access=argument.access._replace(map=views.View(
+        argument.access.map.rows, argument.access.store.shape, "float64", (12, 5), 0, (40, 8))))
+        for argument in layout.arguments]
+    scratch = Scratch(50, 800, (Plane(0, (12, 40), ((0, 0, 3),)),))
+    layout = Layout(tuple(given), (scratch,), "", (4,))
+    received_rows = message.Received(60, 1, (4, 4, 80), 12, 40)
+    found = message.running(layout, cut(layout, 2), [True, False, False], True, [received_rows])
+    assert found.pointers == 2
+    here = Memory(0, (0, 0), (40, 8))
+    filled, places, pieces = received(found.pack(7, 0, False, (1600, 8000), message.words([0] * 65)),
+                                      {(message.INPUT, 0): here, (message.OUTPUT, 0): here})
+    assert pieces == [(50, 800, [(0, 3)])]
+    assert places[4][:3] == (message.INPUT, 1, [4, 4, 80])
+    assert filled[60:] == [1, 4, 12, 40, 8000]
 
 
 # -- partials ----------------------------------------------------------------------------------------------

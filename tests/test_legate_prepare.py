@@ -147,7 +147,7 @@ poll = ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_void_p)(lambda worker: next(foun
 library.diffuse_yield_around(poll)
 polls = [(library.ucp_worker_progress(None), yields.value) for _ in range(49)]
 print(polls[24][0], [k for k in range(1, 49) if polls[k][1] > polls[k - 1][1]])
-print(ctypes.c_ulong.in_dll(library, "diffuse_yields").value)
+print(*[ctypes.c_ulong.in_dll(library, f"diffuse_{name}").value for name in ("yields", "events")])
 """
 
 
@@ -156,7 +156,7 @@ def test_polling_yields_after_a_number_of_polls_that_found_nothing(folder: Path,
     (tmp_path / "counting.c").write_text(COUNTING)
     counting = libraries.Library(tmp_path / "counting.c", ("-x", "c", "-shared", "-fPIC")).build()
     found = python(POLLING, str(libraries.yielding.build()), LD_PRELOAD=str(counting))
-    assert found.stdout == "2 [19, 20, 21, 22, 23, 44, 45, 46, 47, 48]\n10\n", found
+    assert found.stdout == "2 [19, 20, 21, 22, 23, 44, 45, 46, 47, 48]\n10 1\n", found
 
 
 # -- what the environment says ------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ YIELDS = """
 import ctypes
 from diffuse.runtime.legate import libraries
 library = ctypes.CDLL(str(libraries.yielding.path))  # it is there already
-print(ctypes.c_ulong.in_dll(library, "diffuse_yields").value > 0)
+print(all(ctypes.c_ulong.in_dll(library, f"diffuse_{name}").value > 0 for name in ("yields", "events")))
 """
 
 

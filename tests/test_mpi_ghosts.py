@@ -13,8 +13,9 @@ from diffuse.ir import Privilege
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.movement.boxes import Layout, remove
 from diffuse.runtime.base import Gather
-from diffuse.runtime.mpi.gathers import distinct, holders, lacking, own, read, written
+from diffuse.runtime.mpi.gathers import holders, lacking, own, read, written
 from diffuse.runtime.mpi.validity import made, tidy
+from diffuse.runtime.ranks.numbers import distinct
 from diffuse.stream.gathers import gathers
 from tests.jobs import ROOT, diffuse
 

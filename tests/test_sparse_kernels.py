@@ -11,6 +11,10 @@ import scipy.sparse
 
 import diffuse
 import diffuse.numpy as np
+from diffuse.ir import Privilege
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.build import jit
 from diffuse.observe import trace
 from diffuse.scipy.sparse.products import Rows, spmv, totals
 from diffuse.stream import engine
@@ -122,6 +126,56 @@ def test_sums_of_rows_have_the_bits_of_reduceat(dtype: str) -> None:
     expected = numpy.zeros(len(lengths), sums.dtype)
     expected[some] += sums
     same_bits(totals(np.array(positions), np.array(values)), expected)
+
+
+def product(dtype: str, width: int | None) -> Body:
+    """A sparse product whose dense operand, a vector or `width` columns, lies in two places."""
+    letters = ("1", "1", "0", "0", "0", "1") if width is None else ("10", "10", "00", "00", "01", "s1")
+    rank, names = len(letters[0]), ("int32", "int32", dtype, "int32", dtype, dtype)
+    arguments = tuple([Argument(k, 0, name, 0, letter, Privilege.READ if k < 5 else Privilege.WRITE)
+                       for k, (name, letter) in enumerate(zip(names, letters, strict=True))])
+    ops = (Op("load", "int32", (), 0), Op("cast", "int64", (0,)), Op("load", "int32", (), 1),
+           Op("cast", "int64", (2,)), Op("spmv", dtype, (1, 3), (2, 3, 4)), Op("store", dtype, (4,), 5))
+    return Body((Space(rank, (0,)),), arguments, (), (Loop(0, tuple(range(rank)), ops),), split=(4,))
+
+
+@pytest.mark.parametrize("first, number", [(0, 103), (20, 50), (0, 0), (90, 13)])
+@pytest.mark.parametrize("dtype, width", [("float64", None), ("float32", None), ("complex128", None),
+                                          ("int8", None), ("float64", 3), ("complex64", 17)])
+def test_rows_of_the_operand_lie_in_two_places(dtype: str, width: int | None, first: int, number: int
+                                               ) -> None:
+    """What lies elsewhere is marked with a number that would show in the result."""
+    rows, extent = 201, 103
+    a = matrix(rows, extent, dtype, "int32", seed=3)
+    draw = numpy.random.default_rng(4)
+    x = (draw.standard_normal((extent,) if width is None else (extent, width)) * 3).astype(dtype)
+    here, there = x.copy(), x.copy()
+    here[:first] = here[first + number:] = there[first:first + number] = 77
+    foreign = [row for row in range(rows)
+               if any(not first <= c < first + number for c in a.indices[a.indptr[row]:a.indptr[row + 1]])]
+    body, gaps = product(dtype, width), [*zip([-1, *foreign], [*foreign, rows], strict=True)]
+    longest = max(gaps, key=lambda gap: gap[1] - gap[0])
+    for plain in ((0, 0), (longest[0] + 1, longest[1])):
+        out = numpy.zeros((rows,) if width is None else (rows, width), dtype)
+        arrays = a.indptr[:-1], a.indptr[1:], a.data, a.indices, here, out
+        follow = [part.strides * (k in (0, 1, 5)) for k, part in enumerate(arrays)]
+        if width is None:
+            steps = [each or (0,) for each in follow]
+        else:
+            steps = [(4, 0), (4, 0), (0, 0), (0, 0), (0, x.strides[1]), follow[5]]
+        words = [word for part, step in zip(arrays, steps, strict=True) for word in (part.ctypes.data, *step)]
+        split = first, number, there.ctypes.data, *plain
+        abi.run(jit.compile(body), body, [1, rows, *out.shape, *words, *split], 1)
+        same_bits(out, a @ x)
+
+
+@pytest.mark.usefixtures("everything_recorded")
+def test_a_runtime_may_split_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(engine.current().runtime), "splits", True, raising=False)
+    a = matrix(301, 103, "float64", "int32", seed=5)
+    x = numpy.random.default_rng(6).standard_normal((103, 5))
+    same_bits(spmv(Rows(*stores(a)), np.array(x[:, 0])), a @ x[:, 0])
+    same_bits(spmv(Rows(*stores(a)), np.array(x)), a @ x)
 
 
 def test_a_product_fuses_with_the_dot_behind_it() -> None:

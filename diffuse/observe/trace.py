@@ -35,6 +35,7 @@ COUNTERS = {
     "bytes downloaded": "bytes of these",
     "by CuPy": "calls computed on the device by CuPy",
     "on the host": "fused tasks run on the host, because the device has no kernels for them",
+    "exchanged": "dense operands of sparse products of which Legate's ranks exchanged rows",
     "fallbacks": "calls computed by NumPy because Diffuse lacks the function",
 }
 """Every counter and what it counts."""

@@ -196,8 +196,13 @@ class Forwarder:
         composition = compose(group.tasks, gone, equal)
         runtime, body = self.stores.runtime, composition.body
         target = runtime.target
-        if target == "host" and runtime.addressed and streams(composition, group.tasks, self.stores.alive):
+        if streams(composition, group.tasks, runtime, self.stores.alive):
             body = replace(body, streams=True)
+        if runtime.splits:
+            from diffuse.stream.gathers import split  # for ranks of Legate's alone
+
+            body = split(body)
+            composition = composition._replace(body=body)
         kernel = compiler.kernel(body, target) if body.loops else None
         plan = Plan(composition, kernel, group.tasks, live, str(group.reason),
                     partial(described, group.trail.templates, group.recorded), equal, gone)

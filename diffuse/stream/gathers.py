@@ -6,6 +6,9 @@ found there.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Loop, Op
 from diffuse.runtime.base import Gather
 
@@ -13,6 +16,7 @@ from diffuse.runtime.base import Gather
 def gathers(body: Body) -> tuple[Gather, ...]:
     """The gathers of a body; empty if the arguments of one of them are also read in other ways."""
     found: list[Gather] = []
+    words = abi.words(body)
     early = len(body.loops) - body.epilogue
     for number, loop in enumerate(body.loops):
         for op in loop.ops:
@@ -22,10 +26,17 @@ def gathers(body: Body) -> tuple[Gather, ...]:
                     return ()
                 columns, dense = op.attribute[1:] or (-1, -1)
                 along = op.attribute[:2]
-                found.append(Gather(ends[0], ends[1], along, columns, dense))
+                split = words.splits[body.split.index(dense)] if dense in body.split else 0
+                found.append(Gather(ends[0], ends[1], along, columns, dense, split))
     special = {a for each in found for a in (*each.along, each.dense)}
     others = {a for loop in body.loops for op in loop.ops if op.kind != "spmv" for a in op.arguments}
     return tuple(dict.fromkeys(found)) if special.isdisjoint(others) else ()
+
+
+def split(body: Body) -> Body:
+    """The body with the dense operands of its gathers in two places."""
+    dense = dict.fromkeys([each.dense for each in gathers(body) if each.dense >= 0])
+    return replace(body, split=tuple(dense)) if dense else body
 
 
 def _loaded(loop: Loop, value: int) -> int:

@@ -73,6 +73,7 @@ class Replay:
             self._fixed += (view.offset, *view.strides)
         complexes = [dtype.startswith("complex") for dtype in composition.body.scalars]
         self._fixed += [0] * (len(complexes) + sum(complexes))
+        self._fixed += abi.ALL_ROWS * len(composition.body.split)
         words = abi.words(composition.body)
         self._fine = self._fixed
         """The block of a launch in pieces."""

@@ -8,6 +8,9 @@ block)` too, run once after all points of a launch.  The block is a row of 8-byt
                     begin for each launch dimension, if the space has begins
     per argument    address, then its byte stride along each iteration dimension (0: not followed)
     per scalar      its value; two words if complex; float16 and float32 as a float in the first 4 bytes
+    per split       the first of an operand's rows that lie at its address, their number, and the address of
+                    all others; both addresses are those that row 0 would have; then the first of some rows
+                    of the matrix that read none of these others, and the one after the last of them
     per reduction   address of its partials
 
 `point` is the row-major number of a point of the launch domain.  The point with coordinates p runs, in each
@@ -48,6 +51,9 @@ if TYPE_CHECKING:
 ACCUMULATORS = 32
 """Element j of a row leaf goes to accumulator j % 32; these are then folded by halves."""
 
+ALL_ROWS = 0, 1 << 62, 0, 0, 1 << 62
+"""The words of a split operand all of whose rows lie at one address."""
+
 _SCALAR = {"bool": "q", "uint8": "Q", "uint16": "Q", "uint32": "Q", "uint64": "Q", "int8": "q", "int16": "q",
            "int32": "q", "int64": "q", "float16": "f4x", "float32": "f4x", "float64": "d",
            "complex64": "f4xf4x", "complex128": "dd"}
@@ -73,15 +79,17 @@ class Words(NamedTuple):
     spaces: tuple[int, ...]
     arguments: tuple[int, ...]
     scalars: tuple[int, ...]
+    splits: tuple[int, ...]
     partials: tuple[int, ...]
 
 
 def words(body: Body) -> Words:
     at = body.launch_rank
-    begins: list[list[int]] = [[], [], [], []]
+    begins: list[list[int]] = [[], [], [], [], []]
     sizes = ([_size(s) for s in body.spaces],
              [1 + body.spaces[a.space].rank for a in body.arguments],
-             [2 if s.startswith("complex") else 1 for s in body.scalars], [1] * len(reductions(body)))
+             [2 if s.startswith("complex") else 1 for s in body.scalars],
+             [len(ALL_ROWS)] * len(body.split), [1] * len(reductions(body)))
     for begin, group in zip(begins, sizes, strict=True):
         for size in group:
             begin.append(at)
@@ -100,6 +108,7 @@ def layout(body: Body) -> struct.Struct:
     form += [f"{_size(s)}q" for s in body.spaces]
     form += [f"Q{body.spaces[a.space].rank}q" for a in body.arguments]
     form += [_SCALAR[s] for s in body.scalars]
+    form += ["2qQ2q"] * len(body.split)
     form += ["Q"] * len(reductions(body))
     return struct.Struct("".join(form))
 

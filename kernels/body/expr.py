@@ -155,6 +155,10 @@ class Body:
     streams: bool = False
     """Does the first result use non-temporal stores?  It would leave the cache before it is read again."""
 
+    split: tuple[int, ...] = ()
+    """Dense operands of sparse products whose rows lie in two places: some, which follow one another, at the
+    argument's address, and all others at a second address, both passed at launch."""
+
     @property
     def launch_rank(self) -> int:
         """The number of dimensions of the launch domain."""
@@ -231,7 +235,8 @@ def _lines(body: Body) -> list[str]:
              f"{', with begins' if s.begins else ''}"
              for i, s in enumerate(body.spaces)]
     lines += [f"argument {i}: %{a.slot}.{a.view} {a.dtype} [{a.classes}] "
-              f"in space {a.space} {a.privilege.value}" for i, a in enumerate(body.arguments)]
+              f"in space {a.space} {a.privilege.value}{', in two places' if i in body.split else ''}"
+              for i, a in enumerate(body.arguments)]
     lines += [f"scalar {i}: {dtype}" for i, dtype in enumerate(body.scalars)]
     folds = 0
     for number, loop in enumerate(body.loops):

@@ -210,10 +210,12 @@ class Iteration:
             self.values[i] = sparse.totals(self.code, self.block, op.dtype, (str(low), str(high)),
                                                 self.accesses[op.attribute[0]])
             return
-        operands = sparse.Operands(*(self.accesses[a] for a in op.attribute))
+        values, columns, dense = op.attribute
+        split = self.block.split(dense) if dense in self.body.split else None
+        operands = sparse.Operands(self.accesses[values], self.accesses[columns], self.accesses[dense], split)
         if self.space.rank == 1:
             bounds = str(low), str(high)
-            self.values[i] = sparse.rows(self.code, self.block, op.dtype, bounds, operands)
+            self.values[i] = sparse.rows(self.code, self.block, op.dtype, bounds, operands, step.at)
             return
         width = self.block.extent(self.loop.space, self.inner)
         pitch = self.code.let(f"mul nuw i64 {width}, {ITEMSIZE[operands.dense.dtype]}")

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from diffuse.kernels.body.expr import Op
 from diffuse.kernels.llvm import reduce
-from diffuse.kernels.llvm.block import Block
-from diffuse.kernels.llvm.code import COMPONENT, Code, Value, counted, with_lanes
+from diffuse.kernels.llvm.block import Block, Split
+from diffuse.kernels.llvm.code import COMPONENT, Code, Value, counted, guarded, with_lanes
 from diffuse.kernels.llvm.memory import Place, Step, lane, load, load_one, splat, store_one
 from diffuse.kernels.llvm.ops.complexes import multiply_plain
 from diffuse.kernels.llvm.ops.rules import RULES, cast
@@ -27,30 +27,49 @@ class Operands(NamedTuple):
     values: Place
     columns: Place
     dense: Place
+    split: Split | None = None
+    """If only some of the dense operand's rows lie at its place: where all others do."""
 
 
-def rows(code: Code, block: Block, dtype: str, bounds: tuple[str, str], operands: Operands) -> Value:
-    """The sums of one row per lane; `bounds` are the first and last positions of the lanes' rows, int64."""
-    sums = _by_row(code, block, dtype, bounds,
-                   lambda ends: _row(code, dtype, ends, lambda at: _term(code, dtype, operands, at)))
-    return load(code, Place(dtype, "1", sums), Step("0"))
+def rows(code: Code, block: Block, dtype: str, bounds: tuple[str, str], operands: Operands, at: str) -> Value:
+    """The sums of one row per lane; `bounds` are the first and last positions of the lanes' rows, int64, and
+    `at` is the first lane's row.  Rows that read a split operand only at its own place have a loop of their
+    own, as looking for each element takes a fifth of the time."""
+    def total(ends: list[str], some: Operands) -> Value:
+        return _row(code, dtype, ends, lambda at: _term(code, dtype, some, at))
+
+    def summed(ends: list[str], row: str, store: Callable[[Value], None]) -> None:
+        if operands.split is None:
+            store(total(ends, operands))
+            return
+        *_, low, high = operands.split
+        ahead = code.let(f"sub i64 {code.let(f'add i64 {at}, {row}')}, {low}")
+        plain = code.let(f"icmp ult i64 {ahead}, {code.let(f'sub i64 {high}, {low}')}")
+        with guarded(code, plain):
+            store(total(ends, operands._replace(split=None)))
+        with guarded(code, code.let(f"xor i1 {plain}, true")):
+            store(total(ends, operands))
+
+    return load(code, Place(dtype, "1", _by_row(code, block, dtype, bounds, summed)), Step("0"))
 
 
 def totals(code: Code, block: Block, dtype: str, bounds: tuple[str, str], values: Place) -> Value:
     """The sums of the elements of one row per lane, as `numpy.add.reduceat` adds them; an empty sum is
     zero."""
-    def total(ends: list[str]) -> Value:
+    def total(ends: list[str], row: str, store: Callable[[Value], None]) -> None:
         if dtype.startswith(("float", "complex")):
-            return pairwise(code, dtype, _element(code, _kind(code, dtype), values.base, ends[0]),
-                            code.let(f"sub i64 {ends[1]}, {ends[0]}"))
-        return _row(code, dtype, ends, lambda at: _cast_one(code, values, at, dtype))
+            store(pairwise(code, dtype, _element(code, _kind(code, dtype), values.base, ends[0]),
+                           code.let(f"sub i64 {ends[1]}, {ends[0]}")))
+            return
+        store(_row(code, dtype, ends, lambda at: _cast_one(code, values, at, dtype)))
 
     return load(code, Place(dtype, "1", _by_row(code, block, dtype, bounds, total)), Step("0"))
 
 
 def _by_row(code: Code, block: Block, dtype: str, bounds: tuple[str, str],
-            total: Callable[[list[str]], Value]) -> str:
-    """Compute the result of each lane's row separately, from the bounds of the row; returns their address."""
+            total: Callable[[list[str], str, Callable[[Value], None]], None]) -> str:
+    """Compute the result of each lane's row separately, from the bounds of the row and the lane's number;
+    returns the address of the results."""
     width = code.lanes
     low, high, sums = block.room("int64", width), block.room("int64", width), block.room(dtype, width)
     kind = code.type("int64")
@@ -60,7 +79,8 @@ def _by_row(code: Code, block: Block, dtype: str, bounds: tuple[str, str],
         with counted(code, "0", str(width)) as row:
             ends = [code.let(f"load i64, ptr {_element(code, 'i64', room, row)}, align 8")
                     for room in (low, high)]
-            store_one(code, dtype, _element(code, _kind(code, dtype), sums, row), total(ends))
+            place = _element(code, _kind(code, dtype), sums, row)
+            total(ends, row, lambda value: store_one(code, dtype, place, value))
     return sums
 
 
@@ -72,8 +92,9 @@ def columns(code: Code, dtype: str, bounds: tuple[Value, Value], operands: Opera
     def term(at: str) -> Value:
         with with_lanes(code, 1):
             value = _cast_one(code, operands.values, at, dtype)
-            down = code.let(f"mul nuw i64 {_column(code, operands, at)}, {pitch}")
-            base = code.let(f"getelementptr inbounds i8, ptr {operands.dense.base}, i64 {down}")
+            column = _column(code, operands, at)
+            down = code.let(f"mul nuw i64 {column}, {pitch}")
+            base = code.let(f"getelementptr inbounds i8, ptr {_base(code, operands, column)}, i64 {down}")
         there = operands.dense._replace(base=base)
         x = cast(code, there.dtype, dtype, load(code, there, step))
         return _product(code, dtype, splat(code, dtype, value), x)
@@ -141,7 +162,9 @@ def _summed(code: Code, dtype: str, low: str, high: str) -> Iterator[tuple[str, 
 
 def _term(code: Code, dtype: str, operands: Operands, at: str) -> Value:
     value = _cast_one(code, operands.values, at, dtype)
-    x = _cast_one(code, operands.dense, _column(code, operands, at), dtype)
+    column = _column(code, operands, at)
+    there = operands.dense._replace(base=_base(code, operands, column))
+    x = _cast_one(code, there, column, dtype)
     return _product(code, dtype, value, x)
 
 
@@ -150,6 +173,15 @@ def _product(code: Code, dtype: str, a: Value, b: Value) -> Value:
     if isinstance(a, tuple) and isinstance(b, tuple):
         return multiply_plain(code, COMPONENT[dtype], a, b)
     return RULES["multiply"](code, (dtype, dtype), dtype, (a, b))
+
+
+def _base(code: Code, operands: Operands, column: str) -> str:
+    """The address that row 0 of the dense operand has where the row for this column lies."""
+    if operands.split is None:
+        return operands.dense.base
+    first, number, others, *_ = operands.split
+    here = code.let(f"icmp ult i64 {code.let(f'sub i64 {column}, {first}')}, {number}")
+    return code.let(f"select i1 {here}, ptr {operands.dense.base}, ptr {others}")
 
 
 def _column(code: Code, operands: Operands, at: str) -> str:

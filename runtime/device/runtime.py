@@ -45,6 +45,7 @@ class Device(ABC):
     code = CodeUse.NEEDED
     ranks = 1
     blocks = 0
+    splits = False
     sharing: DeviceSharing | None = None
 
     def __init__(self) -> None:

@@ -7,7 +7,9 @@ a launch that writes moves the data to Legate's store.
 
 from __future__ import annotations
 
+from itertools import count
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,9 @@ HANDY = 4096
 """Stores of at most so many bytes are read from the host's copy where that is valid, too."""
 
 
+_versions = count()
+
+
 def normal(shape: Point, dtype: str) -> tuple[Point, str]:
     """The shape under which Legate gets a store: 0-d stores become 1-d, those of too large a rank flat."""
     if not shape:
@@ -33,7 +38,7 @@ class LegateInstance:
     """The data of one store."""
 
     __slots__ = ("shape", "dtype", "nbytes", "piece", "filled", "written", "memory", "home", "fresh", "lent",
-                 "shared", "foreign", "scattered", "number")
+                 "shared", "foreign", "scattered", "number", "version", "exchanges")
 
     address = 0
     """Unknown: Legate places stores anew for each task."""
@@ -65,6 +70,14 @@ class LegateInstance:
         """Is it a slice of a larger store, with gaps between its rows?"""
         self.number = 0
         """The number of the instance in the digests of agreement.py, equal on all ranks."""
+        self.version = next(_versions)
+        """A number for these elements: no other elements of any instance have the same."""
+        self.exchanges: dict[Any, Any] = {}
+        """Of the columns of a matrix: how points exchange rows of what it is multiplied with (ghosts.py)."""
+
+    def changed(self) -> None:
+        """Note that elements may have changed."""
+        self.version = next(_versions)
 
     @property
     def handy(self) -> bool:

@@ -6,6 +6,14 @@
 //   stores       for each store: a task argument or a pointer, its rank, element size, offset and extents
 //   fields       which words of the block are addresses, and how strides follow from those of a store
 //   scratch      temporary memory of the launch, and which parts of it are copied to stores or from them
+//   ghosts       operands of which a point has some rows from others: the words of the block that say where rows
+//                lie, the store, the store with the cells of the exchange, all rows, bytes of a row, the pointer to
+//                the exchange's table
+//
+// An exchange of rows between n points has n x n cells, the first point's for each other one, then the second's.  Its
+// table has, for each point, the first of some rows of the matrix that read none of the exchanged rows and the one
+// after the last of these; the number of rows in all cells before each cell and, behind that, in all cells; then the
+// rows themselves.
 //
 // Nothing here needs Legate: where a store lies is asked of a function, and memory is allocated and copied by an
 // object, so that tests can give both.
@@ -21,7 +29,7 @@ namespace {
 
 using Word = std::int64_t;
 
-enum Order : Word { RUN = 0, FOLD = 1, GET = 2, PUT = 3 };
+enum Order : Word { RUN = 0, FOLD = 1, GET = 2, PUT = 3, PACK = 4 };
 enum Kind : Word { INPUT = 0, OUTPUT = 1, HOST = 2 };
 // Texts are in trampoline.py.  What a driver said is in the higher bits of UNLAUNCHED.
 enum Complaint : Word { SCATTERED = 1, NO_MEMORY = 2, REFUSED = 3, LOST = 4, UNLAUNCHED = 5, DETAIL = 256 };
@@ -36,7 +44,7 @@ void complain(Word what)
 }
 
 struct Header {
-  Word order, kernel, finish, points, span, detached, pointers, block, stores, fields, scratch;
+  Word order, kernel, finish, points, span, detached, pointers, block, stores, fields, scratch, ghosts;
 };
 
 // The part of a store that this point accesses.
@@ -136,6 +144,31 @@ void settle(Reader& words, Word* block, const std::vector<Place>& places)
   }
 }
 
+// Call `row` with each row in the cell from one point to another, and where it lies there.
+template <class Row>
+void each_row(const Word* table, Word points, Word from, Word to, const Place& cells, Word pitch, Row&& row)
+{
+  const Word *ends = table + 2 * points + from * points + to, *rows = table + 2 * points + points * points + 1;
+  char* at = cells.pointer + (from - cells.low[0]) * cells.stride[0] + (to - cells.low[1]) * cells.stride[1];
+  for (Word k = ends[0]; k < ends[1]; ++k, at += pitch) row(rows[k], at);
+}
+
+// Can rows be copied as they lie in the store?
+bool in_rows(const Place& place, Word pitch)
+{
+  return place.empty || (place.stride[place.dims - 1] == place.item && (place.dims == 1 || place.stride[0] == pitch));
+}
+
+// PACK: copy the rows of this point's tile that others read to its cells of the exchange.
+void pack(const Place& tile, const Place& cells, const Word* table, Word points, Word point, Word pitch)
+{
+  if (cells.empty || cells.stride[2] != 1 || !in_rows(tile, pitch)) { complain(SCATTERED); return; }
+  for (Word to = 0; to < points; ++to)
+    each_row(table, points, point, to, cells, pitch, [&](Word row, char* cell) {
+      std::memcpy(cell, tile.pointer + (row - tile.low[0]) * tile.stride[0], pitch);
+    });
+}
+
 // A store whose layout differs from what the kernel assumes, and a copy in the assumed layout.
 struct Odd {
   Place box{};                         // where they lie
@@ -182,7 +215,8 @@ struct Scratch {
 //
 // `Memory` is where the kernel computes: allocate(bytes) returns memory that lives as long as it does, or nullptr;
 // copy(place, whole, out) copies between row-major memory of the whole extents and a store's part, which is the
-// target if `out`.
+// target if `out`.  Where there are ghosts, mirror(k, bytes) returns the same memory for the same k as long as its
+// thread lives, or nullptr; what is not touched of it costs nothing.
 template <class Memory>
 class Arguments {
  public:
@@ -214,6 +248,30 @@ class Arguments {
     return complaint.load() == 0;
   }
 
+  // Copy the rows of operands that this point has from others to where the kernel finds them: memory as large as the
+  // operand, in which only those rows are touched.
+  void receive(const Header& header, Reader& words, const Word* pointers, Word points, Word point)
+  {
+    for (Word k = 0; k < header.ghosts; ++k) {
+      Word* split = &block[words.next()];
+      const Place &tile = places_[words.next()], &cells = places_[words.next()];
+      const Word rows = words.next(), pitch = words.next();
+      const Word* table = reinterpret_cast<const Word*>(pointers[words.next()]);
+      char* all = memory_.mirror(k, rows * pitch);
+      if (!all) { complain(NO_MEMORY); return; }
+      if (cells.empty || cells.stride[2] != 1 || !in_rows(tile, pitch)) { complain(SCATTERED); return; }
+      split[0] = tile.empty ? 0 : tile.low[0];
+      split[1] = tile.empty ? 0 : tile.high[0] - tile.low[0];
+      split[2] = reinterpret_cast<Word>(all);
+      split[3] = table[2 * point];
+      split[4] = table[2 * point + 1];
+      for (Word from = 0; from < points; ++from)
+        each_row(table, points, from, point, cells, pitch, [&](Word row, char* cell) {
+          std::memcpy(all + row * pitch, cell, pitch);
+        });
+    }
+  }
+
   // Copy the partial results that points share: to their stores, or from them.
   void share(bool out)
   {
@@ -229,6 +287,18 @@ class Arguments {
   }
 
   bool copied() const { return !odds_.empty(); }
+
+  // Bytes of the parts of stores that this point accesses.
+  Word bytes() const
+  {
+    Word sum = 0;
+    for (const auto& place : places_) {
+      Word size = place.empty ? 0 : place.item;
+      for (Word d = 0; d < place.dims; ++d) size *= place.high[d] - place.low[d];
+      sum += size;
+    }
+    return sum;
+  }
 
  private:
   Memory& memory_;

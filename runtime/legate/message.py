@@ -18,9 +18,24 @@ from diffuse.ir.view import shown
 from diffuse.runtime.base import LaunchArgument, Layout, Plane
 from diffuse.runtime.legate.requirements import Cut, Need
 
-RUN, FOLD, GET, PUT = range(4)
+RUN, FOLD, GET, PUT, PACK = range(5)
 INPUT, OUTPUT, HOST = range(3)
-HEADER = Struct("<11q")
+HEADER = Struct("<12q")
+
+class Received(NamedTuple):
+    """A dense operand some rows of which a point has received from others (ghosts.py)."""
+
+    word: int
+    """The words of the block that say where its rows lie (kernels/body/abi.py)."""
+    need: int
+    """The index of its need."""
+    store: tuple[int, ...]
+    """The shape of the exchange store."""
+    extent: int
+    """Rows of the operand."""
+    pitch: int
+    """Bytes of a row."""
+
 
 Step = tuple[int, int, int]
 """A launch of a grid kernel: the kernel's handle, its groups, and its argument."""
@@ -40,6 +55,8 @@ class Message(NamedTuple):
     tail: bytes
     listed: int = 0
     """Words at the end that list grid kernels; they take the place of `finish`."""
+    ghosts: int = 0
+    """The number of operands of which points have received rows."""
 
     def launching(self, copying: Sequence[int], rank: int, steps: Sequence[Step], finishing: Sequence[Step]
                   ) -> Message:
@@ -52,7 +69,7 @@ class Message(NamedTuple):
     def pack(self, kernel: int, finish: int, detached: bool, pointers: Sequence[int], block: bytes) -> bytes:
         """The message of one launch."""
         head = HEADER.pack(self.order, kernel, finish, self.points, self.span, detached, len(pointers),
-                           len(block) // 8, self.stores, self.fields, self.scratch)
+                           len(block) // 8, self.stores, self.fields, self.scratch, self.ghosts)
         return b"".join((head, words(pointers) if pointers else b"", block, self.tail))
 
 
@@ -65,9 +82,11 @@ def _row(length: int) -> Struct:
     return Struct(f"<{length}q")
 
 
-def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool) -> Message:
+def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool, received: Sequence[Received] = ()
+            ) -> Message:
     """The message of a launch.  Needs whose `hosted` is true are read from host memory instead of Legate's
-    stores.
+    stores.  The exchange stores of operands that are `received` follow the inputs, and their tables follow
+    the other addresses of host memory.
 
     `inside`: the task allocates scratch memory itself, and copies partial results of its points to stores
     that follow the needs.
@@ -85,7 +104,12 @@ def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool) -> M
             scratch[-1] += plane.offset, places
             stores.append(_plane(OUTPUT, outputs, plane))
             outputs, places = outputs + 1, places + 1
-    return _message(RUN, cut, sum(hosted), stores, fields, scratch)
+    ghosts: list[list[int]] = []
+    inputs = sum(need.reads and not h for need, h in zip(cut.needs, hosted, strict=True))
+    for k, one in enumerate(received):
+        ghosts.append([one.word, one.need, places + k, one.extent, one.pitch, sum(hosted) + k])
+        stores.append([INPUT, inputs + k, len(one.store), 1, *[0] * len(one.store), *one.store])
+    return _message(RUN, cut, sum(hosted) + len(received), stores, fields, scratch, ghosts)
 
 
 def folding(layout: Layout, cut: Cut) -> Message:
@@ -109,14 +133,21 @@ def moving(order: int, span: int, shape: Point, itemsize: int, box: Point, addre
     """The message of a copy between a whole store and host memory (GET, PUT)."""
     kind = INPUT if order == GET else OUTPUT
     place = [kind, 0, len(shape), itemsize, *box, *shape]
-    return HEADER.pack(order, 0, 0, 0, span, 0, 1, 0, 1, 0, 0) + words([address, *place])
+    return HEADER.pack(order, 0, 0, 0, span, 0, 1, 0, 1, 0, 0, 0) + words([address, *place])
+
+
+def packing(shape: Point, itemsize: int, store: Point, pitch: int, table: int) -> bytes:
+    """The message of a task that copies rows of `pitch` bytes to the cells of an exchange store."""
+    places = [INPUT, 0, len(shape), itemsize, *[0] * len(shape), *shape,
+              OUTPUT, 0, len(store), 1, *[0] * len(store), *store]
+    return HEADER.pack(PACK, 0, 0, store[0], pitch, 0, 1, 0, 2, 0, 0, 0) + words([table, *places])
 
 
 def _message(order: int, cut: Cut, pointers: int, stores: list[list[int]], fields: list[list[int]],
-             scratch: list[list[int]]) -> Message:
-    tail = words([*chain(*stores), *chain(*fields), *chain(*scratch)])
+             scratch: list[list[int]], ghosts: Sequence[list[int]] = ()) -> Message:
+    tail = words([*chain(*stores), *chain(*fields), *chain(*scratch), *chain(*ghosts)])
     return Message(order, cut.points, cut.span, pointers, len(stores), len(fields),
-                   len(scratch), tail)
+                   len(scratch), tail, ghosts=len(ghosts))
 
 
 def _places(needs: Sequence[Need], of: dict[int, tuple[Point, str]], hosted: Sequence[bool]

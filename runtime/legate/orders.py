@@ -42,8 +42,8 @@ class Prepared(NamedTuple):
     direct: tuple[tuple[int, Need, bool, tuple[int, ...]], ...]
     """For each need: the index of its store among the launch's instances, the need, whether it writes, and
     the words of the block with its arguments' addresses."""
-    messages: dict[tuple[bool, ...], Orders]
-    """Messages, keyed by which needs are read from host memory."""
+    messages: dict[object, Orders]
+    """Messages, keyed by which needs are read from host memory, and by the operands that are received."""
     form: bytes
     """A digest of the layout, for the comparison of ranks."""
 
@@ -63,12 +63,12 @@ def prepared(layout: Layout, span: int, whole: bool) -> Prepared:
                           for n, need in enumerate(found.needs)), {}, form(layout.title, found))
 
 
-def orders(launch: Launch, found: Prepared, hosted: Sequence[bool], inside: bool, devices: Devices | None
-           ) -> Orders:
+def orders(launch: Launch, found: Prepared, hosted: Sequence[bool], inside: bool, devices: Devices | None,
+           received: Sequence[message.Received] = ()) -> Orders:
     """The messages of all launches of a layout with one kernel."""
     layout, cut = found.layout, found.cut
     native: Any = launch.kernel.native
-    words = message.running(layout, cut, hosted, inside)
+    words = message.running(layout, cut, hosted, inside, received)
     last = message.folding(layout, cut) if cut.results else None
     if devices is None or not on_grid(native):
         return Orders(words, last)

@@ -72,6 +72,8 @@ class Placement:
         """Legate processors on all ranks."""
         self.alone = self.processors == 1 and prepare.inline()
         self.code, self._library, self._number = _registered()
+        if prepare.polling is not None:
+            self.code.network(prepare.polling)
         self._grid_code: GridTrampoline | None = None
         self._grid_number: Any = None
         self.devices: gpus.Devices | None = None

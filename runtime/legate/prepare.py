@@ -88,6 +88,8 @@ def inline() -> bool:
 
 
 _started: ModuleType | None = None
+polling: ctypes.CDLL | None = None
+"""The library of progress.c, if there are several ranks."""
 
 
 def start() -> ModuleType:
@@ -236,9 +238,10 @@ def _load(name: str, *paths: Path) -> None:
 
 def _network(site: Path) -> None:
     """Load what Legate needs for several ranks: UCX, then MPI, by which ranks start."""
+    global polling
     *_, ucp = import_module("libucx").load_library()
     if ucp is not None:
-        yield_between_polls(ucp)
+        polling = yield_between_polls(ucp)
     if "LEGATE_MPI_WRAPPER" not in os.environ:  # a user who sets it brings their own MPI
         _load("libmpi.so.40", beside("lib/libmpi.so.40"))
     wrapper = mpi_wrapper(site)

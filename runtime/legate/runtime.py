@@ -24,6 +24,7 @@ from diffuse.observe import trace
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.legate import message, orders
+from diffuse.runtime.legate.ghosts import Divided, Exchanges
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.orders import Orders, Prepared
 from diffuse.runtime.legate.placement import Placement
@@ -68,7 +69,9 @@ class Legate:
             process.settle_in(place.rank, place.ranks)
         self.rank, self.ranks = place.rank, place.ranks
         self.processors, self.alone = place.processors, place.alone
+        self.splits = place.ranks > 1 and place.devices is None
         self.sharing = LegateSharing(self)
+        self._exchanges = Exchanges(self)
         self._profiled = "--profile" in os.environ.get("LEGATE_CONFIG", "").split()
         self._owed: list[LegateInstance] = []
         """Shared instances whose host copy is being written: it is copied to the store right after."""
@@ -125,6 +128,7 @@ class Legate:
             self._owed.append(instance)
         elif write:
             instance.home, instance.filled = True, False
+            instance.changed()
         return instance.memory
 
     # -- launches ------------------------------------------------------------------------------------------
@@ -145,16 +149,20 @@ class Legate:
         process.tick()
         if place.alone and self._run_directly(launch, prepared):
             return
+        divided = self._divided(launch, prepared)
+        if divided is not None:
+            prepared = divided.prepared
         owners: list[Any] = [instances[k] for k in prepared.slots]
         needs = prepared.cut.needs
         grid = orders.on_grid(launch.kernel.native)
         # inputs are read from the host's copies where these are valid, or small and up to date
         hosted = tuple([not need.writes and (not owner.nbytes or not grid and (owner.home or owner.handy))
                         for need, owner in zip(needs, owners, strict=True)])
-        found = prepared.messages.get(hosted)
+        key = hosted if divided is None else (hosted, divided.received)
+        found = prepared.messages.get(key)
         if found is None:
-            found = orders.orders(launch, prepared, hosted, not place.alone, place.devices)
-            prepared.messages[hosted] = found
+            found = prepared.messages[key] = orders.orders(
+                launch, prepared, hosted, not place.alone, place.devices, divided.received if divided else ())
         watched = self._send_home(launch, needs, owners) if grid else ()
         if place.devices is not None and not grid:
             trace.counters["on the host"] += 1
@@ -162,7 +170,7 @@ class Legate:
             if place.alone:
                 self._run_alone(launch, found.running, needs, owners, hosted)
             else:
-                self._run(launch, prepared, found, owners, hosted)
+                self._run(launch, prepared, found, owners, hosted, divided)
         for owner in watched:
             if owner.fresh:  # the launch did not write it
                 owner.home, owner.filled = True, False
@@ -230,10 +238,21 @@ class Legate:
                     watched.append(owner)
         return watched
 
+    def _divided(self, launch: Launch, prepared: Prepared) -> Divided | None:
+        """A launch of sparse products whose dense operands are divided among its points; None if one has to
+        be replicated, or there is none."""
+        if not self.splits or not prepared.cut.several or launch.layout is None or not launch.layout.gathers:
+            return None
+        instances: Any = launch.instances
+        return self._exchanges.find(launch.layout, launch.points, self.threads, instances, launch.watched)
+
     def _run(self, launch: Launch, prepared: Prepared, told: Orders, owners: Sequence[LegateInstance],
-             hosted: Sequence[bool]) -> None:
+             hosted: Sequence[bool], divided: Divided | None = None) -> None:
         """Submit an index launch with the points of the cut, and a task for `finish`."""
         place, cut = self.placement, prepared.cut
+        instances: Any = launch.instances
+        if divided is not None:
+            self._exchanges.bring(divided, instances)
         block = launch.kernel.pack(launch.values)
         if place.agreement is not None:
             place.agreement.launch(prepared.form, prepared.layout.title, launch.instances,
@@ -251,6 +270,9 @@ class Legate:
                 task.add_input(part, projection)
             if need.writes:
                 task.add_output(part, projection)
+        for ghosts in divided.exchanges if divided is not None else ():
+            task.add_input(*place.part(ghosts.store, ghosts.received, cut.spread)[:2])
+            pointers.append(address(ghosts.table))
         partials = self._partials(task, prepared) if cut.several and prepared.layout.scratch else []
         finish = launch.points > 1 and not cut.several
         place.send(task, told.pack(told.running, launch.kernel.native, finish, pointers, block))
@@ -364,6 +386,7 @@ def _written(owner: LegateInstance) -> None:
     """Record that a launch wrote an instance: only Legate's store is valid then."""
     owner.filled = owner.written = True
     owner.home = owner.fresh = False
+    owner.changed()
 
 
 def _all_written(needs: Sequence[Need], owners: Sequence[LegateInstance]) -> None:

@@ -59,6 +59,7 @@ class LegateSharing:
 
     def unshare(self, instance: LegateInstance) -> None:
         instance.shared = instance.fresh = False
+        instance.changed()
 
     def reclaim(self) -> None:
         """Do nothing: a store that was lent to another library stays lent."""

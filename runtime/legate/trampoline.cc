@@ -2,10 +2,14 @@
 // and strides to the kernel's parameter block, and calls the kernel by its address, without Python.  message.h reads
 // the message that describes a launch; trampoline_gpu.cc has the task for GPUs.
 #include <legate.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cfenv>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +39,16 @@ struct Pool {
   std::mutex lock{};                   // one launch at a time
 } pool;
 
+// Of the thread that sends and receives messages (progress.c); nullptr with one rank.
+struct Network {
+  const volatile unsigned long* yields{};
+  const volatile unsigned long* events{};
+} network;
+
+constexpr Word LARGE = 8 << 20;        // bytes of a launch's stores on a point, which take a millisecond
+constexpr Word SHORTEST = 100'000, LONGEST = 2'000'000;  // nanoseconds that a launch of so many gives way
+constexpr unsigned long QUIET = 10;    // rounds of polls without a message, after which it goes on
+
 std::atomic<unsigned> raised{0};       // floating-point exceptions since the last call of diffuse_flags
 
 // Between row-major memory of the whole extents and a store's part: `out` copies to the store.
@@ -61,11 +75,47 @@ void copy(const Place& place, char* whole, bool out, Word d = 0, Word there = 0,
   }
 }
 
+// Reserved memory, of which only what is touched takes pages.
+struct Mirror {
+  char* memory{};
+  std::size_t bytes{};
+
+  Mirror() = default;
+  Mirror(Mirror&& other) noexcept : memory(other.memory), bytes(other.bytes) { other.memory = nullptr; }
+  ~Mirror() { release(); }
+
+  void release()
+  {
+    if (memory) munmap(memory, bytes);
+    memory = nullptr;
+    bytes = 0;
+  }
+
+  char* reserve(std::size_t wanted)
+  {
+    if (wanted <= bytes) return memory;
+    release();
+    void* found = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (found == MAP_FAILED) return nullptr;
+    madvise(found, wanted, MADV_NOHUGEPAGE);
+    memory = static_cast<char*>(found);
+    bytes = wanted;
+    return memory;
+  }
+};
+
+thread_local std::vector<Mirror> mirrors;
+
 // Memory of the host, for `Arguments`.
 struct Host {
   std::vector<std::unique_ptr<void, void (*)(void*)>> held{};
   void* allocate(Word bytes) { return held.emplace_back(std::calloc(bytes, 1), std::free).get(); }
   void copy(const Place& place, char* whole, bool out) { ::copy(place, whole, out); }
+  char* mirror(Word k, Word bytes)
+  {
+    if (mirrors.size() <= static_cast<std::size_t>(k)) mirrors.resize(k + 1);
+    return mirrors[k].reserve(bytes);
+  }
 };
 
 struct Shifted {
@@ -113,6 +163,38 @@ void execute(Kernel kernel, Finish finish, Word* block, Word first, Word last)
   std::fesetenv(&before);
 }
 
+// How often this thread's processor went to another thread.
+long switches()
+{
+  rusage used;
+  getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nvcsw + used.ru_nivcsw;
+}
+
+// Give the processor to the thread for messages until it has sent and received those that are on their way.  While
+// this one computes, that thread gets it at the scheduler's next tick, and what other ranks wait for comes
+// milliseconds late.  Ends at once where no other thread wants the processor.
+void give_way()
+{
+  using Clock = std::chrono::steady_clock;
+  if (!network.events) return;
+  const auto begin = Clock::now();
+  const long before = switches();
+  unsigned long events = *network.events, yields = *network.yields;
+  for (int k = 0;; ++k) {
+    sched_yield();
+    if (k == 4 && switches() == before) return;
+    const Word passed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count();
+    if (passed > LONGEST) return;
+    if (*network.events != events) {
+      events = *network.events;
+      yields = *network.yields;
+    } else if (passed > SHORTEST && *network.yields - yields > QUIET) {
+      return;
+    }
+  }
+}
+
 // The points of a launch that this Legate point has: on the pool if that pays.
 void run(const Header& header, Word* block, Word first, Word last)
 {
@@ -149,6 +231,12 @@ void launch(const legate::TaskContext& context, const Message& message)
     arguments.restore();
     return;
   }
+  if (header.ghosts) {
+    const auto& domain = context.get_launch_domain();
+    arguments.receive(header, words, message.rest().at, domain.hi()[0] - domain.lo()[0] + 1, inner(context));
+    if (complaint.load() != 0) return;
+  }
+  if (arguments.bytes() >= LARGE) give_way();
   const auto [first, last] = points(context, header);
   run(header, block, first, last);
   if (header.detached && arguments.copied()) drain(*pool.submitted);
@@ -167,6 +255,15 @@ void perform(const legate::TaskContext& context)
   }
   Reader words = message.rest();
   const Word* pointers = words.take(header.pointers);
+  if (header.order == PACK) {
+    Place tile, cells;
+    for (Place* place : {&tile, &cells})
+      locate(words, pointers, *place, [&](Word kind, Word index, Place& found) {
+        return find(context, kind, index, found);
+      });
+    pack(tile, cells, reinterpret_cast<const Word*>(pointers[0]), header.points, inner(context), header.span);
+    return;
+  }
   Place place;
   // GET and PUT: `span` Legate points a process, of which the first copies for all
   if (header.order == GET && header.span && context.get_task_index()[0] % header.span) return;
@@ -197,6 +294,12 @@ extern "C" void diffuse_pool(void* address, void* submit, void* wait, void* subm
   pool.address = address;
   pool.submit = reinterpret_cast<Submit>(submit);
   pool.wait = reinterpret_cast<Wait>(wait);
+}
+
+extern "C" void diffuse_network(const unsigned long* yields, const unsigned long* events)
+{
+  network.yields = yields;
+  network.events = events;
 }
 
 extern "C" unsigned diffuse_flags() { return raised.exchange(0); }

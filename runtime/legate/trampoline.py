@@ -39,6 +39,8 @@ class Trampoline:
         library.diffuse_register.restype = None
         library.diffuse_pool.argtypes = [pointer, pointer, pointer, pointer, ctypes.c_int64]
         library.diffuse_pool.restype = None
+        library.diffuse_network.argtypes = [pointer, pointer]
+        library.diffuse_network.restype = None
         library.diffuse_flags.restype = ctypes.c_uint
         library.diffuse_complaint.restype = ctypes.c_int64
         self._pool: Pool | None = None
@@ -57,6 +59,11 @@ class Trampoline:
         room = pool.threads.field(ctypes.c_uint64, "mask").value // 2
         submitted = ctypes.addressof(pool.threads.submitted)
         self._library.diffuse_pool(pool.threads.address, submit, wait, submitted, room)
+
+    def network(self, polling: ctypes.CDLL) -> None:
+        """Have tasks that compute for long let messages pass first, by the counters of progress.c."""
+        counters = [ctypes.c_ulong.in_dll(polling, name) for name in ("diffuse_yields", "diffuse_events")]
+        self._library.diffuse_network(*map(ctypes.addressof, counters))
 
     def flags(self) -> int:
         """Floating-point exceptions of kernels since the last call, the pool's included."""

@@ -83,6 +83,7 @@ class Local:
     target = "host"
     ranks = 1
     blocks = 0
+    splits = False
     sharing = None
 
     def __init__(self, points: int | None = None) -> None:

@@ -22,14 +22,10 @@ from diffuse.runtime.base import Gather, LaunchArgument
 from diffuse.runtime.base import Layout as Launched
 from diffuse.runtime.mpi.shares import Share, boxes, groups, run
 from diffuse.runtime.mpi.validity import State, tidy
+from diffuse.runtime.ranks.numbers import Rows
 
-SPARSE = 16
-"""Row numbers are made distinct with a table of marks if their range is at most this many times their count,
-else by sorting."""
 Ends = tuple[tuple[int, int], ...]
 """For each rank, the first of its elements of an array and the one after the last."""
-Rows = NDArray[np.int64]
-"""Row numbers in ascending order."""
 
 
 class Reader(NamedTuple):
@@ -117,18 +113,6 @@ def own(state: State, rank: int, base: int, pitch: int) -> list[tuple[int, int]]
             if low < high:
                 found.append((low, high))
     return found
-
-
-def distinct(columns: NDArray[Any]) -> Rows:
-    """The distinct values of an integer array, ascending."""
-    if not columns.size:
-        return np.zeros(0, np.int64)
-    low, high = int(columns.min()), int(columns.max())
-    if high - low > SPARSE * columns.size:
-        return np.unique(columns).astype(np.int64)
-    marks = np.zeros(high - low + 1, bool)
-    marks[columns - low] = True
-    return np.flatnonzero(marks) + low
 
 
 def lacking(wanted: Rows, state: State, rank: int, base: int, pitch: int, held: Holders) -> dict[int, Rows]:

@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diffuse.ir import ITEMSIZE
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.view import shown
 from diffuse.movement.boxes import Box, Layout
 from diffuse.runtime.base import Layout as Launched
-from diffuse.runtime.mpi.gathers import Reader, Rows, distinct, holders, lacking, read, readers, written
+from diffuse.runtime.mpi.gathers import Reader, holders, lacking, read, readers, written
 from diffuse.runtime.mpi.instances import PAGE, MpiInstance
 from diffuse.runtime.mpi.moves import Move
 from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.shares import Share, share, spread
 from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.ranks.numbers import Rows, distinct, reach
 
 MOST = 16
 """The most inspections kept for one array, and plans for one inspection."""
@@ -169,7 +169,7 @@ class Inspector:
         last = gather.along[-1]
         view, item = shown(arguments[last].access), ITEMSIZE[arguments[last].access.store.dtype]
         most = (instances[last].nbytes - view.offset) // item
-        mine = [_bounds(low[slice(*reader.ends[0][rank])], high[slice(*reader.ends[1][rank])], most)
+        mine = [reach(low[slice(*reader.ends[0][rank])], high[slice(*reader.ends[1][rank])], most)
                 for rank in self._here]
         self._runtime.ask(title)
         bounds = tuple(zip(self._told([a for a, _ in mine]), self._told([b for _, b in mine]), strict=True))
@@ -242,14 +242,6 @@ def without(layout: Launched, inspected: Sequence[tuple[Reader, Inspection]], ra
         if reader.gather.dense >= 0:
             known.setdefault(reader.gather.dense, ((),) * ranks)
     return known
-
-
-def _bounds(low: NDArray[Any], high: NDArray[Any], most: int) -> tuple[int, int]:
-    """The range of elements that the rows with these bounds have; (0, 0) if there are none."""
-    if not low.size:
-        return 0, 0
-    first, last = max(int(low.min()), 0), min(int(high.max()), most)
-    return (first, last) if first < last else (0, 0)
 
 
 def _parts(layout: Launched, k: int, bounds: Sequence[tuple[int, int]]) -> Layout:

@@ -61,6 +61,7 @@ class Mpi(Reads, Calls, Memory):
     name = "mpi"
     addressed = host_sees = False
     completes = pipelines = True
+    splits = False
     code = CodeUse.NEEDED
     target = "host"
     sharing = None

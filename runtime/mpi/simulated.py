@@ -152,6 +152,7 @@ class Simulated:
     name = "mpi"
     addressed = host_sees = False
     completes = pipelines = True
+    splits = False
     code = CodeUse.NEEDED
     target = "host"
     sharing = None
