@@ -55,9 +55,10 @@ listener: Callable[[str, str | None, int], None] | None = None
 elements of its largest array (`diffuse coverage`)."""
 
 
-in_pieces: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any] | None]] = {}
-"""For functions of NumPy that need only pieces of distributed arrays at a time (pieces.py): returns the
-result in a tuple, or None if NumPy has to compute it from whole arrays."""
+in_pieces: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any] | None] | None] = dict.fromkeys(
+    ("numpy.convolve", "numpy.correlate", "numpy.apply_along_axis"))
+"""The functions of NumPy that need only pieces of distributed arrays at a time.  For each, when pieces.py is
+imported: returns the result in a tuple, or None if NumPy has to compute it from whole arrays."""
 
 
 _IN_TURN = [getrefcount(v) for v in [object()]][0] + 1
