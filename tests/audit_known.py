@@ -65,8 +65,6 @@ KNOWN = {
         r"NumPy's \('TypeError', 'Cannot construct a dtype from an array'\)",
     "the square root that a method of NumPy's own array writes into an output of Diffuse's is cast":
         r"\.std\(out=.*=> error: None, NumPy's \('UFuncTypeError', .Cannot cast ufunc 'sqrt' output",
-    "warnings of `ufunc.at` name the operation, also where NumPy first converts an operand":
-        r"\.at\(.*=> warnings: \[\('RuntimeWarning', '[^']*'\)\], NumPy's .*encountered in at'\)\]$",
     "a method of NumPy's own array takes Diffuse's arrays of no dimension for sequences":
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\ba\.fill\(.*setting an array element with a sequence",
     "an array without elements has no place, so that a locked one cannot be told to be copied to itself":

@@ -163,11 +163,13 @@ def products_fused() -> bool:
 
 def errors(operation: str, signature: tuple[str, ...]) -> tuple[str, int]:
     """The name in NumPy's warnings of a task's operation, and the floating-point errors that it can raise."""
-    row = TABLE.get(operation.partition(":")[0])
+    name, _, attribute = operation.partition(":")
+    row = TABLE.get(name)
     if row is None or operation == "copy" and len(set(signature)) == 1:  # no cast
         return operation, 0
     floats = any(t[0] in "fc" for t in signature)
-    return row.word or row.name, row.errors if floats else row.integer_errors
+    word = "at" if name.startswith("scatter_") and attribute[0] == "a" else row.word or row.name
+    return word, row.errors if floats else row.integer_errors
 
 
 # Reductions
@@ -276,7 +278,7 @@ def _nth(b: Builder) -> None:
 
 def _scatter(operator: str) -> Generator:
     """Write to the first input, which is also the output, at indices (the second input) along the dimension
-    at the end of the operation's name.  The third input has the values; then come their number, how far they
+    at the end of the operation's name, behind a letter: `a` where NumPy's warnings name `at`.  The third input has the values; then come their number, how far they
     lie apart, and whether the indices are known to ascend."""
     def body(b: Builder) -> None:
         arguments = b.outputs[0].argument, b.argument(1), b.argument(2)

@@ -56,7 +56,9 @@ def write(x: Array, index: Any, value: Any, operator: str = "") -> bool:
         target, axis = found
         if not running.host_sees:
             return _apart(x, chosen, value, target, axis, operator)
-        _record(x, chosen, value, target, axis, operator)
+        direct = (x.meta.ndim == 1 and value.form.dtype == x.form.dtype
+                  and (type(index) is not tuple or index[0] is not None))
+        _record(x, chosen, value, target, axis, operator, direct)
     except base.Unaddressable:
         return False
     return True
@@ -108,7 +110,10 @@ def _fits(x: Array, chosen: Chosen, value: Any) -> bool:
                 for axis, array in zip(chosen.axes, chosen.arrays, strict=True)])
 
 
-def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, operator: str) -> None:
+def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, operator: str,
+            direct: bool) -> None:
+    """Record the task.  Unless a write is `direct`, NumPy's `ufunc.at` goes from element to element, and its
+    warnings name `at` instead of the operation."""
     view = base.view_in(x, target)
     storage = x.storage
     numbers, values = _operands(x, chosen, value, target, axis)
@@ -123,7 +128,7 @@ def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, ope
     counted = access.storage_of(numbers), base.view_of(numbers).picked(space, (-1,))
     name, dtype = f"scatter_{operator}" if operator else "scatter", x.form.name
     library.record(
-        f"{name}:d{axes[axis]}", (dtype, "int64", values.form.name, *["int64"] * 3, dtype), space,
+        f"{name}:{'d' if direct or not operator else 'a'}{axes[axis]}", (dtype, "int64", values.form.name, *["int64"] * 3, dtype), space,
         (place, counted, source, Scalar(3, "int64", numbers.form.size), Scalar(4, "int64", pitches[0]),
          Scalar(5, "int64", int(ascending))),
         (place,))

@@ -309,7 +309,8 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
     def accumulate(self, array: Any, axis: Any = _NoValue, dtype: Any = _NoValue, out: Any = None) -> Any:
         target, along = alone(out), 0 if axis is _NoValue else axis
-        if (self.__name__ in SCANS and isinstance(along, int) and hasattr(array, "ndim") and array.ndim
+        number = isinstance(along, (int, numpy.integer, numpy.bool_))
+        if (self.__name__ in SCANS and number and hasattr(array, "ndim") and array.ndim
                 and not foreign(array) and type(target) is not tuple and out is not Ellipsis):
             wanted = None if dtype is _NoValue else dtype
             return scans.scan(SCANS[self.__name__], array, along, wanted, target, self.numpy.accumulate)
