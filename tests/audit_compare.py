@@ -14,7 +14,7 @@ import numpy
 
 import diffuse
 import diffuse.numpy
-from diffuse.numpy.arrays.scalar import scalar
+from diffuse.numpy.arrays import core
 from tests import audit_calls
 from tests.audit_calls import Call
 
@@ -81,7 +81,7 @@ class Outcome:
 
     def told(self, value: Any, placed: bool = False, owns: bool = True) -> Any:
         """Everything about a value that has to be alike, with arrays as NumPy's last of all."""
-        if type(value) is scalar:
+        if type(value) in core.PENDING:
             value = value.value()
         if isinstance(value, numpy.ndarray) or type(value) is diffuse.numpy.ndarray:
             kind = "ndarray" if type(value) in (numpy.ndarray,

@@ -335,7 +335,7 @@ x=np.ones((2,3))+1; np.stack((x,x), [0])
 x=np.full(20000,1e300)+0; float(x.max()); np.multiply.at(x, np.arange(3), numpy.full(3, 1e38, "f4")); x[:5]
 x=np.full(20000,1e300)+0; float(x.max()); np.multiply.at(x, (..., np.arange(20000)), 1e308); x[:5]
 x=np.full((9000,2),1e300)+0; float(x.max()); np.multiply.at(x, np.arange(9000), 1e308); x[:5]
-x=np.full((9000,2),1e300)+0; float(x.max()); np.multiply.at(x, (np.arange(9000),np.arange(9000)%2), 1e308); x[:5]
+x=np.full((9000,2),1e300)+0; float(x.max()); i=np.arange(9000); np.multiply.at(x, (i,i%2), 1e308); x[:5]
 """
 """What the two found, as it was mended: a line each."""
 

@@ -23,7 +23,7 @@ from diffuse.numpy.arrays.interface import Held, Interface, Pointers
 from diffuse.numpy.arrays.lending import origin
 from diffuse.numpy.arrays.methods import Methods
 from diffuse.numpy.arrays.operators import defers
-from diffuse.numpy.arrays.scalar import scalar
+from diffuse.numpy.arrays.scalar import PENDING, scalar
 from diffuse.numpy.bridge import overrides, sharing
 from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.operands import lowered, shared, wrap
@@ -342,7 +342,7 @@ def refusal(name: str) -> Callable[[Any, Any], None]:
 
 
 documented(ndarray)
-core.set_classes(ndarray, scalar)
+core.set_classes(ndarray, scalar, PENDING)
 core.slow.getitem, core.slow.setitem, core.slow.locate = views.getitem, assign.setitem, base.locate
 core.slow.set_shape, core.slow.set_dtype = set_shape, inplace.set_dtype
 core.slow.component, core.slow.set_component = views.component, views.set_component

@@ -118,7 +118,7 @@ OTHERS = (str, bytes, type(None), dict, type)
 
 def equality(name: str, self: Any, other: Any) -> Any:
     """`==` and `!=`, which also compare operands that no ufunc compares."""
-    if type(self) is core.scalar_class and type(other) in OTHERS:
+    if type(self) in core.PENDING and type(other) in OTHERS:
         value = host(self)[()]
         return value == other if name == "equal" else value != other
     try:
@@ -133,7 +133,7 @@ def power(self: Any, other: Any) -> Any:
     """`self ** other`."""
     if type(other) not in ARRAYS and type(other) not in PLAIN and answers(other):
         return answered("power", self, other)
-    if type(self) is core.scalar_class and self.form.dtype.kind == "b":
+    if type(self) in core.PENDING and self.form.dtype.kind == "b":
         return host(self)[()] ** other  # NumPy's rule for truth values is another one than that of arrays
     simpler = simpler_power(self, other)
     function = UFUNCS["power"]

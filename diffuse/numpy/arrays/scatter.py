@@ -127,8 +127,9 @@ def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, ope
     place = storage, view
     counted = access.storage_of(numbers), base.view_of(numbers).picked(space, (-1,))
     name, dtype = f"scatter_{operator}" if operator else "scatter", x.form.name
+    letter = "d" if direct or not operator else "a"
     library.record(
-        f"{name}:{'d' if direct or not operator else 'a'}{axes[axis]}", (dtype, "int64", values.form.name, *["int64"] * 3, dtype), space,
+        f"{name}:{letter}{axes[axis]}", (dtype, "int64", values.form.name, *["int64"] * 3, dtype), space,
         (place, counted, source, Scalar(3, "int64", numbers.form.size), Scalar(4, "int64", pitches[0]),
          Scalar(5, "int64", int(ascending))),
         (place,))

@@ -16,7 +16,6 @@ from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.ops import rules
 
-
 PLAINLY = "an integer is required"
 """What the methods of NumPy's ufuncs say of a truth value as an axis."""
 

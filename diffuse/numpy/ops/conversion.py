@@ -91,7 +91,7 @@ def elsewhere(device: Any, like: Any) -> bool:
     """Does the call request an array of another library?  Requests for another device raise NumPy's error."""
     if device not in (None, "cpu"):
         numpy.empty(0, device=device)
-    if type(like) is core.scalar_class:
+    if type(like) in core.PENDING:
         number: Any = 0.0
         numpy.empty(0, like=number)  # raises: no number is like an array
     return like is not None and not isinstance(like, Array) and type(like) is not numpy.ndarray

@@ -121,7 +121,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         if mask is not True:
             if type(mask) in (list, tuple):
                 mask = numpy.array(lowered(mask), bool)
-            mask = mask.value() if type(mask) is core.scalar_class else mask
+            mask = mask.value() if type(mask) in core.PENDING else mask
             mask = options["where"] = adopt(mask, gaps=gaps)
         known = all(x in ARRAYS or x in rules.WEAK or x in rules.STRONG for x in map(type, operands))
         if (not known or elementwise.eager_errors or self.signature is not None

@@ -38,7 +38,7 @@ def _kind(kind: Any, order: Any, stable: Any) -> str | None:
 
 
 def _axis(axis: Any, array: Array) -> int | None:
-    """The axis, counted from the first; None if it is invalid, or a truth value, which NumPy sometimes takes."""
+    """The axis, counted from the first; None if NumPy has to judge it."""
     if isinstance(axis, (bool, numpy.bool_)):
         return None
     try:
