@@ -336,6 +336,7 @@ x=np.full(20000,1e300)+0; float(x.max()); np.multiply.at(x, np.arange(3), numpy.
 x=np.full(20000,1e300)+0; float(x.max()); np.multiply.at(x, (..., np.arange(20000)), 1e308); x[:5]
 x=np.full((9000,2),1e300)+0; float(x.max()); np.multiply.at(x, np.arange(9000), 1e308); x[:5]
 x=np.full((9000,2),1e300)+0; float(x.max()); i=np.arange(9000); np.multiply.at(x, (i,i%2), 1e308); x[:5]
+np.outer(np.arange(130.), [1.], out=...)
 """
 """What the two found, as it was mended: a line each."""
 

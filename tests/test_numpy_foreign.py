@@ -127,6 +127,17 @@ class Answering:
         return "gt", type(other)
 
 
+@pytest.mark.parametrize("n", [5, 300, 20000])
+def test_an_operator_in_place_is_not_left_to_who_has_no_ufuncs(n: int) -> None:
+    for apply in operator.iadd, operator.imatmul, operator.ipow, operator.iand:
+        told = []
+        for a in np.ones(n), numpy.ones(n):
+            with pytest.raises(TypeError, match="does not support ufuncs") as error:
+                apply(a, Answering())
+            told.append(str(error.value))
+        assert told[0] == told[1]
+
+
 def test_who_knows_our_arrays_gets_them() -> None:
     a = np.ones(300)
     assert a + Answering() == ("radd", np.ndarray)

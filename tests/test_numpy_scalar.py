@@ -98,8 +98,8 @@ def test_the_class_of_a_lazy_scalar_stands_for_numpys(dtype: str) -> None:
 
 def test_statistics_convert_their_results_to_the_class_of_lazy_scalars() -> None:
     for dtype in "f8", "f4", "i8":
-        some = [np.ones(SIZE, dtype).max(), np.full(SIZE, 2, dtype).max(), np.full(SIZE, 3, dtype).max()]
-        numbers = [numpy.array(n, dtype)[()] for n in (1, 2, 3)]
+        some: list[Any] = [np.full(SIZE, n, dtype).max() for n in (1, 2, 3)]
+        numbers: list[Any] = [numpy.array(n, dtype)[()] for n in (1, 2, 3)]
         assert type(some[0]) in PENDING
         expected = statistics.mean(numbers)
         for mixed in some, [some[0], *numbers[1:]], [*numbers[:2], some[2]]:

@@ -43,7 +43,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         if square is not None:
             return type(square)(_sqrt(square)) if type(square) is _numpy.float64 else _numpy.sqrt(square)
     if _asks(x):
-        return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, silent="foreign")
+        return _fallback.asked(_real.norm, x, ord, axis, keepdims)
     vector = _asanyarray(x)
     if (ord is None and axis is None and not keepdims and type(vector) is _core.array_class
             and vector.meta.flags.c_contiguous and vector.dtype.kind == "f"
@@ -101,6 +101,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return _cross(x, y, axis=axis)
 
 
+@_asking(_numpy.linalg.diagonal)
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     return _diagonal(x, offset, -2, -1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import operator
+import sys
 from collections.abc import Callable
 from functools import cache, wraps
 from operator import attrgetter
@@ -29,6 +30,9 @@ from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.operands import lowered, shared, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
 from diffuse.numpy.small import native
+
+COLLECTED = sys.getsizeof([]) - [].__sizeof__()
+"""Bytes that the garbage collector keeps in front of an object that may be part of a cycle."""
 
 
 def _printed(x: Array) -> Mirror:
@@ -201,7 +205,7 @@ class ndarray(Methods, metaclass=Kind):
     __int__, __float__, __complex__ = of_one(int), of_one(float), of_one(complex)
 
     def __imatmul__(self, other: Any) -> Any:
-        if defers(other):
+        if defers(other, True):
             return NotImplemented
         if overrides.answer((other,)):
             return UFUNCS["matmul"](self, other, out=(self,))
@@ -278,8 +282,9 @@ class ndarray(Methods, metaclass=Kind):
         return exported(self).data
 
     def __sizeof__(self) -> int:
-        """The size of the object as NumPy counts it: with its elements, unless it is a view."""
-        own = numpy.ndarray.__basicsize__ + 16 * self.form.ndim
+        """The size of the object as NumPy counts it: with its elements, unless it is a view.  It is less what
+        `sys.getsizeof` adds for the garbage collector, which NumPy's arrays do not take part in."""
+        own = numpy.ndarray.__basicsize__ + 16 * self.form.ndim - COLLECTED
         return own if self.owner is not None else own + self.nbytes
 
     # -- copies ------------------------------------------------------------------------------------------

@@ -41,14 +41,15 @@ MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "n
 """For each comparison, the equivalent one with exchanged operands."""
 
 
-def defers(other: Any) -> bool:
-    """Does an operand of another library handle the operator itself?  (NumPy's rule.)"""
+def defers(other: Any, inplace: bool = False) -> bool:
+    """Does an operand of another library handle the operator itself?  (NumPy's rule.)  Not an operator
+    `inplace`, if it has `__array_ufunc__`."""
     kind = type(other)
     if kind in PLAIN or kind in ARRAYS:
         return False
     protocol = getattr(kind, "__array_ufunc__", numpy._NoValue)
     if protocol is not numpy._NoValue:
-        return protocol is None
+        return protocol is None and not inplace
     return not issubclass(kind, Array) and getattr(other, "__array_priority__", -1.0) > 0.0
 
 
@@ -94,7 +95,7 @@ def reflected(name: str, self: Any, other: Any) -> Any:
 
 def update(name: str, self: Any, other: Any) -> Any:
     """`self op= other`, for the ufunc of this name."""
-    if defers(other):
+    if defers(other, True):
         return NotImplemented
     simpler = simpler_power(self, other) if name == "power" else None
     return inplace(UFUNCS[name], self, other) if simpler is None else simpler(self, out=self)

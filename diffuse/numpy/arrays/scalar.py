@@ -157,7 +157,7 @@ class scalar(Protocols, arithmetic.Operators, metaclass=Kind):
         return numpy.asarray(self.value(), dtype)
 
 
-def _kind(number: type[numpy.generic]) -> type[scalar]:
+def _kind(number: type[numpy.generic]) -> Any:
     """The class of lazy scalars that stand for numbers of one of NumPy's classes."""
     members: dict[str, Any] = {"__slots__": (), "__doc__": number.__doc__, "__module__": "numpy",
                                "_number": number}
@@ -166,7 +166,7 @@ def _kind(number: type[numpy.generic]) -> type[scalar]:
     return Kind(number.__name__, (scalar,), members)
 
 
-PENDING: dict[numpy.dtype[Any], type[scalar]] = {dtype: _kind(dtype.type) for dtype in NATIVE}
+PENDING: dict[numpy.dtype[Any], Any] = {dtype: _kind(dtype.type) for dtype in NATIVE}
 """The classes of lazy scalars of each element type."""
 
 

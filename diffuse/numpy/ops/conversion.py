@@ -123,7 +123,7 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> 
 
 
 def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: Any = "K", subok: bool = False,
-          ndmin: int = 0, ndmax: int = 64, like: Any = None) -> Any:
+          ndmin: int = 0, ndmax: int = 0, like: Any = None) -> Any:
     """NumPy's array: a copy unless told otherwise."""
     if copy is not True and copy is not None:
         copy = _copying(copy)
@@ -132,7 +132,7 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: An
                               ndmax=ndmax, like=like)
     if sharing.shares(object):
         object = sharing.adopt(object)
-    depth: dict[str, Any] = {} if ndmax == 64 and ndmin <= 64 else {"ndmin": ndmin, "ndmax": ndmax}
+    depth: dict[str, Any] = {} if ndmax in (0, 64) and ndmin <= 64 else {"ndmin": ndmin, "ndmax": ndmax}
     if isinstance(object, Array):
         if depth:  # may be an error
             _asked(host(object), dtype, copy=copy, order=order, **depth)

@@ -202,8 +202,8 @@ def _roll(a: Any, shift: Any, axis: Any) -> Any:
         if a.ndim != 1:
             return roll(a.ravel(), shift, 0).reshape(a.shape)
         axis = 0
-    axes = numpy.lib.array_utils.normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
-    shifts, axes = numpy.broadcast_arrays(numpy.asarray(lowered(shift)), numpy.array(axes, int))
+    given = numpy.lib.array_utils.normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
+    shifts, axes = numpy.broadcast_arrays(numpy.asarray(lowered(shift)), numpy.array(given, int))
     if shifts.ndim > 1 or shifts.dtype.kind not in "iu":
         return _fallback(numpy.roll, a, shift, axis)
     amounts: dict[int, int] = {}

@@ -108,6 +108,8 @@ def _moment(function: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: An
         options["keepdims"] = keepdims
     if where is not True and where is not _NoValue:
         options["where"] = where
+    if foreign(a):
+        return fallback.asked(function, a, **options)
     return fallback.call(function, (a,), options, silent="inspection")
 
 
