@@ -337,6 +337,11 @@ x=np.full(20000,1e300)+0; float(x.max()); np.multiply.at(x, (..., np.arange(2000
 x=np.full((9000,2),1e300)+0; float(x.max()); np.multiply.at(x, np.arange(9000), 1e308); x[:5]
 x=np.full((9000,2),1e300)+0; float(x.max()); i=np.arange(9000); np.multiply.at(x, (i,i%2), 1e308); x[:5]
 np.outer(np.arange(130.), [1.], out=...)
+np.matmul.outer(np.arange(130.), [1.])
+x=np.arange(20000.)+1; setattr(x, "strides", (16,))
+x=np.arange(20000.)+1; delattr(x, "strides")
+x=np.arange(20000.)+1; delattr(x, "flags")
+(np.arange(20000.)+1).__doc__
 """
 """What the two found, as it was mended: a line each."""
 

@@ -149,6 +149,10 @@ class ndarray(Methods, metaclass=Kind):
     def strides(self, strides: Any) -> None:
         inplace.set_strides(self, strides)
 
+    @strides.deleter
+    def strides(self) -> None:
+        raise AttributeError("Cannot delete array strides")
+
     itemsize = property(attrgetter("form.itemsize"))
 
     @property
@@ -325,22 +329,24 @@ def set_shape(x: Any, shape: Any) -> None:
 
 
 def documented(kind: type) -> None:
-    """Give methods NumPy's signatures and documentation, and read-only attributes NumPy's error on
-    assignment."""
+    """Give a class and its methods NumPy's documentation and signatures, and read-only attributes NumPy's
+    error on assignment."""
+    kind.__doc__ = numpy.ndarray.__doc__
     for part in kind.__mro__:
         for name, method in [*vars(part).items()]:
             theirs = getattr(numpy.ndarray, name, None)
             if isinstance(method, property) and theirs is not None:
-                setter = method.fset or refusal(name)
-                setattr(part, name, property(method.fget, setter, method.fdel, theirs.__doc__))
+                refused = None if method.fset else refusal(name)
+                setattr(part, name, property(method.fget, method.fset or refused, method.fdel or refused,
+                                             theirs.__doc__))
             if isinstance(method, FunctionType) and callable(theirs):
                 vars(method)["__wrapped__"] = theirs
                 method.__doc__ = method.__doc__ or theirs.__doc__
 
 
-def refusal(name: str) -> Callable[[Any, Any], None]:
-    """The setter of a read-only attribute, which raises NumPy's error."""
-    def refuse(self: Any, value: Any) -> None:
+def refusal(name: str) -> Callable[..., None]:
+    """The setter and deleter of a read-only attribute, which raises NumPy's error."""
+    def refuse(self: Any, value: Any = None) -> None:
         raise AttributeError(f"attribute {name!r} of 'numpy.ndarray' objects is not writable")
 
     return refuse

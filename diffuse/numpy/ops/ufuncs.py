@@ -318,7 +318,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
     def outer(self, *args: Any, **kwargs: Any) -> Any:
         """The outer product; numbers count as 0-d arrays, of a type of their own."""
-        if self.nin != 2 or len(args) != 2 or any(map(foreign, args)):
+        if self.nin != 2 or self.signature or len(args) != 2 or any(map(foreign, args)):
             return self._method("outer", args, **kwargs)
         first, second = [adopt(x if isinstance(x, Array) else numpy.asarray(x)) for x in args]
         if isinstance(first, Array) and isinstance(second, Array):
