@@ -341,7 +341,7 @@ np.matmul.outer(np.arange(130.), [1.])
 x=np.arange(20000.)+1; setattr(x, "strides", (16,))
 x=np.arange(20000.)+1; delattr(x, "strides")
 x=np.arange(20000.)+1; delattr(x, "flags")
-(np.arange(20000.)+1).__doc__
+np.ndarray.__doc__[:200]
 """
 """What the two found, as it was mended: a line each."""
 
