@@ -11,6 +11,7 @@ import scipy.sparse
 
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
+from diffuse.numpy.small import native
 from tests.kinds import is_ours
 
 VALUES = [[1.0, 2.0], [0.0, 4.0]]
@@ -136,6 +137,22 @@ def test_an_operator_in_place_is_not_left_to_who_has_no_ufuncs(n: int) -> None:
                 apply(a, Answering())
             told.append(str(error.value))
         assert told[0] == told[1]
+
+
+@pytest.mark.skipif(native is None, reason="Python classes have no operation of their own to concatenate")
+@pytest.mark.parametrize("n", [5, 300, 20000])
+def test_arrays_are_not_concatenated_as_sequences_are(n: int) -> None:
+    class Mute:
+        __array_ufunc__ = None
+
+    for apply in operator.concat, operator.iconcat, operator.add, operator.iadd, operator.mul:
+        for other in (Mute(), [1.0]) if apply in (operator.concat, operator.iconcat) else (Mute(),):
+            told = []
+            for a in np.ones(n), numpy.ones(n):
+                with pytest.raises(TypeError) as error:
+                    apply(a, other)
+                told.append(str(error.value))
+            assert told[0] == told[1]
 
 
 def test_who_knows_our_arrays_gets_them() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import operator
 import sys
@@ -33,6 +34,8 @@ from diffuse.numpy.small import native
 
 COLLECTED = sys.getsizeof([]) - [].__sizeof__()
 """Bytes that the garbage collector keeps in front of an object that may be part of a cycle."""
+MERGING = getattr(getattr(functools, "_c3_merge", None), "__code__", None)
+"""The code in which `functools.singledispatch` orders classes, and takes equal ones for the same."""
 
 
 def _printed(x: Array) -> Mirror:
@@ -69,9 +72,12 @@ class Kind(type):
         """Equal NumPy's class, which is the class of short arrays: `type(x) == np.ndarray` holds for all
         arrays.
 
-        Tables of types tell the two apart by the hash, which is that of any class.
+        Tables of types tell the two apart by the hash, which is that of any class, and so does
+        `functools.singledispatch` where it takes classes out of a list of the classes that it may choose.
         """
-        return True if kind is numpy.ndarray else super().__eq__(kind)
+        if kind is numpy.ndarray:
+            return sys._getframe(1).f_code is not MERGING
+        return super().__eq__(kind)
 
     __hash__ = type.__hash__
 

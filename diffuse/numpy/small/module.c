@@ -14,6 +14,15 @@ static PyObject *set_sizes(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Python calls it where `x + y` has no result, and for `operator.concat`. */
+static PyObject *concatenate(PyObject *x, PyObject *y)
+{
+    PyErr_SetString(PyExc_TypeError, "Concatenation operation is not implemented for NumPy arrays, use "
+                    "np.concatenate() instead. Please do not rely on this error; it may not be given on all Python "
+                    "implementations.");
+    return NULL;
+}
+
 static PyObject *set_classes(PyObject *module, PyObject *args)
 {
     PyTypeObject *array, *scalar;
@@ -22,6 +31,7 @@ static PyObject *set_classes(PyObject *module, PyObject *args)
         return NULL;
     Py_XSETREF(state.array_class, (PyTypeObject *)Py_NewRef((PyObject *)array));
     Py_XSETREF(state.scalar_class, (PyTypeObject *)Py_NewRef((PyObject *)scalar));
+    array->tp_as_sequence->sq_concat = array->tp_as_sequence->sq_inplace_concat = concatenate;
     array->tp_name = "numpy.ndarray"; /* in the messages of Python's errors; __name__ and __module__ stay */
     for (Py_ssize_t place = 0; PyDict_Next(pending, &place, &one, &number);) {
         ((PyTypeObject *)one)->tp_name = ((PyTypeObject *)number)->tp_name;
