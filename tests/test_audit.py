@@ -342,6 +342,9 @@ x=np.arange(20000.)+1; setattr(x, "strides", (16,))
 x=np.arange(20000.)+1; delattr(x, "strides")
 x=np.arange(20000.)+1; delattr(x, "flags")
 np.ndarray.__doc__[:200]
+np.asarray(np.arange(20000.)+1, "f4", copy=False)
+np.matmul(np.arange(20000.), np.arange(20000.), where=False)
+str(__import__("inspect").signature(np.ma.add))
 """
 """What the two found, as it was mended: a line each."""
 

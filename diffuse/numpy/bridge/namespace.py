@@ -236,6 +236,7 @@ class FallbackUfunc:
     def __init__(self, real: Any, path: str) -> None:
         self._real, self._path = real, path
         self.__name__, self.__doc__ = path.rpartition(".")[2], real.__doc__
+        self.__wrapped__ = real  # which has its signature
         self.__module__ = getattr(real, "__module__", "numpy")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -107,7 +107,7 @@ def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
     if not copy and target == a.form.dtype and fits:
         return a if type(a) is core.array_class else viewing(a, a.meta.view())
     if copy is False:
-        raise ValueError("Unable to avoid copy while creating an array as requested.")
+        numpy.asarray([], copy=False)  # raises NumPy's error
     return elementwise.duplicate(a, target, "K" if order == "A" and target != a.form.dtype else order)
 
 

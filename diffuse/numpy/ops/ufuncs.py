@@ -101,7 +101,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         out = kwargs.get("out", ())
         if out is Ellipsis or (self.nout > 1 and not isinstance(out, tuple)):  # NumPy knows
             return fallback.call(self.numpy, args, kwargs, silent="foreign")
-        if WARNS and kwargs.get("where", True) is not True and "out" not in kwargs:
+        if WARNS and kwargs.get("where", True) is not True and "out" not in kwargs and not self.signature:
             floaterrors.warn(UNINITIALIZED, UserWarning, provenance.where(1))
         out = kwargs.pop("out", None)
         return self.general(args, out=out if out is None or isinstance(out, tuple) else (out,), **kwargs)
