@@ -96,6 +96,23 @@ def test_the_class_of_a_lazy_scalar_stands_for_numpys(dtype: str) -> None:
         assert told(use, number) == told(use, numpy.ones((), dtype)[()])
 
 
+def test_functions_take_lazy_scalars_where_they_take_numpys_of_the_same_class() -> None:
+    n, half, three = np.arange(SIZE).max() % 7, np.ones(SIZE).mean() / 2, np.full(SIZE, 3.0).max()
+    assert {type(n), type(half), type(three)} <= PENDING
+    table = np.arange(SIZE) * 2
+    picked = np.take(table, n), np.take(table, n, mode="wrap"), table[n], table.reshape(2, -1)[0, n]
+    assert all([isinstance(x, numpy.int64) for x in picked]) and set(picked) == {8}
+    for function in (lambda x, i, v: np.put(x, [i], v), lambda x, i, v: np.add.at(x, [i, i], v),
+                     lambda x, i, v: np.place(x, x > SIZE - 5, v), lambda x, i, v: np.insert(x, [1, i], v),
+                     lambda x, i, v: np.linspace(v, 9, SIZE), lambda x, i, v: x.__setitem__(slice(0, i), v),
+                     lambda x, i, v: np.interp(x, [5.0, 9.0], [1.0, 2.0], left=v),
+                     lambda x, i, v: np.copyto(x[:9], v), lambda x, i, v: np.putmask(x, x > i, v)):
+        x, y = np.arange(float(SIZE)), numpy.arange(float(SIZE))
+        ours, theirs = function(x, n, half * three), function(y, numpy.int64(4), numpy.float64(1.5))
+        assert x.tolist() == y.tolist()
+        assert ours is theirs is None or ours.tolist() == theirs.tolist()
+
+
 def test_statistics_convert_their_results_to_the_class_of_lazy_scalars() -> None:
     for dtype in "f8", "f4", "i8":
         some: list[Any] = [np.full(SIZE, n, dtype).max() for n in (1, 2, 3)]

@@ -16,7 +16,7 @@ from diffuse.numpy.arrays.forms import NATIVE, Mirror
 from diffuse.numpy.ops import elementwise, known, rules
 from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused, wrap
 
-NUMBERS = {*rules.WEAK, *rules.STRONG}
+NUMBERS = rules.NUMBERS
 SEQUENCES = (list, tuple, range)
 
 

@@ -175,7 +175,7 @@ def few_at(function: Any, array: Array, index: Any, value: Any) -> bool:
     places = access.at_hand(index)
     if type(value) is core.array_class:
         value = access.at_hand(value)
-    elif type(value) not in (*rules.WEAK, *rules.STRONG):
+    elif type(value) not in rules.NUMBERS:
         return False
     memory = None if places is None or value is None else access.mine(array)
     if memory is None:
@@ -190,7 +190,7 @@ def fold_at(function: Any, array: Any, index: Any, value: Any) -> bool:
     if (type(array) is not core.array_class or function.__name__ not in operations.SCATTERED
             or not array.meta.flags.writeable or array.form.dtype.kind not in "iuf"):
         return False
-    given = adopt(numpy.asarray(value) if type(value) in (*rules.WEAK, *rules.STRONG) else value)
+    given = adopt(numpy.asarray(value) if type(value) in rules.NUMBERS else value)
     if type(given) is not core.array_class or given.storage is not None and given.storage is array.storage:
         return False
     here = [access.at_hand(a) is not None for a in (array, given)]

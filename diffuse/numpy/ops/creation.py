@@ -269,7 +269,7 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
     elsewhere(device, None)
     values = [host(v)[()] if isinstance(v, Array) and v.form.ndim == 0 else v for v in (start, stop)]
     count = operator.index(num)
-    plain = all(type(v) in (int, float, numpy.float64) for v in values)
+    plain = {int, float, numpy.float64}.issuperset(map(type, values))
     huge = any(type(v) is int and not -(1 << 63) <= v < 1 << 63 for v in values)  # an object to NumPy
     if (not plain or huge or count < max(core.SMALL, 3) or axis not in (0, -1)
             or (dtype is not None and element_type(dtype) != numpy.float64)):
