@@ -342,6 +342,8 @@ x=np.arange(20000.)+1; setattr(x, "strides", (16,))
 x=np.arange(20000.)+1; delattr(x, "strides")
 x=np.arange(20000.)+1; delattr(x, "flags")
 np.ndarray.__doc__[:200]
+np.array([1,2,3], ndmax=0, dtype=object).shape
+np.array([1,2,3], ndmax=0)
 np.asarray(np.arange(20000.)+1, "f4", copy=False)
 np.matmul(np.arange(20000.), np.arange(20000.), where=False)
 str(__import__("inspect").signature(np.ma.add))

@@ -123,16 +123,17 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> 
 
 
 def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: Any = "K", subok: bool = False,
-          ndmin: int = 0, ndmax: int = 0, like: Any = None) -> Any:
+          ndmin: int = 0, ndmax: int = 64, like: Any = None) -> Any:
     """NumPy's array: a copy unless told otherwise."""
     if copy is not True and copy is not None:
         copy = _copying(copy)
     if like is not None and elsewhere(None, like):
+        most = {} if ndmax == 64 else {"ndmax": ndmax}
         return fallback.asked(numpy.array, object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin,
-                              ndmax=ndmax, like=like)
+                              like=like, **most)
     if sharing.shares(object):
         object = sharing.adopt(object)
-    depth: dict[str, Any] = {} if ndmax in (0, 64) and ndmin <= 64 else {"ndmin": ndmin, "ndmax": ndmax}
+    depth: dict[str, Any] = {} if ndmax == 64 and ndmin <= 64 else {"ndmin": ndmin, "ndmax": ndmax}
     if isinstance(object, Array):
         if depth:  # may be an error
             _asked(host(object), dtype, copy=copy, order=order, **depth)
