@@ -32,7 +32,7 @@ def of_value(function: Callable[[Any], Any]) -> Any:
     return apply
 
 
-class Kind(type):
+class NumberKind(type):
     """The metaclass of lazy scalars: one's class stands for NumPy's class of its element type, whose objects
     are instances, too.
 
@@ -64,7 +64,7 @@ class Kind(type):
         return numpy.dtype(cls._number)
 
 
-class scalar(Protocols, arithmetic.Operators, metaclass=Kind):
+class scalar(Protocols, arithmetic.Operators, metaclass=NumberKind):
     """A 0-d result that is not computed yet, with the behaviour of a NumPy scalar."""
 
     __slots__ = ()
@@ -163,7 +163,7 @@ def _kind(number: type[numpy.generic]) -> Any:
                                "_number": number}
     if issubclass(number, numpy.integer):
         members["__index__"] = of_value(operator.index)
-    return Kind(number.__name__, (scalar,), members)
+    return NumberKind(number.__name__, (scalar,), members)
 
 
 PENDING: dict[numpy.dtype[Any], Any] = {dtype: _kind(dtype.type) for dtype in NATIVE}
