@@ -30,9 +30,14 @@ ADAPTED = {
                "core.indexing._LocationIndexer.__getitem__", "core.indexing._LocationIndexer.__setitem__"),
     "PIL.Image": ("fromarray",),
     "polars": ("Series.__init__", "DataFrame.__init__"),
+    "scipy.optimize._differentiable_functions": (
+        "-> _ScalarGradWrapper.__call__", "-> _VectorFunWrapper.__call__", "-> _VectorJacWrapper.__call__",
+        "-> VectorFunction.jac"),
+    "scipy.sparse.linalg._interface": ("aslinearoperator",),
     "torch": ("from_numpy",),
 }
-"""Functions that accept only NumPy's arrays, or would treat other arrays differently (adapters.py)."""
+"""Functions that accept only NumPy's arrays, or would treat other arrays differently, and behind `->` those
+whose results, which are those of a function of the program, are to be NumPy's arrays (adapters.py)."""
 
 
 class _Watch:
