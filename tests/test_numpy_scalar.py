@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import collections
+import datetime
+import decimal
+import fractions
 import io
 import json
 import math
+import operator
 import pickle
 import sqlite3
 import statistics
@@ -94,6 +99,32 @@ def test_the_class_of_a_lazy_scalar_stands_for_numpys(dtype: str) -> None:
     assert type(number) in PENDING
     for use in KINDS:
         assert told(use, number) == told(use, numpy.ones((), dtype)[()])
+
+
+ODD: list[Any] = [decimal.Decimal("1.5"), fractions.Fraction(1, 3), datetime.timedelta(1), None, "abc", b"ab",
+                  {1, 2}, {1: 2}, collections.namedtuple("Point", "x y")(1, 2), (1, 2), [1, 2], range(3), int,
+                  numpy.str_("a"), numpy.timedelta64(3, "s"), numpy.longdouble(2), numpy.ma.masked]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "?"])
+def test_operands_that_no_ufunc_knows_meet_the_value_of_a_lazy_scalar(odd: Any, dtype: str) -> None:
+    names = "add sub mul truediv floordiv mod pow lt le eq ne and_ lshift matmul".split()
+    plain = numpy.ones(SIZE, dtype).max()
+
+    def told(function: Callable[[Any, Any], Any], *operands: Any) -> str:
+        try:
+            found = function(*operands)
+        except Exception as error:
+            text = str(error) if native is not None else str(error).replace("'numpy.", "'")
+            return f"{type(error).__name__}: {text}"
+        return f"{found.__class__.__name__} {found}"
+
+    for function in divmod, *[getattr(operator, name) for name in names]:
+        number = np.ones(SIZE, dtype).max() if dtype != "?" else (np.ones(SIZE) > 0).any()
+        assert type(number) in PENDING
+        assert told(function, number, odd) == told(function, plain, odd)
+        assert told(function, odd, number) == told(function, odd, plain)
 
 
 def test_functions_take_lazy_scalars_where_they_take_numpys_of_the_same_class() -> None:

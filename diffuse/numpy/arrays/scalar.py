@@ -104,15 +104,17 @@ class scalar(Protocols, arithmetic.Operators, metaclass=NumberKind):
     __iter__ = None  # Python would iterate from index 0 on, while NumPy's scalars are not iterable
 
     def __mul__(self, other: Any) -> Any:
-        return self.value() * other if type(other) in SEQUENCES else arithmetic.Operators.__mul__(self, other)
+        if isinstance(other, SEQUENCES):
+            return self.value() * other
+        return arithmetic.Operators.__mul__(self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        if type(other) in SEQUENCES:
+        if isinstance(other, SEQUENCES):
             return other * self.value()
         return arithmetic.Operators.__rmul__(self, other)
 
     def __radd__(self, other: Any) -> Any:
-        if type(other) in (str, bytes):  # to which no number is added
+        if isinstance(other, (str, bytes)):  # to which no number is added
             return other + self.value()
         return arithmetic.Operators.__radd__(self, other)
 
