@@ -101,8 +101,9 @@ def test_the_class_of_a_lazy_scalar_stands_for_numpys(dtype: str) -> None:
         assert told(use, number) == told(use, numpy.ones((), dtype)[()])
 
 
+Point = collections.namedtuple("Point", "x y")
 ODD: list[Any] = [decimal.Decimal("1.5"), fractions.Fraction(1, 3), datetime.timedelta(1), None, "abc", b"ab",
-                  {1, 2}, {1: 2}, collections.namedtuple("Point", "x y")(1, 2), (1, 2), [1, 2], range(3), int,
+                  {1, 2}, {1: 2}, Point(1, 2), (1, 2), [1, 2], range(3), int,
                   numpy.str_("a"), numpy.timedelta64(3, "s"), numpy.longdouble(2), numpy.ma.masked]
 
 
@@ -133,11 +134,13 @@ def test_functions_take_lazy_scalars_where_they_take_numpys_of_the_same_class() 
     table = np.arange(SIZE) * 2
     picked = np.take(table, n), np.take(table, n, mode="wrap"), table[n], table.reshape(2, -1)[0, n]
     assert all([isinstance(x, numpy.int64) for x in picked]) and set(picked) == {8}
-    for function in (lambda x, i, v: np.put(x, [i], v), lambda x, i, v: np.add.at(x, [i, i], v),
-                     lambda x, i, v: np.place(x, x > SIZE - 5, v), lambda x, i, v: np.insert(x, [1, i], v),
-                     lambda x, i, v: np.linspace(v, 9, SIZE), lambda x, i, v: x.__setitem__(slice(0, i), v),
-                     lambda x, i, v: np.interp(x, [5.0, 9.0], [1.0, 2.0], left=v),
-                     lambda x, i, v: np.copyto(x[:9], v), lambda x, i, v: np.putmask(x, x > i, v)):
+    uses: list[Callable[[Any, Any, Any], Any]] = [
+        lambda x, i, v: np.put(x, [i], v), lambda x, i, v: np.add.at(x, [i, i], v),
+        lambda x, i, v: np.place(x, x > SIZE - 5, v), lambda x, i, v: np.insert(x, [1, i], v),
+        lambda x, i, v: np.linspace(v, 9, SIZE), lambda x, i, v: x.__setitem__(slice(0, i), v),
+        lambda x, i, v: np.interp(x, [5.0, 9.0], [1.0, 2.0], left=v),
+        lambda x, i, v: np.copyto(x[:9], v), lambda x, i, v: np.putmask(x, x > i, v)]
+    for function in uses:
         x, y = np.arange(float(SIZE)), numpy.arange(float(SIZE))
         ours, theirs = function(x, n, half * three), function(y, numpy.int64(4), numpy.float64(1.5))
         assert x.tolist() == y.tolist()

@@ -176,12 +176,12 @@ class Protocols:
 
     __array_priority__ = 0.0
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self: Any, other: Any) -> Any:
         if as_number(self, other):
             return divmod(host(self)[()], other)
         return NotImplemented if defers(other) else UFUNCS["divmod"](self, other)
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self: Any, other: Any) -> Any:
         if as_number(self, other):
             return divmod(other, host(self)[()])
         return NotImplemented if defers(other) else UFUNCS["divmod"](other, self)
