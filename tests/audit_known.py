@@ -65,10 +65,9 @@ KNOWN = {
         r"NumPy's \('TypeError', 'Cannot construct a dtype from an array'\)",
     "the square root that a method of NumPy's own array writes into an output of Diffuse's is cast":
         r"\.std\(out=.*=> error: None, NumPy's \('UFuncTypeError', .Cannot cast ufunc 'sqrt' output",
-    "warnings of `ufunc.at` name the operation, also where NumPy first converts an operand":
-        r"\.at\(.*=> warnings: \[\('RuntimeWarning', '[^']*'\)\], NumPy's .*encountered in at'\)\]$",
     "a method of NumPy's own array takes Diffuse's arrays of no dimension for sequences":
-        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\ba\.fill\(.*setting an array element with a sequence",
+        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\ba\.fill\(.*"
+        r"(setting an array element with a sequence|Could not convert object to NumPy)",
     "an array without elements has no place, so that a locked one cannot be told to be copied to itself":
         r"\((0|3, 0|0, 3)(,|\)).*'locked'.*copyto\(.*destination is read-only'\), NumPy's None",
     "a vector that was rolled owns its memory, while NumPy's is a view of such an array":
@@ -80,7 +79,7 @@ KNOWN = {
     "NumPy leaves results of complex matvec, vecmat and their like unwritten where outputs are operands":
         r"'c(8|16)'.*np\.(vecmat|matvec|vecdot)\(.*out=.*elements",
     "NumPy's casts of floats beyond uint32 come to two things, by the layout":
-        r"^(?=.*'u4')(?=.*'unsafe')(?=.*where=).*elements: ",
+        r"^(?=.*'u4')(?=.*('unsafe'.*where=|where=.*'unsafe'|'(f[48]|c16|c8)'.*assign\(a)).*elements: ",
     "errors in results that are overwritten before anybody reads them are not reported":
         r"after\(.*out=.*=> warnings: \[\], NumPy's \[\('RuntimeWarning', '[^,]*'\)\]$",
     "NumPy's dispatchers refuse what its functions would take":

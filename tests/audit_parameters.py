@@ -132,7 +132,9 @@ class Draft:
         rank, pick = len(self.shape), self.pick
         kind = pick.randrange(12)
         if kind == 0:
-            return pick.choice((str(rank), str(-rank - 1), "1.5", "[0]", "(0, 0)", "'x'", "(0, 7)", "None"))
+            return pick.choice((str(rank), str(-rank - 1), "1.5", "[0]", "(0, 0)", "'x'", "(0, 7)", "None",
+                                "True", "numpy.True_", "(True,)", "numpy.int64(0)", "(numpy.int8(0),)", "0.0",
+                                "numpy.array(0)", "np.array([0])"))
         if kind < 3:
             return "None"
         if kind < 6 and rank > 1:

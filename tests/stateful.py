@@ -191,6 +191,8 @@ class Family:
 
     def fresh(self) -> str:
         pick, name = self.pick, self.one()
+        # NumPy's magnitudes of complex numbers have other bits in other layouts
+        magnitude = f"abs({name})" if self.scope[name].dtype.kind != "c" else f"{name}.conj()"
         return f"{pick.choice(NAMES)} = " + pick.choice((
             f"{name}.copy()", f"pickle.loads(pickle.dumps({name}))", f"copy.deepcopy({name})",
             f"copy.copy({name})",
@@ -198,7 +200,7 @@ class Family:
             f"{name} > 2",
             f"np.roll({name}, 1)", f"np.concatenate(({name}, {name}))", f"{name}[{self.places(name)}]",
             f"{name}.astype('f8')", f"np.sort({name})", f"np.maximum({name}, {self.value(name)})",
-            f"abs({name})",
+            magnitude,
             f"np.array({name})", f"np.ascontiguousarray({name})", f"{name}.flatten()",
             f"np.take({name}, [0, -1])",
             f"pickle.loads(pickle.dumps({name}, 5))", f"np.repeat({name}, 2)", f"np.diff({name})"))

@@ -317,6 +317,36 @@ x=np.ones((2,3))+1; np.argmax(x, True)
 x=np.ones((2,3))+1; np.sum(x, True)
 x=np.ones((2,3))+1; (np.stack((x,x), True), np.linalg.norm(x, axis=True))
 x=np.asfortranarray(np.ones((2,9000))); np.add(x, np.ones(18000)[::2], order="A").strides
+x=np.ones((2,20000))+1; np.add.accumulate(x, axis=True)
+x=np.ones((2,20000))+1; np.add.accumulate(x, np.int64(1))
+x=np.ones((2,20000))+1; np.sum(x, (True,))
+x=np.ones((2,20000))+1; np.any(x, np.True_)
+x=np.ones((2,20000))+1; np.linalg.norm(x, axis=(True,))
+x=np.ones((2,20000))+1; np.linalg.norm(x, 1, np.int64(1))
+x=np.ones((2,20000))+1; np.linalg.norm(x, 1)
+x=np.ones((2,20000))+1; np.linalg.norm(x, axis="a")
+x=np.ones((2,20000))+1; np.mean(x, 1.0)
+x=np.ones((2,20000))+1; np.std(x, np.True_)
+x=np.ones((2,20000))+1; np.argsort(x, True)
+x=np.ones((2,20000))+1; np.roll(x, 1, np.True_)
+x=np.ones((2,20000))+1; np.roll(x, 1, 1.0)
+x=np.ones((2,20000))+1; np.stack((x,x), (0,))
+x=np.ones((2,3))+1; np.stack((x,x), [0])
+x=np.full(20000,1e300)+0; float(x.max()); np.multiply.at(x, np.arange(3), numpy.full(3, 1e38, "f4")); x[:5]
+x=np.full(20000,1e300)+0; float(x.max()); np.multiply.at(x, (..., np.arange(20000)), 1e308); x[:5]
+x=np.full((9000,2),1e300)+0; float(x.max()); np.multiply.at(x, np.arange(9000), 1e308); x[:5]
+x=np.full((9000,2),1e300)+0; float(x.max()); i=np.arange(9000); np.multiply.at(x, (i,i%2), 1e308); x[:5]
+np.outer(np.arange(130.), [1.], out=...)
+np.matmul.outer(np.arange(130.), [1.])
+x=np.arange(20000.)+1; setattr(x, "strides", (16,))
+x=np.arange(20000.)+1; delattr(x, "strides")
+x=np.arange(20000.)+1; delattr(x, "flags")
+np.ndarray.__doc__[:200]
+np.array([1,2,3], ndmax=0, dtype=object).shape
+np.array([1,2,3], ndmax=0)
+np.asarray(np.arange(20000.)+1, "f4", copy=False)
+np.matmul(np.arange(20000.), np.arange(20000.), where=False)
+str(__import__("inspect").signature(np.ma.add))
 """
 """What the two found, as it was mended: a line each."""
 

@@ -18,10 +18,10 @@ CREATION = {"ones", "full", "eye", "identity", "tri", "fromfunction", "genfromtx
 
 
 class Foreign:
-    """An array of another library."""
+    """An array of another library, which tells how many arguments its functions are given."""
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        return "asked"
+        return "asked", len(args), sorted(options)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **options: Any) -> Any:
         return "a ufunc"
@@ -56,16 +56,16 @@ def test_a_foreign_array_is_asked(name: str, theirs: Any) -> None:
             expected = theirs(first, *rest)
         except Exception:  # whatever NumPy says of arguments that make no sense
             continue
-        if isinstance(expected, str) and expected == "asked":
+        if isinstance(expected, tuple) and expected[0] == "asked":
             with settings.using(small=0):
-                assert ours(first, *rest) == "asked"
+                assert ours(first, *rest) == expected
 
 
 def test_a_foreign_array_that_is_written_from_is_asked() -> None:
     for name in ("copyto", "put", "putmask", "place", "fill_diagonal"):
         function = getattr(np, name)
         count = {"copyto": 0, "fill_diagonal": 0}.get(name, 1)
-        assert function(Foreign(), *[0] * count, Foreign()) == "asked", name
-    assert np.cross(np.ones(3), Foreign()) == "asked"
-    assert np.linalg.outer(np.ones(3), Foreign()) == "asked"
-    assert numpy.cross(numpy.ones(3), Foreign()) == "asked"
+        assert function(Foreign(), *[0] * count, Foreign())[0] == "asked", name
+    assert np.cross(np.ones(3), Foreign())[0] == "asked"
+    assert np.linalg.outer(np.ones(3), Foreign())[0] == "asked"
+    assert numpy.cross(numpy.ones(3), Foreign())[0] == "asked"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -11,6 +12,7 @@ import scipy.sparse
 
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
+from diffuse.numpy.small import native
 from tests.kinds import is_ours
 
 VALUES = [[1.0, 2.0], [0.0, 4.0]]
@@ -125,6 +127,35 @@ class Answering:
 
     def __gt__(self, other: Any) -> Any:
         return "gt", type(other)
+
+
+def refused(apply: Callable[[Any, Any], Any], other: Any, n: int) -> list[str]:
+    """What ours and NumPy say when they refuse an operator on an array and this operand."""
+    told = []
+    for a in np.ones(n), numpy.ones(n):
+        with pytest.raises(TypeError) as error:
+            apply(a, other)
+        told.append(str(error.value))
+    return told
+
+
+@pytest.mark.parametrize("n", [5, 300, 20000])
+def test_an_operator_in_place_is_not_left_to_who_has_no_ufuncs(n: int) -> None:
+    for apply in operator.iadd, operator.imatmul, operator.ipow, operator.iand:
+        ours, theirs = refused(apply, Answering(), n)
+        assert ours == theirs and "does not support ufuncs" in ours
+
+
+@pytest.mark.skipif(native is None, reason="Python classes have no operation of their own to concatenate")
+@pytest.mark.parametrize("n", [5, 300, 20000])
+def test_arrays_are_not_concatenated_as_sequences_are(n: int) -> None:
+    class Mute:
+        __array_ufunc__ = None
+
+    for name in "concat", "iconcat", "add", "iadd", "mul":
+        for other in [Mute(), [1.0]][:2 if "concat" in name else 1]:
+            ours, theirs = refused(getattr(operator, name), other, n)
+            assert ours == theirs
 
 
 def test_who_knows_our_arrays_gets_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -94,3 +95,19 @@ def test_errors_of_generators_are_numpys(call: Callable[[Any], Any]) -> None:
         call(numpy)
     with pytest.raises(theirs.type):
         call(np)
+
+
+def test_generators_and_their_methods_have_numpys_signatures() -> None:
+    """Libraries look up there which arguments a method takes, and leave out others."""
+    def told(of: Any) -> list[str]:
+        names = [name for name in dir(of) if name[0] != "_" and callable(getattr(of, name))]
+        return [f"{name}{inspect.signature(getattr(of, name))}" for name in names]
+
+    for name in "Generator", "RandomState":
+        ours, theirs = getattr(np.random, name), getattr(numpy.random, name)
+        assert told(ours) == told(theirs) and len(told(ours)) > 40
+        assert told(ours(np.random.PCG64(1))) == told(theirs(numpy.random.PCG64(1)))
+    others = "Generator", "RandomState", "SeedSequence", "normal", "shuffle", "default_rng"
+    for name in (*BIT_GENERATORS, *others):
+        found, expected = (inspect.signature(getattr(of, name)) for of in (np.random, numpy.random))
+        assert str(found) == str(expected), name

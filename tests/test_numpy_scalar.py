@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import collections
+import datetime
+import decimal
+import fractions
 import io
 import json
 import math
+import operator
 import pickle
 import sqlite3
 import statistics
@@ -20,7 +25,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse import library, settings
 from diffuse.numpy.arrays.access import ready
-from diffuse.numpy.arrays.core import scalar_class
+from diffuse.numpy.arrays.core import PENDING
 from diffuse.numpy.small import native
 
 SIZE = 100_000
@@ -29,13 +34,13 @@ SIZE = 100_000
 def total() -> Any:
     """A sum that nobody waited for."""
     found = (np.ones(SIZE) * 0.5).sum()
-    assert type(found) is scalar_class and not ready(found)
+    assert type(found) in PENDING and not ready(found)
     return found
 
 
 def count() -> Any:
     found = np.ones(SIZE, dtype=numpy.int64).sum()
-    assert type(found) is scalar_class and not ready(found)
+    assert type(found) in PENDING and not ready(found)
     return found
 
 
@@ -63,6 +68,95 @@ USES: list[Callable[[Any, Any], Any]] = [
 @pytest.mark.parametrize("use", USES)
 def test_a_lazy_scalar_serves_as_numpys(use: Callable[[Any, Any], Any]) -> None:
     assert use(total(), count()) == use(numpy.float64(50_000.0), numpy.int64(SIZE))
+
+
+KINDS: list[Callable[[Any], Any]] = [
+    lambda s: type(s)(3), lambda s: type(s)("3"), lambda s: type(s)(), lambda s: type(s)([1, 2]),
+    lambda s: (str(type(s)), type(s).__name__, type(s).__module__, type(s).__qualname__, type(s).__doc__),
+    lambda s: (type(s) == s.dtype.type, s.dtype.type == type(s), type(s) == int),  # noqa: E721
+    lambda s: type(s) in (numpy.float64, numpy.float32, numpy.int64, numpy.bool_, numpy.complex128),
+    lambda s: (numpy.dtype(type(s)), numpy.zeros(3, type(s)), np.ones(300).astype(type(s)).dtype),
+    lambda s: (numpy.issubdtype(type(s), numpy.integer), numpy.can_cast(type(s), "i8")),
+    lambda s: (isinstance(s.dtype.type(3), type(s)), isinstance(3j, type(s)), isinstance(s, type(s))),
+    lambda s: (issubclass(s.dtype.type, type(s)), issubclass(str, type(s)), issubclass(type(s), type(s))),
+    lambda s: (hasattr(s, "__index__"), hasattr(s, "number"), hasattr(type(s), "number")),
+    lambda s: len(s), lambda s: list(s), lambda s: [1][s * 0], lambda s: s(), lambda s: s.__index__(),
+    lambda s: numpy.finfo(type(s)).eps, lambda s: numpy.iinfo(type(s)).max,
+]
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "i4", "u1", "?", "c16", "c8"])
+def test_the_class_of_a_lazy_scalar_stands_for_numpys(dtype: str) -> None:
+    def told(use: Callable[[Any], Any], number: Any) -> str:
+        try:
+            return repr(use(number))
+        except Exception as error:
+            text = str(error) if native is not None else str(error).replace("'numpy.", "'")
+            return f"{type(error).__name__}: {text}"
+
+    some: Any = np.ones(SIZE, dtype)
+    number = some.sum() if dtype[0] == "c" else some.all() if dtype == "?" else some.max()
+    assert type(number) in PENDING
+    for use in KINDS:
+        assert told(use, number) == told(use, numpy.ones((), dtype)[()])
+
+
+Point = collections.namedtuple("Point", "x y")
+ODD: list[Any] = [decimal.Decimal("1.5"), fractions.Fraction(1, 3), datetime.timedelta(1), None, "abc", b"ab",
+                  {1, 2}, {1: 2}, Point(1, 2), (1, 2), [1, 2], range(3), int,
+                  numpy.str_("a"), numpy.timedelta64(3, "s"), numpy.longdouble(2), numpy.ma.masked]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "?"])
+def test_operands_that_no_ufunc_knows_meet_the_value_of_a_lazy_scalar(odd: Any, dtype: str) -> None:
+    names = "add sub mul truediv floordiv mod pow lt le eq ne and_ lshift matmul".split()
+    plain = numpy.ones(SIZE, dtype).max()
+
+    def told(function: Callable[[Any, Any], Any], *operands: Any) -> str:
+        try:
+            found = function(*operands)
+        except Exception as error:
+            text = str(error) if native is not None else str(error).replace("'numpy.", "'")
+            return f"{type(error).__name__}: {text}"
+        return f"{found.__class__.__name__} {found}"
+
+    for function in divmod, *[getattr(operator, name) for name in names]:
+        number = np.ones(SIZE, dtype).max() if dtype != "?" else (np.ones(SIZE) > 0).any()
+        assert type(number) in PENDING
+        assert told(function, number, odd) == told(function, plain, odd)
+        assert told(function, odd, number) == told(function, odd, plain)
+
+
+def test_functions_take_lazy_scalars_where_they_take_numpys_of_the_same_class() -> None:
+    n, half, three = np.arange(SIZE).max() % 7, np.ones(SIZE).mean() / 2, np.full(SIZE, 3.0).max()
+    assert {type(n), type(half), type(three)} <= PENDING
+    table = np.arange(SIZE) * 2
+    picked = np.take(table, n), np.take(table, n, mode="wrap"), table[n], table.reshape(2, -1)[0, n]
+    assert all([isinstance(x, numpy.int64) for x in picked]) and set(picked) == {8}
+    uses: list[Callable[[Any, Any, Any], Any]] = [
+        lambda x, i, v: np.put(x, [i], v), lambda x, i, v: np.add.at(x, [i, i], v),
+        lambda x, i, v: np.place(x, x > SIZE - 5, v), lambda x, i, v: np.insert(x, [1, i], v),
+        lambda x, i, v: np.linspace(v, 9, SIZE), lambda x, i, v: x.__setitem__(slice(0, i), v),
+        lambda x, i, v: np.interp(x, [5.0, 9.0], [1.0, 2.0], left=v),
+        lambda x, i, v: np.copyto(x[:9], v), lambda x, i, v: np.putmask(x, x > i, v)]
+    for function in uses:
+        x, y = np.arange(float(SIZE)), numpy.arange(float(SIZE))
+        ours, theirs = function(x, n, half * three), function(y, numpy.int64(4), numpy.float64(1.5))
+        assert x.tolist() == y.tolist()
+        assert ours is theirs is None or ours.tolist() == theirs.tolist()
+
+
+def test_statistics_convert_their_results_to_the_class_of_lazy_scalars() -> None:
+    for dtype in "f8", "f4", "i8":
+        some: list[Any] = [np.full(SIZE, n, dtype).max() for n in (1, 2, 3)]
+        numbers: list[Any] = [numpy.array(n, dtype)[()] for n in (1, 2, 3)]
+        assert type(some[0]) in PENDING
+        expected = statistics.mean(numbers)
+        for mixed in some, [some[0], *numbers[1:]], [*numbers[:2], some[2]]:
+            mean = statistics.mean(mixed)
+            assert mean == expected and type(mean) is type(expected)
+    assert statistics.mean([np.ones(SIZE).max(), 2.0, 1]) == 4 / 3
 
 
 @pytest.mark.skipif(native is None and sys.version_info < (3, 12), reason="Python classes give no buffers")
@@ -102,7 +196,7 @@ def test_a_lazy_scalar_is_a_mask_as_numpys_is() -> None:
 def test_functions_of_shapes_and_types_read_the_value_of_a_lazy_scalar() -> None:
     """Those that only look at descriptions must not take what a pending number has for memory."""
     three = (np.ones(SIZE, dtype=numpy.int64) * 3).max()
-    assert type(three) is scalar_class
+    assert type(three) in PENDING
     assert np.broadcast_shapes((three, 1), (1, 2)) == (3, 2) and np.broadcast_shapes(three) == (3,)
     assert np.promote_types("f4", three) == numpy.promote_types("f4", numpy.int64(3)) == "f8"
     assert np.result_type(three, "i1") == "i8" and np.min_scalar_type(three) == "u1"
@@ -121,7 +215,7 @@ def test_a_lazy_scalar_stands_for_its_type_where_a_type_is_asked_for() -> None:
 
 def test_powers_of_a_lazy_truth_value_have_numpys_type() -> None:
     some = (np.ones(SIZE) * 0.5 > 0.25).any()
-    assert type(some) is scalar_class
+    assert type(some) in PENDING
     for exponent in (2, 0, 3, True, 2.0, numpy.int8(2)):
         assert repr(some ** exponent) == repr(numpy.True_ ** exponent)
 

@@ -89,3 +89,36 @@ def test_networkx(grid: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert np.array_equal(np.asarray(networkx.to_numpy_array(ours)), networkx.to_numpy_array(theirs))
+
+
+@pytest.mark.parametrize("n", [20, 300])
+def test_scipy_optimize(n: int) -> None:
+    """Gradients and Jacobians of the program reach C code, and code that looks for `numpy.ndarray`."""
+    optimize = pytest.importorskip("scipy.optimize")
+    target = np.arange(n) / n
+
+    def distance(p: Any) -> Any:
+        return ((p - target) ** 2).sum()
+
+    for method in "L-BFGS-B", "SLSQP", "TNC", "BFGS", "CG", "trust-constr":
+        found = optimize.minimize(distance, np.zeros(n), jac=lambda p: 2 * (p - target), method=method)
+        assert numpy.allclose(found.x, target, atol=1e-4), method
+    both = optimize.minimize(lambda p: (distance(p), 2 * (p - target)), np.zeros(n), jac=True)
+    bound = {"type": "ineq", "fun": lambda p: p - 0.1, "jac": lambda p: np.eye(n)}
+    bounded = optimize.minimize(distance, np.zeros(n), jac=lambda p: 2 * (p - target), method="SLSQP",
+                                constraints=bound)
+    assert numpy.allclose(both.x, target) and numpy.allclose(bounded.x, numpy.maximum(target, 0.1))
+    for method in "trf", "dogbox", "lm":
+        fitted = optimize.least_squares(lambda p: p - target, np.zeros(n), lambda p: np.eye(n), method=method)
+        assert numpy.allclose(fitted.x, target), method
+    assert numpy.allclose(optimize.root(lambda p: p - target, np.zeros(n), jac=lambda p: np.eye(n)).x, target)
+
+
+def test_scipys_own_solvers_take_dense_matrices(grid: Any) -> None:
+    linalg = pytest.importorskip("scipy.sparse.linalg")
+    matrix = grid @ grid.T + np.eye(len(grid))
+    right, plain = np.ones(len(grid)), numpy.asarray(matrix)
+    assert numpy.allclose(linalg.eigsh(matrix, k=3)[0], numpy.linalg.eigvalsh(plain)[-3:])
+    for solve in linalg.cg, linalg.gmres, linalg.minres:
+        assert numpy.allclose(plain @ solve(matrix, right, rtol=1e-9)[0], 1.0, atol=1e-5), solve.__name__
+    assert numpy.allclose(linalg.aslinearoperator(matrix * 2) @ right, 2 * plain.sum(1))

@@ -26,13 +26,24 @@ from diffuse.numpy.ops.ufuncs import UFUNCS as _UFUNCS
 from diffuse.numpy.small import native as _native
 
 
+def _line(axis: Any, ndim: int) -> tuple[Any] | None:
+    """The one axis of vectors whose norm is wanted; None for matrices, or if it is no axis."""
+    if isinstance(axis, tuple) or axis is None:
+        given = (0,) if axis is None and ndim == 1 else axis
+        return given if given is not None and len(given) == 1 else None
+    try:
+        return (int(axis),)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     if _native is not None and ord is None and axis is None and not keepdims:
         square = _native.dot(x, x)
         if square is not None:
             return type(square)(_sqrt(square)) if type(square) is _numpy.float64 else _numpy.sqrt(square)
     if _asks(x):
-        return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, silent="foreign")
+        return _fallback.asked(_real.norm, x, ord, axis, keepdims)
     vector = _asanyarray(x)
     if (ord is None and axis is None and not keepdims and type(vector) is _core.array_class
             and vector.meta.flags.c_contiguous and vector.dtype.kind == "f"
@@ -42,7 +53,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _numpy.sqrt(square) if isinstance(square, _numpy.generic) else _UFUNCS["sqrt"](square)
     if not _is_array(vector) or vector.dtype.kind not in "fc" or not vector.size or not vector.ndim:
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
-    if vector.size < _core.SMALL or isinstance(axis, bool):  # the bits of small arrays are NumPy's
+    if vector.size < _core.SMALL:  # the bits of small arrays are NumPy's
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
     if axis is None and (ord is None or ord == 2 and vector.ndim == 1):
         flat = vector.ravel(order="K")
@@ -52,8 +63,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
             total = _UFUNCS["matmul"](flat, flat)
         root = _UFUNCS["sqrt"](total)
         return _asanyarray(root).reshape((1,) * vector.ndim) if keepdims else root
-    along = (0,) if axis is None and vector.ndim == 1 else axis
-    if not isinstance(along, (int, tuple)) or isinstance(along, tuple) and len(along) != 1:
+    along = _line(axis, vector.ndim)
+    if along is None:
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
     if ord is None or ord == 2:
         squares = vector * vector if vector.dtype.kind == "f" else vector.real**2 + vector.imag**2
@@ -90,6 +101,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return _cross(x, y, axis=axis)
 
 
+@_asking(_numpy.linalg.diagonal)
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     return _diagonal(x, offset, -2, -1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper as _update_wrapper
+from inspect import signature as _signature
 from typing import Any
 
 import numpy as _numpy
@@ -80,7 +81,7 @@ def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return _drawn(function(self._plain, *args, **kwargs))
         return _call(function.__get__(self._plain), name, args, kwargs)
 
-    run.__name__, run.__qualname__, run.__doc__ = name, function.__qualname__, function.__doc__
+    _update_wrapper(run, function)
     return run if _native is None else _gate(_native.Gate, function, run)
 
 
@@ -98,7 +99,7 @@ def _drawn(found: Any) -> Any:
 
 def _subclass(real: type, **members: Any) -> Any:
     found = _Kind(real.__name__, (real,), {"__module__": __name__, "__doc__": real.__doc__, "_real": real,
-                                           **members})
+                                           "__signature__": _signature(real), **members})
     _STAND_INS[real] = found
     return found
 

@@ -163,11 +163,13 @@ def products_fused() -> bool:
 
 def errors(operation: str, signature: tuple[str, ...]) -> tuple[str, int]:
     """The name in NumPy's warnings of a task's operation, and the floating-point errors that it can raise."""
-    row = TABLE.get(operation.partition(":")[0])
+    name, _, attribute = operation.partition(":")
+    row = TABLE.get(name)
     if row is None or operation == "copy" and len(set(signature)) == 1:  # no cast
         return operation, 0
     floats = any(t[0] in "fc" for t in signature)
-    return row.word or row.name, row.errors if floats else row.integer_errors
+    word = "at" if name.startswith("scatter_") and attribute[0] == "a" else row.word or row.name
+    return word, row.errors if floats else row.integer_errors
 
 
 # Reductions

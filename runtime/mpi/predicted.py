@@ -23,7 +23,7 @@ from diffuse.runtime.mpi.peers import Run
 from diffuse.runtime.mpi.played import played
 from diffuse.runtime.mpi.runtime import Mpi
 from diffuse.runtime.mpi.shares import Share, share, together
-from diffuse.runtime.mpi.steps import fetched, in_rounds, step
+from diffuse.runtime.mpi.steps import arriving_in_rounds, fetched, step
 from diffuse.runtime.mpi.validity import State
 from diffuse.settings import config
 
@@ -125,7 +125,7 @@ class Predicted(Mpi):
             volume, instance.state = fetched(state, want, self.measure)
             volumes = [volume or (0, 0)]
         else:
-            volumes, instance.state = [*in_rounds(whole, self.measure)], state.received(want)
+            volumes, instance.state = [*arriving_in_rounds(whole, self.measure)], state.received(want)
         for elements, messages in volumes:
             self.asked(elements * state.itemsize, messages)
 

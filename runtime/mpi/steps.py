@@ -137,10 +137,10 @@ def _early(shared: Share, now: list[State], wants: Sequence[Layout], exchanged: 
     for k, (whole, want) in enumerate(zip(wholes, wants, strict=True)):
         if whole:
             now[k] = now[k].received(want)
-    return before, tuple([(whole, in_rounds(whole, exchanged)) for whole in wholes if whole])
+    return before, tuple([(whole, arriving_in_rounds(whole, exchanged)) for whole in wholes if whole])
 
 
-def in_rounds(whole: Collected, exchanged: Exchanged) -> tuple[Any, ...]:
+def arriving_in_rounds(whole: Collected, exchanged: Exchanged) -> tuple[Any, ...]:
     """What arrives in each round of an all-gather, as its schematic says it."""
     ranks = len(whole.parts)
     return tuple([exchanged(*schematic(whole.parts, distance, ranks)) for distance in distances(ranks)])

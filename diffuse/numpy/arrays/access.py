@@ -343,7 +343,7 @@ def number_or_near(x: Any) -> Any:
         return near(x)
     if kind is float or kind is int or kind in NUMBERS:
         return x
-    if kind is core.scalar_class:
+    if kind in core.PENDING:
         memory = near(x)
         return None if memory is None else memory[()]
     return x if kind is NDARRAY and x.dtype in NATIVE and x.size < core.SMALL else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import operator
+import sys
 from collections.abc import Callable
 from functools import cache, wraps
 from operator import attrgetter
@@ -23,12 +25,17 @@ from diffuse.numpy.arrays.interface import Held, Interface, Pointers
 from diffuse.numpy.arrays.lending import origin
 from diffuse.numpy.arrays.methods import Methods
 from diffuse.numpy.arrays.operators import defers
-from diffuse.numpy.arrays.scalar import scalar
+from diffuse.numpy.arrays.scalar import PENDING, scalar
 from diffuse.numpy.bridge import overrides, sharing
 from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.operands import lowered, shared, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
 from diffuse.numpy.small import native
+
+COLLECTED = sys.getsizeof([]) - [].__sizeof__()
+"""Bytes that the garbage collector keeps in front of an object that may be part of a cycle."""
+MERGING = getattr(getattr(functools, "_c3_merge", None), "__code__", None)
+"""The code in which `functools.singledispatch` orders classes, and takes equal ones for the same."""
 
 
 def _printed(x: Array) -> Mirror:
@@ -65,9 +72,12 @@ class Kind(type):
         """Equal NumPy's class, which is the class of short arrays: `type(x) == np.ndarray` holds for all
         arrays.
 
-        Tables of types tell the two apart by the hash, which is that of any class.
+        Tables of types tell the two apart by the hash, which is that of any class, and so does
+        `functools.singledispatch` where it takes classes out of a list of the classes that it may choose.
         """
-        return True if kind is numpy.ndarray else super().__eq__(kind)
+        if kind is numpy.ndarray:
+            return sys._getframe(1).f_code is not MERGING
+        return super().__eq__(kind)
 
     __hash__ = type.__hash__
 
@@ -145,6 +155,10 @@ class ndarray(Methods, metaclass=Kind):
     def strides(self, strides: Any) -> None:
         inplace.set_strides(self, strides)
 
+    @strides.deleter
+    def strides(self) -> None:
+        raise AttributeError("Cannot delete array strides")
+
     itemsize = property(attrgetter("form.itemsize"))
 
     @property
@@ -201,7 +215,7 @@ class ndarray(Methods, metaclass=Kind):
     __int__, __float__, __complex__ = of_one(int), of_one(float), of_one(complex)
 
     def __imatmul__(self, other: Any) -> Any:
-        if defers(other):
+        if defers(other, True):
             return NotImplemented
         if overrides.answer((other,)):
             return UFUNCS["matmul"](self, other, out=(self,))
@@ -278,8 +292,9 @@ class ndarray(Methods, metaclass=Kind):
         return exported(self).data
 
     def __sizeof__(self) -> int:
-        """The size of the object as NumPy counts it: with its elements, unless it is a view."""
-        own = numpy.ndarray.__basicsize__ + 16 * self.form.ndim
+        """The size of the object as NumPy counts it: with its elements, unless it is a view.  It is less what
+        `sys.getsizeof` adds for the garbage collector, which NumPy's arrays do not take part in."""
+        own = numpy.ndarray.__basicsize__ + 16 * self.form.ndim - COLLECTED
         return own if self.owner is not None else own + self.nbytes
 
     # -- copies ------------------------------------------------------------------------------------------
@@ -320,29 +335,31 @@ def set_shape(x: Any, shape: Any) -> None:
 
 
 def documented(kind: type) -> None:
-    """Give methods NumPy's signatures and documentation, and read-only attributes NumPy's error on
-    assignment."""
+    """Give a class and its methods NumPy's documentation and signatures, and read-only attributes NumPy's
+    error on assignment."""
+    kind.__doc__ = numpy.ndarray.__doc__
     for part in kind.__mro__:
         for name, method in [*vars(part).items()]:
             theirs = getattr(numpy.ndarray, name, None)
             if isinstance(method, property) and theirs is not None:
-                setter = method.fset or refusal(name)
-                setattr(part, name, property(method.fget, setter, method.fdel, theirs.__doc__))
+                refused = None if method.fset else refusal(name)
+                setattr(part, name, property(method.fget, method.fset or refused, method.fdel or refused,
+                                             theirs.__doc__))
             if isinstance(method, FunctionType) and callable(theirs):
                 vars(method)["__wrapped__"] = theirs
                 method.__doc__ = method.__doc__ or theirs.__doc__
 
 
-def refusal(name: str) -> Callable[[Any, Any], None]:
-    """The setter of a read-only attribute, which raises NumPy's error."""
-    def refuse(self: Any, value: Any) -> None:
+def refusal(name: str) -> Callable[..., None]:
+    """The setter and deleter of a read-only attribute, which raises NumPy's error."""
+    def refuse(self: Any, value: Any = None) -> None:
         raise AttributeError(f"attribute {name!r} of 'numpy.ndarray' objects is not writable")
 
     return refuse
 
 
 documented(ndarray)
-core.set_classes(ndarray, scalar)
+core.set_classes(ndarray, scalar, PENDING)
 core.slow.getitem, core.slow.setitem, core.slow.locate = views.getitem, assign.setitem, base.locate
 core.slow.set_shape, core.slow.set_dtype = set_shape, inplace.set_dtype
 core.slow.component, core.slow.set_component = views.component, views.set_component

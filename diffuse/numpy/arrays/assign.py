@@ -16,7 +16,7 @@ from diffuse.numpy.arrays.forms import NATIVE, Mirror
 from diffuse.numpy.ops import elementwise, known, rules
 from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused, wrap
 
-NUMBERS = {*rules.WEAK, *rules.STRONG}
+NUMBERS = rules.NUMBERS
 SEQUENCES = (list, tuple, range)
 
 
@@ -75,7 +75,7 @@ def write(x: Array, meta: Mirror, value: Any) -> Any:
     """Write `value` to the part of `x` that a view of its meta describes; returns the template of the task if
     the same call can be recorded again."""
     source = assigned(value, meta.dtype)
-    if type(source) is core.scalar_class and source.form.dtype.kind in "fc" and meta.dtype.kind in "iub":
+    if type(source) in core.PENDING and source.form.dtype.kind in "fc" and meta.dtype.kind in "iub":
         source = host(source)[()]  # NaN and infinity raise errors, which need the value
     if (
         type(source) not in ARRAYS
@@ -154,7 +154,7 @@ def asked(value: Any, dtype: numpy.dtype[Any]) -> Any:
 def choose(x: Array, index: Any, value: Any) -> None:
     """Assign through arrays of indices and masks: by a task, or by NumPy at once."""
     source = assigned(value, x.form.dtype)
-    if type(source) is core.scalar_class and source.form.dtype.kind in "fc" and x.form.dtype.kind in "iub":
+    if type(source) in core.PENDING and source.form.dtype.kind in "fc" and x.form.dtype.kind in "iub":
         source = host(source)[()]  # NaN and infinity raise errors, which need the value
     if filled(x, index, source) or stored(x, index, source):
         return
@@ -181,7 +181,7 @@ def filled(x: Array, index: Any, source: Any) -> bool:
     number: Any = source
     if type(source) in NUMBERS:
         number = Scalar(1, x.form.name, chosen(source, x.form.dtype).item())
-    elif type(source) is not core.scalar_class or source.form.dtype.kind == "c" != x.form.dtype.kind:
+    elif type(source) not in core.PENDING or source.form.dtype.kind == "c" != x.form.dtype.kind:
         return False
     try:
         target = base.operand(x, x.form.shape)

@@ -199,7 +199,7 @@ def buffer(x: Array, flags: int) -> Mirror:
     `asarray` lets programs write.
     """
     global _postponed
-    number, plain = type(x) is core.scalar_class, flags & (WRITABLE | FORMAT) == WRITABLE
+    number, plain = type(x) in core.PENDING, flags & (WRITABLE | FORMAT) == WRITABLE
     if number and plain:
         raise BufferError("scalar buffer is readonly")
     try:

@@ -70,19 +70,22 @@ class Array:
 
 array_class: Any = Array
 scalar_class: Any = Array
-"""The classes of arrays and lazy scalars that operations return (`set_classes`)."""
+"""The class of arrays and the common one of lazy scalars that operations return (`set_classes`)."""
 
+PENDING: set[type] = set()
+"""The classes of lazy scalars, one for each element type."""
 ARRAYS: set[type] = set()
-"""Both classes as a set, so that testing the type of an operand costs one look-up."""
+"""These and the class of arrays, so that testing the type of an operand costs one look-up."""
 
 
-def set_classes(array: Any, scalar: Any) -> None:
-    """Set the classes of arrays and lazy scalars."""
+def set_classes(array: Any, scalar: Any, pending: dict[Any, Any]) -> None:
+    """Set the classes of arrays and lazy scalars; `pending` has those for each element type."""
     global array_class, scalar_class
     array_class, scalar_class = array, scalar
-    ARRAYS.update((array, scalar))
+    PENDING.update(pending.values())
+    ARRAYS.update((array, *PENDING))
     if native is not None:
-        native.set_classes(array, scalar)
+        native.set_classes(array, scalar, {found: dtype.type for dtype, found in pending.items()})
 
 SMALL = config.small
 """Arrays of fewer elements behave as NumPy's: if they are at hand, NumPy computes on them at once."""

@@ -22,8 +22,8 @@ from diffuse.numpy.arrays.core import ARRAYS, Array
 from diffuse.numpy.arrays.forms import Form, Mirror, model, outermost_first, packed
 from diffuse.numpy.ops.operands import adopt, lowered
 
-NUMBERS: tuple[type, ...] = (int, *[numpy.dtype(name).type for name in (
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")])
+NUMBERS: frozenset[type] = frozenset([int, *[numpy.dtype(name).type for name in (
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")]])
 """Types of integers; bools index by themselves."""
 
 

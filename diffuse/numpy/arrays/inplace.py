@@ -87,11 +87,16 @@ def set_strides(x: Array, strides: Any) -> None:
     offset = offset_of(x, x.meta) if x.form.size else 0
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        numpy.ndarray(x.form.shape, x.form.dtype, bytes_there, offset, x.form.strides).strides = strides
-        meta = x.meta.view()
-        meta.strides = strides
+        try:
+            numpy.ndarray(x.form.shape, x.form.dtype, bytes_there, offset, x.form.strides).strides = strides
+            meta, wrong = x.meta.view(), None
+            meta.strides = strides
+        except (TypeError, ValueError) as error:
+            wrong = error
     if caught:
         warnings.warn(caught[0].message, stacklevel=3)
+    if wrong is not None:
+        raise wrong
     _show(x, meta)
 
 

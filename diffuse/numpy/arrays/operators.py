@@ -41,14 +41,15 @@ MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "n
 """For each comparison, the equivalent one with exchanged operands."""
 
 
-def defers(other: Any) -> bool:
-    """Does an operand of another library handle the operator itself?  (NumPy's rule.)"""
+def defers(other: Any, inplace: bool = False) -> bool:
+    """Does an operand of another library handle the operator itself?  (NumPy's rule.)  Not an operator
+    `inplace`, if it has `__array_ufunc__`."""
     kind = type(other)
     if kind in PLAIN or kind in ARRAYS:
         return False
     protocol = getattr(kind, "__array_ufunc__", numpy._NoValue)
     if protocol is not numpy._NoValue:
-        return protocol is None
+        return protocol is None and not inplace
     return not issubclass(kind, Array) and getattr(other, "__array_priority__", -1.0) > 0.0
 
 
@@ -76,8 +77,16 @@ def answered(name: str, self: Any, other: Any, turned: bool = False) -> Any:
     return wrap(function(other, plain) if turned else function(plain, other))
 
 
+def as_number(self: Any, other: Any) -> bool:
+    """Is it a lazy scalar beside an operand of a type that no ufunc knows?  Python's operator on its value
+    decides then, as on a number of NumPy's."""
+    return type(self) in core.PENDING and type(other) not in ARRAYS and type(other) not in PLAIN
+
+
 def forward(name: str, self: Any, other: Any) -> Any:
     """`self op other`, for the ufunc of this name."""
+    if as_number(self, other):
+        return getattr(operator, f"__{SYMBOLS[name]}__")(host(self)[()], other)
     if type(other) in ARRAYS or type(other) in PLAIN or not answers(other):
         if name == "matmul":  # which is no elementwise operation: no views to look up
             return UFUNCS[name].general((self, other))
@@ -87,6 +96,8 @@ def forward(name: str, self: Any, other: Any) -> Any:
 
 def reflected(name: str, self: Any, other: Any) -> Any:
     """`other op self`."""
+    if as_number(self, other):
+        return getattr(operator, f"__{SYMBOLS[name]}__")(other, host(self)[()])
     if type(other) in PLAIN or not answers(other):
         return elementwise.first_binary(UFUNCS[name], other, self)
     return answered(name, self, other, turned=True)
@@ -94,7 +105,7 @@ def reflected(name: str, self: Any, other: Any) -> Any:
 
 def update(name: str, self: Any, other: Any) -> Any:
     """`self op= other`, for the ufunc of this name."""
-    if defers(other):
+    if defers(other, True):
         return NotImplemented
     simpler = simpler_power(self, other) if name == "power" else None
     return inplace(UFUNCS[name], self, other) if simpler is None else simpler(self, out=self)
@@ -112,15 +123,8 @@ def simpler_power(base_array: Any, exponent: Any) -> ufunc | None:
     return raised(base_array, exponent)
 
 
-OTHERS = (str, bytes, type(None), dict, type)
-"""Types of operands that no number equals."""
-
-
 def equality(name: str, self: Any, other: Any) -> Any:
     """`==` and `!=`, which also compare operands that no ufunc compares."""
-    if type(self) is core.scalar_class and type(other) in OTHERS:
-        value = host(self)[()]
-        return value == other if name == "equal" else value != other
     try:
         return forward(name, self, other)
     except (numpy.exceptions.DTypePromotionError, _core_exceptions._UFuncNoLoopError):
@@ -131,9 +135,11 @@ def equality(name: str, self: Any, other: Any) -> Any:
 
 def power(self: Any, other: Any) -> Any:
     """`self ** other`."""
+    if as_number(self, other):
+        return host(self)[()] ** other
     if type(other) not in ARRAYS and type(other) not in PLAIN and answers(other):
         return answered("power", self, other)
-    if type(self) is core.scalar_class and self.form.dtype.kind == "b":
+    if type(self) in core.PENDING and self.form.dtype.kind == "b":
         return host(self)[()] ** other  # NumPy's rule for truth values is another one than that of arrays
     simpler = simpler_power(self, other)
     function = UFUNCS["power"]
@@ -170,10 +176,14 @@ class Protocols:
 
     __array_priority__ = 0.0
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self: Any, other: Any) -> Any:
+        if as_number(self, other):
+            return divmod(host(self)[()], other)
         return NotImplemented if defers(other) else UFUNCS["divmod"](self, other)
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self: Any, other: Any) -> Any:
+        if as_number(self, other):
+            return divmod(other, host(self)[()])
         return NotImplemented if defers(other) else UFUNCS["divmod"](other, self)
 
     def __array_ufunc__(self, ufunc: numpy.ufunc, method: str, /, *inputs: Any, **kwargs: Any) -> Any:

@@ -17,6 +17,7 @@ import numpy
 
 from diffuse.numpy.arrays import arithmetic, base, core
 from diffuse.numpy.arrays.access import host
+from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.arrays.operators import Protocols
 
 SEQUENCES = (list, tuple, str, bytes)
@@ -31,19 +32,52 @@ def of_value(function: Callable[[Any], Any]) -> Any:
     return apply
 
 
-class scalar(Protocols, arithmetic.Operators):
+class NumberKind(type):
+    """The metaclass of lazy scalars: one's class stands for NumPy's class of its element type, whose objects
+    are instances, too.
+
+    It equals NumPy's class, while tables of types tell the two apart by the hash, which is that of any class.
+    """
+
+    _number: type[numpy.generic]
+    """NumPy's class."""
+
+    def __repr__(cls) -> str:
+        return repr(cls._number)
+
+    def __eq__(cls, kind: object) -> bool:
+        return True if kind is cls._number else super().__eq__(kind)
+
+    __hash__ = type.__hash__
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, cls._number)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        """Either of `kind` and NumPy's class may derive from the other: `statistics.mean` asks both ways, and
+        Python cannot be told that the class of a lazy scalar derives from `float`."""
+        return issubclass(kind, cls._number) or issubclass(cls._number, kind)
+
+    @property
+    def dtype(cls) -> numpy.dtype[Any]:
+        """The element type, which `numpy.dtype` asks a class for."""
+        return numpy.dtype(cls._number)
+
+
+class scalar(Protocols, arithmetic.Operators, metaclass=NumberKind):
     """A 0-d result that is not computed yet, with the behaviour of a NumPy scalar."""
 
     __slots__ = ()
+    _number = numpy.generic
 
-    def __new__(cls, *values: Any) -> Any:
-        """Convert a number, for code that uses one's type to convert another (`statistics.mean`)."""
-        return numpy.float64(*values)
+    def __new__(cls, *values: Any, **options: Any) -> Any:
+        """Convert a value, for code that uses a number's type to convert others."""
+        return cls._number(*values, **options)
 
     @staticmethod
     def of(x: Any) -> Any:
         """Make the lazy scalar over the store of a fresh 0-d array."""
-        found = core.Array.__new__(scalar)
+        found = core.Array.__new__(PENDING[x.form.dtype])
         found.storage, found._form, found.part, found.meta = x.storage, x._form, x.part, x.meta
         found.memory = found.owner = None
         return found
@@ -70,15 +104,17 @@ class scalar(Protocols, arithmetic.Operators):
     __iter__ = None  # Python would iterate from index 0 on, while NumPy's scalars are not iterable
 
     def __mul__(self, other: Any) -> Any:
-        return self.value() * other if type(other) in SEQUENCES else arithmetic.Operators.__mul__(self, other)
+        if isinstance(other, SEQUENCES):
+            return self.value() * other
+        return arithmetic.Operators.__mul__(self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        if type(other) in SEQUENCES:
+        if isinstance(other, SEQUENCES):
             return other * self.value()
         return arithmetic.Operators.__rmul__(self, other)
 
     def __radd__(self, other: Any) -> Any:
-        if type(other) in (str, bytes):  # to which no number is added
+        if isinstance(other, (str, bytes)):  # to which no number is added
             return other + self.value()
         return arithmetic.Operators.__radd__(self, other)
 
@@ -93,7 +129,7 @@ class scalar(Protocols, arithmetic.Operators):
         return self.value()
 
     __float__, __int__, __complex__ = of_value(float), of_value(int), of_value(complex)
-    __bool__, __index__, __hash__ = of_value(bool), of_value(operator.index), of_value(hash)
+    __bool__, __hash__ = of_value(bool), of_value(hash)
     __repr__, __str__, __trunc__ = of_value(repr), of_value(str), of_value(math.trunc)
 
     def __format__(self, spec: str) -> str:
@@ -123,9 +159,22 @@ class scalar(Protocols, arithmetic.Operators):
         return numpy.asarray(self.value(), dtype)
 
 
+def _kind(number: type[numpy.generic]) -> Any:
+    """The class of lazy scalars that stand for numbers of one of NumPy's classes."""
+    members: dict[str, Any] = {"__slots__": (), "__doc__": number.__doc__, "__module__": "numpy",
+                               "_number": number}
+    if issubclass(number, numpy.integer):
+        members["__index__"] = of_value(operator.index)
+    return NumberKind(number.__name__, (scalar,), members)
+
+
+PENDING: dict[numpy.dtype[Any], Any] = {dtype: _kind(dtype.type) for dtype in NATIVE}
+"""The classes of lazy scalars of each element type."""
+
+
 def settled(value: Any) -> Any:
     """Replace lazy scalars in `value` by numbers, at any depth of dicts, lists and tuples."""
-    if type(value) is scalar:
+    if type(value) in core.PENDING:
         return value.value()
     if type(value) is dict:
         return {settled(k): settled(v) for k, v in value.items()}

@@ -56,7 +56,9 @@ def write(x: Array, index: Any, value: Any, operator: str = "") -> bool:
         target, axis = found
         if not running.host_sees:
             return _apart(x, chosen, value, target, axis, operator)
-        _record(x, chosen, value, target, axis, operator)
+        direct = (x.meta.ndim == 1 and value.form.dtype == x.form.dtype
+                  and (type(index) is not tuple or index[0] is not None))
+        _record(x, chosen, value, target, axis, operator, direct)
     except base.Unaddressable:
         return False
     return True
@@ -108,7 +110,10 @@ def _fits(x: Array, chosen: Chosen, value: Any) -> bool:
                 for axis, array in zip(chosen.axes, chosen.arrays, strict=True)])
 
 
-def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, operator: str) -> None:
+def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, operator: str,
+            direct: bool) -> None:
+    """Record the task.  Unless a write is `direct`, NumPy's `ufunc.at` goes from element to element, and its
+    warnings name `at` instead of the operation."""
     view = base.view_in(x, target)
     storage = x.storage
     numbers, values = _operands(x, chosen, value, target, axis)
@@ -122,8 +127,9 @@ def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, ope
     place = storage, view
     counted = access.storage_of(numbers), base.view_of(numbers).picked(space, (-1,))
     name, dtype = f"scatter_{operator}" if operator else "scatter", x.form.name
+    letter = "d" if direct or not operator else "a"
     library.record(
-        f"{name}:d{axes[axis]}", (dtype, "int64", values.form.name, *["int64"] * 3, dtype), space,
+        f"{name}:{letter}{axes[axis]}", (dtype, "int64", values.form.name, *["int64"] * 3, dtype), space,
         (place, counted, source, Scalar(3, "int64", numbers.form.size), Scalar(4, "int64", pitches[0]),
          Scalar(5, "int64", int(ascending))),
         (place,))
@@ -169,7 +175,7 @@ def few_at(function: Any, array: Array, index: Any, value: Any) -> bool:
     places = access.at_hand(index)
     if type(value) is core.array_class:
         value = access.at_hand(value)
-    elif type(value) not in (*rules.WEAK, *rules.STRONG):
+    elif type(value) not in rules.NUMBERS:
         return False
     memory = None if places is None or value is None else access.mine(array)
     if memory is None:
@@ -184,7 +190,7 @@ def fold_at(function: Any, array: Any, index: Any, value: Any) -> bool:
     if (type(array) is not core.array_class or function.__name__ not in operations.SCATTERED
             or not array.meta.flags.writeable or array.form.dtype.kind not in "iuf"):
         return False
-    given = adopt(numpy.asarray(value) if type(value) in (*rules.WEAK, *rules.STRONG) else value)
+    given = adopt(numpy.asarray(value) if type(value) in rules.NUMBERS else value)
     if type(given) is not core.array_class or given.storage is not None and given.storage is array.storage:
         return False
     here = [access.at_hand(a) is not None for a in (array, given)]

@@ -25,15 +25,16 @@ def adapt(module: ModuleType) -> None:
         if path == "@njit":
             importlib.import_module("diffuse.numpy.bridge.jitted").register()
             continue
+        adapted = giving_plain if path.startswith("-> ") else given_plain
         owner: Any = module
-        *holders, name = path.split(".")
+        *holders, name = path.removeprefix("-> ").split(".")
         for holder in holders:
             owner = getattr(owner, holder, None)
         found = vars(owner).get(name) if owner is not None else None
         if isinstance(found, (classmethod, staticmethod)):
-            setattr(owner, name, type(found)(given_plain(found.__func__)))
+            setattr(owner, name, type(found)(adapted(found.__func__)))
         elif found is not None:
-            setattr(owner, name, given_plain(found))
+            setattr(owner, name, adapted(found))
 
 
 def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,6 +47,15 @@ def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
                 named = {key: taken(value) for key, value in kwargs.items()}
                 return function(*map(taken, args), **named)
         return function(*args, **kwargs)
+
+    return run
+
+
+def giving_plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function to return NumPy's array instead of a Diffuse array."""
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return taken(function(*args, **kwargs))
 
     return run
 

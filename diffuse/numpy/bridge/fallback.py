@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache
+from itertools import takewhile
 from operator import is_
 from sys import getrefcount
 from typing import Any
@@ -55,9 +56,10 @@ listener: Callable[[str, str | None, int], None] | None = None
 elements of its largest array (`diffuse coverage`)."""
 
 
-in_pieces: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any] | None]] = {}
-"""For functions of NumPy that need only pieces of distributed arrays at a time (pieces.py): returns the
-result in a tuple, or None if NumPy has to compute it from whole arrays."""
+in_pieces: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any] | None] | None] = dict.fromkeys(
+    ("numpy.convolve", "numpy.correlate", "numpy.apply_along_axis"))
+"""The functions of NumPy that need only pieces of distributed arrays at a time.  For each, when pieces.py is
+imported: returns the result in a tuple, or None if NumPy has to compute it from whole arrays."""
 
 
 _IN_TURN = [getrefcount(v) for v in [object()]][0] + 1
@@ -243,22 +245,32 @@ def on_gpu(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[An
 
 
 def asked(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Call NumPy's function on another library's array (see `operands.foreign`), to which NumPy delegates it.
-    Options that are `numpy._NoValue` were not given, nor were those that are None where that is the
-    default."""
-    given = {key: v for key, v in options.items() if v is not numpy._NoValue
-             and (v is not None or key in _refusing_none(function))}
+    """Call NumPy's function on another library's array (see `operands.foreign`), to which NumPy delegates it
+    with the arguments that the program gave: those that are `numpy._NoValue` or NumPy's defaults are taken
+    for not given."""
+    positional, defaults = _defaults(function)
+    while 0 < len(args) <= len(positional) and _left(args[-1], positional[len(args) - 1]):
+        args = args[:-1]
+    given = {key: value for key, value in options.items() if not _left(value, defaults.get(key))}
     return call(function, args, given, silent="foreign")
 
 
+def _left(value: Any, default: Any) -> bool:
+    """Is an argument the default, or none at all?"""
+    plain = type(value) is type(default) and type(value) in (bool, int, float, str)
+    return value is default or value is numpy._NoValue or plain and value == default
+
+
 @cache
-def _refusing_none(function: Callable[..., Any]) -> frozenset[str]:
-    """The parameters of a function that have another default than None."""
+def _defaults(function: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The defaults of a function's positional parameters, and of all by name; none, where it tells none, as
+    some functions in C, whose options are None by default."""
     try:
         parameters = inspect.signature(function).parameters
-    except ValueError:  # some functions in C have none
-        return frozenset()
-    return frozenset([name for name, parameter in parameters.items() if parameter.default is not None])
+    except ValueError:
+        return [], {}
+    leading = takewhile(lambda p: p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD), parameters.values())
+    return [p.default for p in leading], {name: p.default for name, p in parameters.items()}
 
 
 def _name(function: Callable[..., Any]) -> str:

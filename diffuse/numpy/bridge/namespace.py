@@ -56,8 +56,6 @@ REBOUND = frozenset(f"numpy.{name}" for name in """nanmin nanmax nanargmin nanar
     cumulative_prod kron tensordot vander resize diagflat asarray_chkfinite apply_over_axes trim_zeros require
     polyadd polysub polymul polyder polyint""".split())
 """Functions whose own code runs over Diffuse's arrays (`bridge/rebound.py`)."""
-IN_PIECES = frozenset({"numpy.convolve", "numpy.correlate", "numpy.apply_along_axis"})
-"""Functions that ranks compute from pieces of distributed arrays (`bridge/pieces.py`)."""
 SILENT_MODULES = {"numpy.linalg": "library", "numpy.fft": "library", "numpy.random": "source",
                   "numpy.testing": "test", "numpy.ctypeslib": "test", "numpy.char": "text",
                   "numpy.strings": "text", "numpy.rec": "text", "numpy.polynomial": "library"}
@@ -187,7 +185,7 @@ def converted(real: Any, path: str) -> Any:
     reason = SILENT.get(path) or SILENT_MODULES.get(path.rpartition(".")[0])
     if isinstance(real, numpy.ufunc) or type(real).__module__ in ("numpy.ma.core", "numpy.ma.extras"):
         return FallbackUfunc(real, path)
-    if path in IN_PIECES:
+    if path in fallback.in_pieces:
         importlib.import_module("diffuse.numpy.bridge.pieces")
     private = "._" in path
     if path in REBOUND:
@@ -238,6 +236,7 @@ class FallbackUfunc:
     def __init__(self, real: Any, path: str) -> None:
         self._real, self._path = real, path
         self.__name__, self.__doc__ = path.rpartition(".")[2], real.__doc__
+        self.__wrapped__ = real  # which has its signature
         self.__module__ = getattr(real, "__module__", "numpy")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

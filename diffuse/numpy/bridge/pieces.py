@@ -143,5 +143,5 @@ def _offered(function: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[st
     return run
 
 
-for _function in (convolve, correlate, apply_along_axis):
-    fallback.in_pieces[f"numpy.{_function.__name__}"] = _offered(_function)
+for _name in fallback.in_pieces:
+    fallback.in_pieces[_name] = _offered(globals()[_name.removeprefix("numpy.")])

@@ -36,7 +36,7 @@ def plain(x: Any) -> Any:
     kind = type(x)
     if kind is core.array_class:
         return x.__array__()
-    if kind is core.scalar_class:
+    if kind in core.PENDING:
         return host(x)[()]
     return x.to_scipy().copy() if sparse(kind) else x
 

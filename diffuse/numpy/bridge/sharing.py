@@ -20,7 +20,14 @@ PROTOCOL = "__diffuse__"
 """The attribute through which an object exposes a store of the stream (library.py)."""
 
 
+OPERATORS = """
+    sparse.linalg sparse.linalg._interface sparse.linalg._isolve.utils sparse.linalg._isolve.lsqr
+    sparse.linalg._isolve.lsmr sparse.linalg._eigen.arpack.arpack sparse.linalg._eigen._svds
+    sparse.linalg._eigen.lobpcg.lobpcg sparse.linalg._svdp sparse.linalg._expm_multiply
+    sparse.linalg._onenormest optimize._lsq.common optimize._lsq.dogbox optimize._nonlin""".split()
+"""The modules of SciPy that have `aslinearoperator` under their own name."""
 ADAPTED = {
+    **{f"scipy.{name}": ("aslinearoperator",) for name in OPERATORS},
     "h5py": ("Dataset.read_direct", "Dataset.write_direct"),
     "numba": ("@njit",),
     "numpy.ctypeslib": ("_ndptr.from_param",),
@@ -30,9 +37,13 @@ ADAPTED = {
                "core.indexing._LocationIndexer.__getitem__", "core.indexing._LocationIndexer.__setitem__"),
     "PIL.Image": ("fromarray",),
     "polars": ("Series.__init__", "DataFrame.__init__"),
+    "scipy.optimize._differentiable_functions": (
+        "-> _ScalarGradWrapper.__call__", "-> _VectorFunWrapper.__call__", "-> _VectorJacWrapper.__call__",
+        "-> VectorFunction.jac"),
     "torch": ("from_numpy",),
 }
-"""Functions that accept only NumPy's arrays, or would treat other arrays differently (adapters.py)."""
+"""Functions that accept only NumPy's arrays, or would treat other arrays differently, and behind `->` those
+whose results, which are those of a function of the program, are to be NumPy's arrays (adapters.py)."""
 
 
 class _Watch:

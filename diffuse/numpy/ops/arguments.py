@@ -16,27 +16,27 @@ from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.ops import rules
 
+PLAINLY = "an integer is required"
+"""What the methods of NumPy's ufuncs say of a truth value as an axis."""
+
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """The axes that an `axis` argument specifies; raises NumPy's error."""
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, tuple):
-        found = tuple([normalize_axis_index(_operator.index(a), ndim) for a in axis])
+        found = tuple([normalize_axis_index(one_axis(a, PLAINLY), ndim) for a in axis])
         if len(set(found)) != len(found):
             raise ValueError("duplicate value in 'axis'")
         return found
-    if axis is True or axis is False:
-        raise TypeError("an integer is required")
-    if ndim == 0 and _operator.index(axis) in (0, -1):
-        return ()
-    return (normalize_axis_index(_operator.index(axis), ndim),)
+    number = one_axis(axis, PLAINLY)
+    return () if ndim == 0 and number in (0, -1) else (normalize_axis_index(number, ndim),)
 
 
-def one_axis(axis: Any) -> int:
-    """The number of an axis where NumPy takes one alone; raises its error for truth values, too."""
+def one_axis(axis: Any, error: str = "an integer is required for the axis") -> int:
+    """The number of one axis; raises a TypeError with NumPy's words for truth values, too."""
     if isinstance(axis, (bool, numpy.bool_)):
-        raise TypeError("an integer is required for the axis")
+        raise TypeError(error)
     return _operator.index(axis)
 
 

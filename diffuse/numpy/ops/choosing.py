@@ -88,7 +88,7 @@ def _inserted(arr: Any, obj: Any, values: Any, axis: Any) -> Any:
     memory = access.at_hand(arr) if type(arr) is core.array_class and axis in (None, 0, -1) else None
     given, places = (access.at_hand(x) if type(x) is core.array_class else x for x in (values, obj))
     if (memory is None or memory.ndim != 1 or type(places) not in (list, numpy.ndarray)
-            or type(given) not in (numpy.ndarray, *rules.WEAK, *rules.STRONG)):
+            or type(given) is not numpy.ndarray and type(given) not in rules.NUMBERS):
         return None
     size, places = memory.size, numpy.array(places)
     if (places.ndim != 1 or places.dtype.kind != "i" or not 1 < places.size <= size // SPACED

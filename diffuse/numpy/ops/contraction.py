@@ -40,7 +40,8 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
         if found is not None:
             return found
     options = kwargs if out is None else kwargs | {"out": out}
-    return fallback.call(numpy.einsum, operands, {**options, "optimize": optimize}, silent="library")
+    options = options if optimize is False else options | {"optimize": optimize}
+    return fallback.call(numpy.einsum, operands, options, silent="library")
 
 
 def _recorded(subscripts: str, operands: tuple[Any, ...], optimize: bool | str) -> Any:

@@ -91,7 +91,7 @@ def elsewhere(device: Any, like: Any) -> bool:
     """Does the call request an array of another library?  Requests for another device raise NumPy's error."""
     if device not in (None, "cpu"):
         numpy.empty(0, device=device)
-    if type(like) is core.scalar_class:
+    if type(like) in core.PENDING:
         number: Any = 0.0
         numpy.empty(0, like=number)  # raises: no number is like an array
     return like is not None and not isinstance(like, Array) and type(like) is not numpy.ndarray
@@ -107,7 +107,7 @@ def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
     if not copy and target == a.form.dtype and fits:
         return a if type(a) is core.array_class else viewing(a, a.meta.view())
     if copy is False:
-        raise ValueError("Unable to avoid copy while creating an array as requested.")
+        numpy.asarray([], copy=False)  # raises NumPy's error
     return elementwise.duplicate(a, target, "K" if order == "A" and target != a.form.dtype else order)
 
 
@@ -128,8 +128,9 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: An
     if copy is not True and copy is not None:
         copy = _copying(copy)
     if like is not None and elsewhere(None, like):
+        most = {} if ndmax == 64 else {"ndmax": ndmax}
         return fallback.asked(numpy.array, object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin,
-                              ndmax=ndmax, like=like)
+                              like=like, **most)
     if sharing.shares(object):
         object = sharing.adopt(object)
     depth: dict[str, Any] = {} if ndmax == 64 and ndmin <= 64 else {"ndmin": ndmin, "ndmax": ndmax}

@@ -81,12 +81,13 @@ def _number(value: int, dtype: numpy.dtype[Any]) -> Any:
     return dtype.type(value).item()
 
 
-def empty(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = None, like: Any = None) -> Any:
+def empty(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Any:
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.empty, shape, dtype, order, like=like)
     if not core.SEES:  # otherwise the extension's gate need not check whether NumPy's memory would do
         core.see(library.current().host_sees)
-    if dtype is float and order == "C" and type(shape) is int and shape >= max(core.SMALL, 1):
+    usual = (dtype is None or dtype is float) and order == "C"
+    if usual and type(shape) is int and shape >= max(core.SMALL, 1):
         return recorded(row_major((shape,), FLOAT))
     kind = element_type(dtype)
     if not computable(kind):
@@ -107,10 +108,10 @@ SMALL_FORMS: dict[tuple[int, ...], Form] = {}
 """Cached forms of small arrays of zeros, by shape."""
 
 
-def zeros(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = None, like: Any = None) -> Any:
+def zeros(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Any:
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.zeros, shape, dtype, order, like=like)
-    if dtype is float and order == "C" and (type(shape) is int or type(shape) is tuple):
+    if (dtype is None or dtype is float) and order == "C" and (type(shape) is int or type(shape) is tuple):
         extents = shape if type(shape) is tuple else (shape,)
         known = SMALL_FORMS.get(extents)
         if known is not None and known.size < core.SMALL and INT.issuperset(map(type, extents)):
@@ -268,7 +269,7 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
     elsewhere(device, None)
     values = [host(v)[()] if isinstance(v, Array) and v.form.ndim == 0 else v for v in (start, stop)]
     count = operator.index(num)
-    plain = all(type(v) in (int, float, numpy.float64) for v in values)
+    plain = {int, float, numpy.float64}.issuperset(map(type, values))
     huge = any(type(v) is int and not -(1 << 63) <= v < 1 << 63 for v in values)  # an object to NumPy
     if (not plain or huge or count < max(core.SMALL, 3) or axis not in (0, -1)
             or (dtype is not None and element_type(dtype) != numpy.float64)):
@@ -309,7 +310,7 @@ def identity(n: int, dtype: Any = None, *, like: Any = None) -> Any:
     return eye(n, dtype=float if dtype is None else dtype)
 
 
-def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0, *, like: Any = None) -> Any:
+def frombuffer(buffer: Any, dtype: Any = None, count: int = -1, offset: int = 0, *, like: Any = None) -> Any:
     if like is not None and elsewhere(None, like):
         return fallback.asked(numpy.frombuffer, buffer, dtype, count, offset, like=like)
     return shared(numpy.frombuffer(buffer, dtype, count, offset))

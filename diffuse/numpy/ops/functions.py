@@ -154,7 +154,7 @@ def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: 
     else:
         low, high = a_min, a_max
     if answers(a, out):
-        return fallback.asked(numpy.clip, a, low, high, out, **kwargs)
+        return fallback.asked(numpy.clip, a, a_min, a_max, out, min=min, max=max, **kwargs)
     return clipped(asanyarray(a), low, high, out, **kwargs)
 
 

@@ -116,12 +116,10 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None,
         raise ValueError("need at least one array to stack")
     if len({x.shape for x in parts}) != 1:
         raise ValueError("all input arrays must have the same shape")
-    if type(axis) is int and 0 <= axis <= parts[0].ndim > 0:
-        index = (*[slice(None)] * axis, None)
-        expanded = [x[index] for x in parts]
-    else:
-        expanded = [expand_dims(x, axis) for x in parts]
-    return concatenate(expanded, int(axis), out, dtype=dtype, casting=casting)
+    axis = numpy.lib.array_utils.normalize_axis_index(axis, parts[0].ndim + 1)
+    index = (*[slice(None)] * axis, None)
+    expanded = [x[index] if parts[0].ndim else expand_dims(x, axis) for x in parts]
+    return concatenate(expanded, axis, out, dtype=dtype, casting=casting)
 
 
 def _listed(found: Any) -> list[Any]:
@@ -204,12 +202,12 @@ def _roll(a: Any, shift: Any, axis: Any) -> Any:
         if a.ndim != 1:
             return roll(a.ravel(), shift, 0).reshape(a.shape)
         axis = 0
-    shifts, axes = numpy.broadcast_arrays(numpy.asarray(lowered(shift)), numpy.asarray(axis))
+    given = numpy.lib.array_utils.normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
+    shifts, axes = numpy.broadcast_arrays(numpy.asarray(lowered(shift)), numpy.array(given, int))
     if shifts.ndim > 1 or shifts.dtype.kind not in "iu":
         return _fallback(numpy.roll, a, shift, axis)
     amounts: dict[int, int] = {}
     for s, d in zip(shifts.ravel().tolist(), axes.ravel().tolist(), strict=True):
-        d = numpy.lib.array_utils.normalize_axis_index(d, a.ndim)
         amounts[d] = amounts.get(d, 0) + s
     rolled = empty_like(a)
     found = _turned(a, rolled, {d: -s % a.shape[d] for d, s in amounts.items() if s % a.shape[d]})

@@ -65,7 +65,7 @@ def lowered(value: Any, arrays: list[Any], depth: int = 0, look: Any = access.ne
                 same = False
             items.append(plain)
         return value if same else items if kind is list else tuple(items)
-    if kind is core.scalar_class:
+    if kind in core.PENDING:
         memory = look(value)
         return FAR if memory is None else memory[()]
     if kind is slice and type(value.start) in OPTIONS and type(value.stop) in OPTIONS:

@@ -65,7 +65,7 @@ def asking(function: Callable[..., Any], arrays: Callable[..., Any] | None = Non
         def run(*args: Any, **kwargs: Any) -> Any:
             found = args if arrays is None else arrays(*args, **kwargs)
             if found is None or any([asks(x) for x in found]):
-                return fallback.call(function, args, kwargs, silent="foreign")
+                return fallback.asked(function, *args, **kwargs)
             return ours(*args, **kwargs)
 
         return run

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy
+from numpy.lib.array_utils import normalize_axis_index
 
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.access import ready
@@ -60,6 +61,13 @@ def _given(result: Any, back: Any) -> Any:
     return result
 
 
+def _axes(axis: Any, x: Array) -> tuple[int, ...]:
+    """The axes of a moment; raises the errors of NumPy, which first counts the elements along them."""
+    for one in () if axis is None else axis if isinstance(axis, tuple) else (axis,):
+        normalize_axis_index(one, x.form.ndim)
+    return axes_of(axis, x.form.ndim)
+
+
 def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
             where: Any = True, owner: Any = numpy) -> Any:
     """The mean.  What NumPy computes is the function of `owner`: `numpy`, or its class for the method, whose
@@ -74,7 +82,7 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
     x = _plain(a, axis, dtype, keepdims, where)
     if x is None:
         return _moment(owner.mean, a, axis, dtype, out, keepdims, where, {})
-    axes = axes_of(axis, x.form.ndim)
+    axes = _axes(axis, x)
     wanted, back = _precision(x, dtype)
     keep = keepdims is not _NoValue and bool(keepdims)
     target = adopt(out, writing=True)
@@ -100,6 +108,8 @@ def _moment(function: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: An
         options["keepdims"] = keepdims
     if where is not True and where is not _NoValue:
         options["where"] = where
+    if foreign(a):
+        return fallback.asked(function, a, **options)
     return fallback.call(function, (a,), options, silent="inspection")
 
 
@@ -115,7 +125,7 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
     x = _plain(a, axis, dtype, keepdims, where) if mean is _NoValue and isinstance(ddof, NUMBERS) else None
     if x is None or x.form.name == "float16" and dtype is None:
         return _moment(getattr(owner, name), a, axis, dtype, out, keepdims, where, more)
-    axes = axes_of(axis, x.form.ndim)
+    axes = _axes(axis, x)
     count = prod([x.form.shape[d] for d in axes])
     wanted, back = _precision(x, dtype)
     real = wanted if wanted.kind == "f" else numpy.dtype(f"f{wanted.itemsize // 2}")

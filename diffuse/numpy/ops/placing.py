@@ -38,7 +38,7 @@ def _target(x: Any) -> Any:
 def _values(x: Any, dtype: numpy.dtype[Any], casting: Any = "unsafe") -> Any:
     """The contiguous values to write into an array of this element type: numbers and lists are converted to
     that type, arrays must be castable to it by this rule.  None if NumPy has to handle them."""
-    if type(x) in (*assign.SEQUENCES, *rules.WEAK, *rules.STRONG):
+    if type(x) in assign.SEQUENCES or type(x) in rules.NUMBERS:
         try:
             x = numpy.array(lowered(x), dtype)
         except (TypeError, ValueError, OverflowError):

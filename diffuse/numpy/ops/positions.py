@@ -10,7 +10,7 @@ import numpy
 from diffuse.numpy.arrays import core
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.creation import empty
-from diffuse.numpy.ops.manipulation import is_array
+from diffuse.numpy.ops.manipulation import asking, is_array
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 
@@ -25,6 +25,7 @@ def _outside(x: Any, extent: int) -> bool:
     return bool(x.min() < 0) or bool(x.max() >= extent)
 
 
+@asking(numpy.unravel_index)
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
     """NumPy's `unravel_index`: converts flat positions to coordinates in an array of a shape."""
     extents = (shape,) if isinstance(shape, int) else shape

@@ -228,6 +228,8 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     x, y = asarray(a).ravel(), asarray(b).ravel()
     if type(out) is tuple:
         raise TypeError("return arrays must be of ArrayType")
+    if out is Ellipsis:  # NumPy passes it on by its position
+        raise TypeError("out=... is only allowed as a keyword argument.")
     options = {} if out is None else {"out": out}
     return UFUNCS["multiply"](x[:, None], y[None, :], **options)
 

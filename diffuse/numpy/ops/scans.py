@@ -16,7 +16,7 @@ from diffuse.numpy.arrays.core import Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
-from diffuse.numpy.ops.arguments import computing, fits, into, one_axis
+from diffuse.numpy.ops.arguments import PLAINLY, computing, fits, into, one_axis
 from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.folds import FUNCTIONS, narrows, numpys
 from diffuse.numpy.ops.operands import adopt, answers, wrap
@@ -29,6 +29,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
          function: Any = None) -> Any:
     """Compute the running values of a scan along an axis, or over the flattened array if none is given;
     `function` is NumPy's, for arguments that only it supports."""
+    words = () if function is None else (PLAINLY,)
     function, operator = function or getattr(numpy, operation), FOLD_OF[operation]
     if answers(a, out):
         return fallback.asked(function, a, axis=axis, dtype=dtype, out=out)
@@ -46,7 +47,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
         return fallback.call(function, (x, axis, dtype, out), {}, silent="inspection")
     if x.form.ndim != 1 and (axis is None or x.form.ndim == 0):
         x = views.ravel(x)
-    axis = 0 if axis is None else normalize_axis_index(one_axis(axis), x.form.ndim)
+    axis = 0 if axis is None else normalize_axis_index(one_axis(axis, *words), x.form.ndim)
     if target is not None and not fits(target, x, (), False):
         return fallback.call(function, (x, axis, dtype, out), {}, silent="inspection")
     try:

@@ -101,7 +101,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         out = kwargs.get("out", ())
         if out is Ellipsis or (self.nout > 1 and not isinstance(out, tuple)):  # NumPy knows
             return fallback.call(self.numpy, args, kwargs, silent="foreign")
-        if WARNS and kwargs.get("where", True) is not True and "out" not in kwargs:
+        if WARNS and kwargs.get("where", True) is not True and "out" not in kwargs and not self.signature:
             floaterrors.warn(UNINITIALIZED, UserWarning, provenance.where(1))
         out = kwargs.pop("out", None)
         return self.general(args, out=out if out is None or isinstance(out, tuple) else (out,), **kwargs)
@@ -121,7 +121,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         if mask is not True:
             if type(mask) in (list, tuple):
                 mask = numpy.array(lowered(mask), bool)
-            mask = mask.value() if type(mask) is core.scalar_class else mask
+            mask = mask.value() if type(mask) in core.PENDING else mask
             mask = options["where"] = adopt(mask, gaps=gaps)
         known = all(x in ARRAYS or x in rules.WEAK or x in rules.STRONG for x in map(type, operands))
         if (not known or elementwise.eager_errors or self.signature is not None
@@ -309,7 +309,8 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
     def accumulate(self, array: Any, axis: Any = _NoValue, dtype: Any = _NoValue, out: Any = None) -> Any:
         target, along = alone(out), 0 if axis is _NoValue else axis
-        if (self.__name__ in SCANS and isinstance(along, int) and hasattr(array, "ndim") and array.ndim
+        number = isinstance(along, (int, numpy.integer, numpy.bool_))
+        if (self.__name__ in SCANS and number and hasattr(array, "ndim") and array.ndim
                 and not foreign(array) and type(target) is not tuple and out is not Ellipsis):
             wanted = None if dtype is _NoValue else dtype
             return scans.scan(SCANS[self.__name__], array, along, wanted, target, self.numpy.accumulate)
@@ -317,7 +318,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
     def outer(self, *args: Any, **kwargs: Any) -> Any:
         """The outer product; numbers count as 0-d arrays, of a type of their own."""
-        if self.nin != 2 or len(args) != 2 or any(map(foreign, args)):
+        if self.nin != 2 or self.signature or len(args) != 2 or any(map(foreign, args)):
             return self._method("outer", args, **kwargs)
         first, second = [adopt(x if isinstance(x, Array) else numpy.asarray(x)) for x in args]
         if isinstance(first, Array) and isinstance(second, Array):

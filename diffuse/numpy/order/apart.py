@@ -88,7 +88,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
         return None
     points, values = table(xp), table(fp)
     if (points is None or values is None or points.shape != values.shape or not ascending(points)
-            or any(type(end) not in (type(None), float, int, numpy.float64) for end in (left, right))):
+            or not {type(None), float, int, numpy.float64}.issuperset((type(left), type(right)))):
         return None
     points, values = points.copy(), values.copy()
     return parts.each("interp", lambda part: numpy.interp(part, points, values, left, right), x, float)

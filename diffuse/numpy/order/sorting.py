@@ -38,7 +38,9 @@ def _kind(kind: Any, order: Any, stable: Any) -> str | None:
 
 
 def _axis(axis: Any, array: Array) -> int | None:
-    """The axis, counted from the first; None if it is invalid."""
+    """The axis, counted from the first; None if NumPy has to judge it."""
+    if isinstance(axis, (bool, numpy.bool_)):
+        return None
     try:
         found = index(axis)
     except TypeError:

@@ -69,7 +69,7 @@ static PyObject *lowered(PyObject *x, Found *found, int depth)
         found->wrapped++;
         return memory;
     }
-    if (type == state.scalar_class)
+    if (small_is_pending(type))
         return small_number_or_near(x);
     if ((type == &PyList_Type || type == &PyTuple_Type) && depth < DEEPEST) {
         int list = type == &PyList_Type;

@@ -102,7 +102,7 @@ PyObject *small_number_or_near(PyObject *x)
         return Py_NewRef(x);
     if (type == &PyArray_Type)
         return size_of(x) < state.small && small_native((PyArrayObject *)x) ? Py_NewRef(x) : NULL;
-    if (type == state.scalar_class) {
+    if (small_is_pending(type)) {
         PyObject *memory = small_near((Array *)x);
         if (memory == NULL)
             return NULL;

@@ -14,15 +14,29 @@ static PyObject *set_sizes(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Python calls it where `x + y` has no result, and for `operator.concat`. */
+static PyObject *concatenate(PyObject *x, PyObject *y)
+{
+    PyErr_SetString(PyExc_TypeError, "Concatenation operation is not implemented for NumPy arrays, use "
+                    "np.concatenate() instead. Please do not rely on this error; it may not be given on all Python "
+                    "implementations.");
+    return NULL;
+}
+
 static PyObject *set_classes(PyObject *module, PyObject *args)
 {
     PyTypeObject *array, *scalar;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &array, &PyType_Type, &scalar))
+    PyObject *pending, *one, *number; /* the classes of lazy scalars, and for each that of NumPy's numbers */
+    if (!PyArg_ParseTuple(args, "O!O!O!", &PyType_Type, &array, &PyType_Type, &scalar, &PyDict_Type, &pending))
         return NULL;
     Py_XSETREF(state.array_class, (PyTypeObject *)Py_NewRef((PyObject *)array));
     Py_XSETREF(state.scalar_class, (PyTypeObject *)Py_NewRef((PyObject *)scalar));
+    array->tp_as_sequence->sq_concat = array->tp_as_sequence->sq_inplace_concat = concatenate;
     array->tp_name = "numpy.ndarray"; /* in the messages of Python's errors; __name__ and __module__ stay */
-    scalar->tp_as_buffer->bf_getbuffer = (getbufferproc)small_get_buffer; /* as of a number of NumPy's */
+    for (Py_ssize_t place = 0; PyDict_Next(pending, &place, &one, &number);) {
+        ((PyTypeObject *)one)->tp_name = ((PyTypeObject *)number)->tp_name;
+        ((PyTypeObject *)one)->tp_as_buffer->bf_getbuffer = (getbufferproc)small_get_buffer; /* as of the number */
+    }
     if (array->tp_basicsize == sizeof(Array) && PyType_IsSubtype(array, &Array_Type))
         small_recycle(array);
     small_numbers();

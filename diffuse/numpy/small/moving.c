@@ -39,7 +39,7 @@ long small_calls(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n)
         PyObject *x = operands[k];
         if (PyArray_CheckExact(x))
             mix_array(&views, (PyArrayObject *)x, NULL);
-        else if (Py_TYPE(x) == state.array_class || Py_TYPE(x) == state.scalar_class) {
+        else if (small_is_ours(x)) {
             PyObject *owner = ((Array *)x)->owner;
             mix_array(&views, (PyArrayObject *)((Array *)x)->meta, absent(owner) ? NULL : ((Array *)owner)->memory);
         } else

@@ -30,7 +30,7 @@ int small_seek(PyObject *x)
 PyObject *small_name_of(PyObject *x)
 {
     PyTypeObject *type = Py_TYPE(x);
-    if (type != state.array_class && type != state.scalar_class)
+    if (!small_is_ours(x))
         return type == &PyArray_Type ? NULL : (PyObject *)type;
     Array *array = (Array *)x;
     return absent(array->part) || absent(array->storage) ? NULL : SLOT(array->part, view_token);
@@ -57,7 +57,7 @@ static int at_hand(PyObject *const *operands, Py_ssize_t n, PyObject **values)
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *x = operands[k];
         values[k] = Py_TYPE(x) == state.array_class ? small_at_hand((Array *)x)
-                    : Py_TYPE(x) == state.scalar_class ? NULL : Py_NewRef(x);
+                    : small_is_pending(Py_TYPE(x)) ? NULL : Py_NewRef(x);
         if (values[k] == NULL) {
             while (k--)
                 Py_CLEAR(values[k]);

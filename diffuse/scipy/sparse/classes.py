@@ -65,7 +65,7 @@ class Product(Common):
         if self._held.format == "coo" and (self._held.ndim != 2 or numpy.ndim(getattr(other, "meta", 0)) > 2
                                            or not isinstance(other, Array)):
             return conversion.method(self, "dot", other)
-        return self * other if numpy.isscalar(other) or type(other) is core.scalar_class else self @ other
+        return self * other if numpy.isscalar(other) or type(other) in core.PENDING else self @ other
 
 
 class ArrayLike(Product):

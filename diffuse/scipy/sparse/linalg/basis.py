@@ -57,7 +57,7 @@ class Coefficients:
 
     def __getitem__(self, index: Any) -> Any:
         for place, value in self.pending:
-            self.values[place] = value.value() if type(value) is core.scalar_class else value
+            self.values[place] = value.value() if type(value) in core.PENDING else value
         self.pending.clear()
         return self.values[index]
 

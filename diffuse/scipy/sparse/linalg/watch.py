@@ -173,7 +173,7 @@ def _whole(x: Any) -> Any:
 
 def value(x: Any) -> Any:
     """The value of a lazy scalar, after waiting for it; anything else as it is."""
-    return x.value() if type(x) is core.scalar_class else x
+    return x.value() if type(x) in core.PENDING else x
 
 
 def finite(x: Any) -> bool:
