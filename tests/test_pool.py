@@ -246,7 +246,7 @@ def test_a_worker_leaves_the_processor_of_the_submitter() -> None:
         os.sched_setaffinity(worker, everywhere)
         sequence = pool.submit(address("step"), address("total"), 2, block)
         until(lambda: pool.completed == sequence)
-        return moved.value >= 0
+        return bool(moved.value >= 0)
 
     os.sched_setaffinity(0, {here})
     try:

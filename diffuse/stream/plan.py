@@ -162,7 +162,7 @@ class Plan:
         return found
 
 
-def partial_bytes(composition: Composition, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
+def partial_bytes(composition: Composition, tasks: Tasks) -> tuple[int, ...]:
     """Bytes of the partials buffer of each reduction of a composition of these tasks."""
     body = composition.body
     return tuple([abi.partial_bytes(body, r, tasks[composition.spaces[body.loops[r.loop].space]].shape)

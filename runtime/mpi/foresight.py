@@ -23,7 +23,7 @@ from diffuse.runtime.mpi.inspector import Inspection, Inspector, without
 from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.parts import cheapest
 from diffuse.runtime.mpi.shares import Share, share, together
-from diffuse.runtime.mpi.steps import Step, fetched, in_rounds, step
+from diffuse.runtime.mpi.steps import Step, arriving_in_rounds, fetched, step
 from diffuse.runtime.mpi.validity import State, all_of, fresh
 
 Places = tuple[tuple[Inspector, Mapping[int, MpiInstance]], ...]
@@ -108,7 +108,7 @@ class Foresight:
             if not state.whole:
                 want = (all_of(state.shape),) * self.ranks
                 rounds = replicated(0, state, want)
-                parts = in_rounds(rounds, transfer) if rounds else (fetched(state, want, transfer)[0],)
+                parts = arriving_in_rounds(rounds, transfer) if rounds else (fetched(state, want, transfer)[0],)
                 moved += [_moved([(state.itemsize, part)]) for part in parts]
                 self._states[store] = state.received(want)
         return _joined(moved)
