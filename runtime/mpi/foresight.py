@@ -108,7 +108,8 @@ class Foresight:
             if not state.whole:
                 want = (all_of(state.shape),) * self.ranks
                 rounds = replicated(0, state, want)
-                parts = arriving_in_rounds(rounds, transfer) if rounds else (fetched(state, want, transfer)[0],)
+                parts = (arriving_in_rounds(rounds, transfer) if rounds
+                         else (fetched(state, want, transfer)[0],))
                 moved += [_moved([(state.itemsize, part)]) for part in parts]
                 self._states[store] = state.received(want)
         return _joined(moved)
