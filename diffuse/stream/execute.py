@@ -8,13 +8,12 @@ from functools import partial
 from typing import Any
 
 from diffuse.fusion.temporaries import results, temporaries
-from diffuse.ir import IndexTask, Privilege, volume
-from diffuse.ir.view import shown
+from diffuse.ir import Privilege, volume
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.compose import alike, compose
 from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import pipeline
-from diffuse.observe import provenance, trace
+from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr, report, suspects
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.service.client import Unavailable
@@ -231,7 +230,7 @@ class Forwarder:
         self._begins((group,))
         if not self.stores.lost or self.stores.follow_losses(group.tasks):
             if group.opaque:
-                self._call(group.tasks[0])
+                self._parts.call(group.tasks[0])
             else:
                 self._run_plan(self._planned(group), group)
         self._done((group,))
@@ -312,32 +311,6 @@ class Forwarder:
         if plan.kernel is not None and plan.kernel.native is None:
             trace.counters["interpreted"] += 1
 
-    def _call(self, task: IndexTask) -> None:
-        """Run a host function on NumPy arrays of its operands."""
-        import numpy
-
-        trace.counters["launched"] += 1
-        if self._parts.run(task):
-            return
-        before = trace.counters[trace.BYTES["downloads"]]
-        arrays = []
-        trace.hosting = task.operation, task.where
-        try:
-            for access in task.accesses:
-                view = shown(access)
-                write = access.privilege is not READ
-                memory = self.stores.runtime.host(self.stores.instance(access.store.id), write)
-                arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
-        finally:
-            trace.hosting = None
-        trace.hosted(task.operation, before)
-        function = task.scalars[0].value
-        outer, provenance.running = provenance.running, task.where
-        try:
-            self.stores.runtime.call(lambda: function(*arrays))
-        finally:
-            provenance.running = outer
-
     # -- two groups as one pass --------------------------------------------------------------------------
 
     def _with_partner(self, group: Group) -> bool:
@@ -412,18 +385,12 @@ class Forwarder:
         instances: tuple[Instance, ...] = ()
         touched = [stores.instances[store] for store in (*one.slots, *two.slots) if store in stores.instances]
         if not addressed:
-            found, instances = self._joined(first, one, second, two, inner)
+            ids = [group.recorded[t][1][k] for plan, group in ((upper, one), (lower, two))
+                   for t, k in plan.composition.arguments]
+            layouts = replayed(first, one, stores.storages), replayed(second, two, stores.storages)
+            found = joined(*layouts, begins(upper), ids, inner, upper.layouts)
+            instances = tuple([stores.instance(store) for store in ids if store not in inner])
         keep = upper.kernel, lower.kernel, *touched, *scratch
         self._launch(Launch(Pair(driver), values, second.points, keep, found, instances,
                             first.work + second.work), scratch)
         return True
-
-    def _joined(self, first: Replay, one: Group, second: Replay, two: Group, inner: set[int]
-                ) -> tuple[Layout, tuple[Instance, ...]]:
-        """The layout of a pass over two groups, and the instances of its arguments."""
-        storages = self.stores.storages
-        ids = [group.recorded[t][1][k] for replay, group in ((first, one), (second, two))
-               for t, k in replay.plan.composition.arguments]
-        layouts = replayed(first, one, storages), replayed(second, two, storages)
-        found = joined(*layouts, begins(first.plan), ids, inner, first.plan.layouts)
-        return found, tuple(self.stores.instance(store) for store in ids if store not in inner)

@@ -1,4 +1,4 @@
-"""Runs host functions on parts of their arrays: the layouts of a call that declares where it is
+"""Runs host functions, on whole arrays or on parts: the layouts of a call that declares where it is
 independent."""
 
 from __future__ import annotations
@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import lcm, prod
 from typing import Any, NamedTuple
 
-from diffuse.ir import Frame, IndexTask, Point, Split, tiling
+from diffuse.ir import Frame, IndexTask, Point, Privilege, Split, tiling
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.ir.view import View, shown
+from diffuse.observe import provenance, trace
 from diffuse.observe.floaterrors import KINDS, Suspects
 from diffuse.runtime.base import LaunchArgument, Layout
 from diffuse.runtime.independent import Ends, Independent, Peers
@@ -20,12 +21,38 @@ from diffuse.stream.stores import Stores
 
 
 class Parts:
-    """Runs host functions in parts, and records which of them may have raised floating-point exceptions."""
+    """Runs host functions, whole or in parts, and records which may have raised floating-point exceptions."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
         self.called: dict[tuple[str, Any], None] = {}
         """The names and lines of calls whose exceptions have not been reported."""
+
+    def call(self, task: IndexTask) -> None:
+        """Run a host function on NumPy arrays of its operands: in parts if it can be, otherwise once."""
+        trace.counters["launched"] += 1
+        if self.run(task):
+            return
+        import numpy
+
+        before = trace.counters[trace.BYTES["downloads"]]
+        arrays = []
+        trace.hosting = task.operation, task.where
+        try:
+            for access in task.accesses:
+                view = shown(access)
+                write = access.privilege is not Privilege.READ
+                memory = self._stores.runtime.host(self._stores.instance(access.store.id), write)
+                arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
+        finally:
+            trace.hosting = None
+        trace.hosted(task.operation, before)
+        function = task.scalars[0].value
+        outer, provenance.running = provenance.running, task.where
+        try:
+            self._stores.runtime.call(lambda: function(*arrays))
+        finally:
+            provenance.running = outer
 
     def run(self, task: IndexTask) -> bool:
         """Run a host function in parts, if it allows that and the runtime supports it; else return False."""
