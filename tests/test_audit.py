@@ -342,6 +342,12 @@ x=np.arange(20000.)+1; setattr(x, "strides", (16,))
 x=np.arange(20000.)+1; delattr(x, "strides")
 x=np.arange(20000.)+1; delattr(x, "flags")
 np.ndarray.__doc__[:200]
+np.full_like(np.arange(300), np.datetime64("2020-01-01"))[:2]
+np.full(20000, np.datetime64("2020-01-01"), "f8")[:2]
+np.full_like(np.arange(300.), "abc")
+np.full(300, b"abc", "i4")
+np.full(300, "3.5", "f4")[:2]
+np.full_like(np.arange(300.), np.zeros(1,"i4,f4")[0])
 np.array([1,2,3], ndmax=0, dtype=object).shape
 np.array([1,2,3], ndmax=0)
 np.asarray(np.arange(20000.)+1, "f4", copy=False)

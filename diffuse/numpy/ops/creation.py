@@ -139,12 +139,13 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, de
 
 
 def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
-    """Cast a number as NumPy does to fill an array: NaN becomes an integer, unlike in an assignment."""
+    """Cast a number, date or text as NumPy does to fill an array: NaN and dates become integers, unlike in an
+    assignment."""
     if dtype is FLOAT and type(value) is float:
         return value
     if type(value) in (list, tuple, range):  # an array of a type of its own first, whose cast raises nothing
         return asanyarray(value)
-    if not isinstance(value, (int, float, complex, numpy.number)) or dtype not in NATIVE:
+    if not isinstance(value, (int, float, complex, str, bytes, numpy.generic)) or dtype not in NATIVE:
         return value
     cell = numpy.empty((), dtype)
     numpy.copyto(cell, value, "unsafe")
