@@ -15,6 +15,8 @@ import diffuse
 import diffuse.numpy as np
 from diffuse import settings
 from diffuse.planning.boxes import common, everything, hull, touched, volumes
+from diffuse.planning.replay import Turn
+from diffuse.planning.windows import preferred
 from tests.jobs import TINY, Job
 from tests.jobs import diffuse as command
 
@@ -427,3 +429,12 @@ def test_the_life_of_a_region(tmp_path: Path) -> None:
     assert any(line.endswith(" by default: j:4") for line in lines), lines
     assert any("schedule(i=2, j=2): cumsum" in line for line in lines)
     assert lines[-1] == f"{2.0 * a.sum()} True"
+
+
+@pytest.mark.parametrize("seconds, moved, taken", [
+    (0.93, 100, False), (0.91, 100, True), (0.91, 101, False), (0.87, 101, True), (0.97, 74, True),
+    (0.99, 74, False), (1.01, 0, False)])
+def test_a_plan_has_to_save_more_than_the_model_errs_by(seconds: float, moved: int, taken: bool) -> None:
+    """Of more bytes than the stream moves a plan has to save more, of far fewer bytes less."""
+    default, found = Turn((0,), 100, 0.5, 1.0), Turn((1,), moved, 0.5, seconds)
+    assert preferred(default, [found]) is (found if taken else default)

@@ -59,13 +59,6 @@ class Planned:
         it last did something for the first time."""
         self._looks: tuple[int, ...] = ()
         """When tasks are kept back again, to see which arrays come back."""
-        self._away = False
-        """Is the program left alone, because the stream's own choice is best for all that it does here?"""
-        self._alone: tuple[int, Template | None] | None = None
-        """How many tasks it recorded in the first turn in which it was left alone, and the template of the
-        last one, which tells extents apart; no template if it was forwarded by then."""
-        self._begun = 0
-        """How many it had recorded before the region."""
         self._held: deque[tuple[Recorded, schedule | None]] = deque()
         self._seen: set[int] = set()
         self._gone: dict[int, int] = {}
@@ -171,15 +164,11 @@ class Planned:
         self._left.clear()
         self.track.clear()
         self.follows, self._turns, self._looks = False, 0, ()
-        self._away, self._alone = False, None
 
     # -- what is chosen ------------------------------------------------------------------------------------
 
-    def begin(self) -> bool:
-        """The program comes to the region; returns whether it takes part in what the stream does."""
-        self._begun = trace.counters["recorded"]
-        if self._away:
-            return False
+    def begin(self) -> None:
+        """The program comes to the region."""
         engine = current()
         self._turns += 1
         self._first = engine.window.open.number
@@ -187,33 +176,15 @@ class Planned:
         if not self.follows:
             self.track, self.answers_last = [], []
             engine.flush("a planned region begins")  # where arrays lie is known then
-        return True
 
     def end(self) -> None:
-        """The program leaves the region: if arrays came back that it left behind before, find out which.
-        Once that is known, the program is left alone where everything is left to the stream, until it does
-        something else here."""
-        if self._away:
-            self._away = self._goes_on()
-            return
+        """The program leaves the region: if arrays came back that it left behind before, find out which."""
         users = current().stores.users
         if self._turns == self._fresh and self.memory is not None:
             self._looks = self._turns + 1, self._turns + 2, self._turns + 3
         elif self._turns == self._fresh + 1 and any([users.get(store, 0) > self._first for left in
                                                      self._left.values() for store in left]):
             self._looks = self._turns + 1, self._turns + 2
-        self._away = (self.memory is None and self._alone is None and bool(self.answers)
-                      and self._turns > max(self._fresh, *self._looks, 0)
-                      and all([found.left for _, found in self.answers.values()]))
-
-    def _goes_on(self) -> bool:
-        """Did the program, left alone, record what it recorded in the first such turn?"""
-        count, held = trace.counters["recorded"] - self._begun, current().window.open.recorded
-        last = held[-1][0] if held and count else None
-        if self._alone is None:
-            self._alone = count, last
-        known = self._alone[1]
-        return count == self._alone[0] and (last is known or last is None or known is None)
 
     def _decided(self, tasks: list[Recorded], gone: dict[int, int]) -> tuple[Template | None, ...]:
         """How each of these tasks is cut; `gone` are stores that the program let go of, by task."""
@@ -277,10 +248,7 @@ class plan(ContextDecorator):
     most bytes that arrays may take on a rank while the region runs: its own, with all copies, and what the
     program has besides.  The results are the same as without a plan, and with one rank nothing is planned.
 
-    A value that is read ends the window, and what follows it is planned by itself.  Where no plan is better
-    than what the stream does anyway, and there is no limit of memory, the region has no effect any more after
-    a few turns, until the program does something else in it: it is seen from the number of operations and
-    from the extents of the last one.
+    A value that is read ends the window, and what follows it is planned by itself.
 
     Raises MemoryError, which names the least that would do, if no plan needs so little memory.
     """
@@ -305,14 +273,14 @@ class plan(ContextDecorator):
         found = _regions.get(self._key)
         if found is None:
             found = _regions[self._key] = Planned(self._key[1])
-        self._before.append((found, engine.turn_to(found) if found.begin() else found))
+        found.begin()
+        self._before.append((found, engine.turn_to(found)))
         return self
 
     def __exit__(self, *error: object) -> None:
         entered, before = self._before.pop()
         if entered is not None:
-            if before is not entered:
-                current().turn_to(before)
+            current().turn_to(before)
             entered.end()
 
     def __str__(self) -> str:
