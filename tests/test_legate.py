@@ -21,7 +21,7 @@ SECONDS = 400
 RECORDED = "-k", "not [small and not -small]"  # small arrays are computed at once, without a runtime
 GROUPS = {
     "programs": ["test_programs.py"],  # the applications run in test_legate_grid.py
-    "sparse": ["test_sparse_kernels.py", "test_epilogue.py"],
+    "sparse": ["test_sparse_kernels.py", "test_streaming.py", "test_epilogue.py"],
     "arrays": ["test_numpy_array.py", "test_numpy_views.py", "test_floaterrors.py", *RECORDED],
     "reductions": ["test_fuzz_reductions.py", "test_numpy_reductions.py",
                    "-k", f"({RECORDED[1]}) and (not every_axis or float64)"],

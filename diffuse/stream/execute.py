@@ -195,7 +195,8 @@ class Forwarder:
         composition = compose(group.tasks, gone, equal)
         runtime, body = self.stores.runtime, composition.body
         target = runtime.target
-        if streams(composition, group.tasks, runtime, self.stores.alive):
+        gains = target == "host" and (runtime.addressed or not runtime.pipelines)  # not over MPI
+        if gains and streams(composition, group.tasks, self.stores.alive, runtime.ranks):
             body = replace(body, streams=True)
         if runtime.splits:
             from diffuse.stream.gathers import split  # for ranks of Legate's alone

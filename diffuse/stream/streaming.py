@@ -13,7 +13,6 @@ from math import prod
 from diffuse.ir import ITEMSIZE, IndexTask, Privilege
 from diffuse.ir.view import shown
 from diffuse.kernels.body.compose import Composition
-from diffuse.runtime.base import Runtime
 from diffuse.runtime.machine import cache_bytes
 
 ROW = 512
@@ -27,15 +26,12 @@ def least() -> int:
     return cache_bytes(3) * 3 // 2
 
 
-def streams(composition: Composition, tasks: Sequence[IndexTask], runtime: Runtime, alive: Container[int]
-            ) -> bool:
-    """Does the first result of a group leave the caches before it is read?
+def streams(composition: Composition, tasks: Sequence[IndexTask], alive: Container[int], ranks: int) -> bool:
+    """Does the first result of a group leave the caches of each of so many ranks before it is read?
 
-    Stores that the program does not hold are read soon where the next group may run together with this one,
-    row by row.
+    Stores that the program does not hold are read soon: the next group may run together with this one, row by
+    row.
     """
-    if runtime.target != "host" or not runtime.addressed and runtime.pipelines:
-        return False
     body = composition.body
     if len(body.loops) != 1 or body.epilogue or not body.loops[0].order:
         return False
@@ -46,13 +42,8 @@ def streams(composition: Composition, tasks: Sequence[IndexTask], runtime: Runti
     views = [shown(access) for access in accesses]
     sizes = [ITEMSIZE[view.dtype] * prod([n for n, s in zip(view.shape, view.strides, strict=True) if s])
              for view in views]
-    stores: dict[int, int] = {}
-    for access, size in zip(accesses, sizes, strict=True):  # views of one store mostly overlap
-        stores[access.store.id] = max(size, stores.get(access.store.id, 0))
-    moved = sum(stores.values())
-    if moved < least() * runtime.ranks:
+    if sum(sizes) < least() * ranks:
         return False
     written = [k for k, access in enumerate(accesses) if access.privilege is Privilege.WRITE]
-    kept = not runtime.pipelines or all([accesses[k].store.id in alive for k in written])
-    return (bool(written) and kept and ITEMSIZE[views[written[0]].dtype] >= WIDE
-            and 4 * sizes[written[0]] >= moved)
+    return (bool(written) and all([accesses[k].store.id in alive for k in written])
+            and ITEMSIZE[views[written[0]].dtype] >= WIDE and 4 * sizes[written[0]] >= sum(sizes))
