@@ -276,11 +276,13 @@ def test_a_plan_prints_the_grids_and_the_tiles() -> None:
     assert prod(plan(chain(8, 8, 8, 8), (2, 2)).grid(0).values()) == 4
 
 
-def test_a_plan_that_moves_more_has_to_save_a_twentieth_of_the_time() -> None:
+def test_a_plan_has_to_save_more_than_the_model_errs_by_and_more_if_it_moves_more() -> None:
     usual = Turn((0,), bytes=100.0, moving=0.2, seconds=1.0)
-    lean, fast, faster = (Turn((1,), 50.0, 0.1, 0.99), Turn((2,), 200.0, 0.3, 0.97),
-                          Turn((3,), 200.0, 0.3, 0.9))
+    lean, fast, faster = (Turn((1,), 50.0, 0.1, 0.97), Turn((2,), 200.0, 0.3, 0.9),
+                          Turn((3,), 200.0, 0.3, 0.87))
     assert preferred(usual, [fast]) is usual and preferred(usual, [faster]) is faster
     assert preferred(usual, [lean, fast]) is lean and preferred(usual, [lean, faster]) is faster
-    assert preferred(usual, [faster, Turn((4,), 150.0, 0.3, 0.91)]).states == (4,), "as fast, moves less"
-    assert preferred(usual, [Turn((5,), 50.0, 0.1, 0.999)]) is usual, "small tasks are not counted"
+    assert preferred(usual, [faster, Turn((4,), 150.0, 0.3, 0.875)]).states == (4,), "as fast, moves less"
+    assert preferred(usual, [Turn((5,), 50.0, 0.1, 0.99)]) is usual, "too little, though far fewer bytes move"
+    assert preferred(usual, [Turn((6,), 95.0, 0.2, 0.93)]) is usual, "too little for about as many bytes"
+    assert preferred(usual, [Turn((7,), 95.0, 0.2, 0.91)]).states == (7,)
