@@ -14,7 +14,7 @@ enum { MOST_POINTS = 64 };
 enum { CLOSE = 100000 };        /* nanoseconds between launches that follow closely on each other, at most */
 enum { LEAST = 8000 };          /* nanoseconds of a launch for which a thread is woken: shorter ones come and go sooner */
 enum { LONG = 20000 };          /* nanoseconds of a launch that a polling thread joins in any case */
-enum { WAKE = 100000, LATEST = 1000 * WAKE }; /* nanoseconds that a wake takes, and that are lost before one at most */
+enum { WAKE = 100000, LATEST = 100 * WAKE }; /* nanoseconds that a wake takes, and that are lost before one at most */
 enum { LIMIT = 50000000 };      /* nanoseconds for which the pool's wait sleeps at most */
 enum { DOMAIN, TILE };          /* the words of a block that say how a launch is cut into points */
 
@@ -112,7 +112,7 @@ void small_team_run(Point run, Finish finish, int64_t *block, npy_intp words, np
     if (how) {
         block[TILE] = ((size + points - 1) / points + leaf - 1) / leaf * leaf;
         block[DOMAIN] = (size + block[TILE] - 1) / block[TILE];
-        how = launched(how == 2, run, finish, block, words, block[DOMAIN]);
+        how = launched(how == 2, run, finish, block, words, block[DOMAIN]) ? how : 0;
     }
     if (!how) {
         block[DOMAIN] = domain;
@@ -121,15 +121,15 @@ void small_team_run(Point run, Finish finish, int64_t *block, npy_intp words, np
     }
     ended = now();
     took = ended - start;
-    if (how)
+    if (how == 1) /* the launch for which a thread is woken takes as long as that */
         gained += gained > LATEST && took < *alone ? 0 : *alone - took;
-    else if (gained <= -WAKE && *alone != 0) { /* sharing lost time, or all launches take longer than before */
+    else if (how == 0 && gained <= -WAKE && *alone != 0) { /* sharing lost time, or all launches take longer now */
         if (took > *alone + *alone / 8) {
             gained = 0;
             due = WAKE;
         }
         *alone = took;
-    } else
+    } else if (how == 0)
         *alone = *alone == 0 || took < *alone ? took : *alone + (took - *alone) / 64;
 }
 
