@@ -34,7 +34,7 @@ class Form:
         self.number = number
         """Equal for views that differ in extents and offsets only."""
         self.bounds = bounds
-        """The half-open box of the view, as in its partition."""
+        """For each dimension of the store the first coordinate of the view, and the one after the last."""
         self.axes = axes
         """For each dimension of the store the iteration dimension that moves it, or `NONE`."""
         self.plain = plain

@@ -108,7 +108,7 @@ class Template:
         self.cut = False
         """Has the stream chosen a decomposition for it before?"""
         self.kind: Any = None
-        """Its kind (kinds.py): False if it has none, None until it is asked for."""
+        """Its kind (kinds.py); False if it has none, and None before it was first looked up."""
         self.met = False
         """Has a library noted that it recorded a task of this template?"""
         self.alone = 0

@@ -73,8 +73,8 @@ def chosen_for(template: Template, beside: Decomposition | None, processors: int
 
 
 def _fits(template: Template, decomposition: Decomposition) -> bool:
-    """`Template.fits`, for a decomposition by extents: as its tiles are shorter than the dimensions that they
-    cut, it depends on which dimensions these are, and on nothing else that templates of a kind differ in."""
+    """`Template.fits` for a decomposition that was chosen by extents, remembered for all templates of a kind.
+    Tiles are shorter than the dimensions that they cut, so only the choice of these dimensions matters."""
     known = kind(template)
     if known is None:
         return template.fits(decomposition)

@@ -33,17 +33,14 @@ class Parts:
         trace.counters["launched"] += 1
         if self.run(task):
             return
-        import numpy
-
         before = trace.counters[trace.BYTES["downloads"]]
         arrays = []
         trace.hosting = task.operation, task.where
         try:
             for access in task.accesses:
-                view = shown(access)
                 write = access.privilege is not Privilege.READ
                 memory = self._stores.runtime.host(self._stores.instance(access.store.id), write)
-                arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
+                arrays.append(_array(shown(access), memory))
         finally:
             trace.hosting = None
         trace.hosted(task.operation, before)
@@ -73,7 +70,7 @@ class Parts:
 
         def part(number: int, first: int, points: int) -> int:
             """Run the function on some points of a layout; returns the exceptions that it raised."""
-            arrays = [_shown(view, instance) for view, instance in zip(views, instances, strict=True)]
+            arrays = [_array(view, held.array) for view, held in zip(views, instances, strict=True)]
 
             def run() -> None:
                 for low, block in _blocks(grids[number], layouts[number].domain, first, points):
@@ -212,16 +209,16 @@ def _blocks(grid: Grid, domain: Point, first: int, points: int
         at += run
 
 
-def _shown(view: View, instance: Any) -> Any:
+def _array(view: View, memory: Any) -> Any:
     """The array that a view shows in the memory of a store."""
     import numpy
 
-    return numpy.ndarray(view.shape, view.dtype, instance.array, view.offset, view.strides)
+    return numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides)
 
 
 def _part(view: View, instance: Any, axis: int | None, low: int, high: int) -> Any:
     """The elements of an array between two indices along an axis, in the memory of a store."""
-    array = _shown(view, instance)
+    array = _array(view, instance.array)
     return array if axis is None else array[(slice(None),) * axis + (slice(low, high),)]
 
 

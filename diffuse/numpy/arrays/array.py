@@ -35,7 +35,7 @@ from diffuse.numpy.small import native
 COLLECTED = sys.getsizeof([]) - [].__sizeof__()
 """Bytes that the garbage collector keeps in front of an object that may be part of a cycle."""
 MERGING = getattr(getattr(functools, "_c3_merge", None), "__code__", None)
-"""The code in which `functools.singledispatch` orders classes, and takes equal ones for the same."""
+"""The code of `functools.singledispatch` that orders classes; it takes classes that compare equal for one."""
 
 
 def _printed(x: Array) -> Mirror:

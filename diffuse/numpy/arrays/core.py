@@ -75,7 +75,7 @@ scalar_class: Any = Array
 PENDING: set[type] = set()
 """The classes of lazy scalars, one for each element type."""
 ARRAYS: set[type] = set()
-"""These and the class of arrays, so that testing the type of an operand costs one look-up."""
+"""The classes of lazy scalars and that of arrays: one look-up tells whether an operand is Diffuse's."""
 
 
 def set_classes(array: Any, scalar: Any, pending: dict[Any, Any]) -> None:

@@ -263,8 +263,8 @@ def _left(value: Any, default: Any) -> bool:
 
 @cache
 def _defaults(function: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The defaults of a function's positional parameters, and of all by name; none, where it tells none, as
-    some functions in C, whose options are None by default."""
+    """The defaults of a function's positional parameters in their order, and those of all its parameters by
+    name.  Both are empty for functions in C without a signature; their options are None by default."""
     try:
         parameters = inspect.signature(function).parameters
     except ValueError:

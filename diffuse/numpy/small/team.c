@@ -121,15 +121,17 @@ void small_team_run(Point run, Finish finish, int64_t *block, npy_intp words, np
     }
     ended = now();
     took = ended - start;
-    if (how == 1) /* the launch for which a thread is woken takes as long as that */
+    if (how == 2) /* the launch for which a thread is woken takes as long as that: it tells nothing of later ones */
+        return;
+    if (how)
         gained += gained > LATEST && took < *alone ? 0 : *alone - took;
-    else if (how == 0 && gained <= -WAKE && *alone != 0) { /* sharing lost time, or all launches take longer now */
+    else if (gained <= -WAKE && *alone != 0) { /* sharing lost time, or all launches take longer now */
         if (took > *alone + *alone / 8) {
             gained = 0;
             due = WAKE;
         }
         *alone = took;
-    } else if (how == 0)
+    } else
         *alone = *alone == 0 || took < *alone ? took : *alone + (took - *alone) / 64;
 }
 
