@@ -19,20 +19,24 @@ SIZES = 1 << 12
 class Keeping:
     """The bound of an allocator's cache."""
 
-    __slots__ = ("most", "again", "_kept", "_gone")
+    __slots__ = ("most", "again", "_first", "_kept", "_gone")
 
     def __init__(self, most: int, first: int = FIRST, again: int = 0) -> None:
         self.most = most
         """The most bytes that are kept, besides a quarter of what is in use, whatever their sizes."""
         self.again = max(most, again)
         """The most bytes that are kept where the same sizes are allocated again and again."""
-        self._kept = min(first, most)
+        self._first = self._kept = min(first, most)
         self._gone: dict[int, int] = {}
         """The number of blocks of each size that were returned to the system and not allocated again."""
 
     def limit(self, in_use: int, peak: int) -> int:
-        """The most bytes to keep, given the bytes in use now and their peak."""
-        return self._bound(peak) + in_use // 4
+        """The most bytes to keep, given the bytes in use now and their peak.
+
+        Together with those in use they are at most 9/4 of the peak, so a program takes little more than twice
+        the memory of its arrays.
+        """
+        return min(self._bound(peak) + in_use // 4, max(self._first, 2 * peak + peak // 4 - in_use))
 
     def _bound(self, peak: int) -> int:
         return max(self._kept, min(self.most, peak // 2))
@@ -46,13 +50,12 @@ class Keeping:
     def made(self, size: int, peak: int) -> None:
         """Note that the system provided a block of this size.
 
-        The bound never exceeds the peak in use by more than an eighth, so a program takes little more than
-        twice the memory of its arrays.  The eighth is for small blocks beside the large ones, where all are
-        free at the end of a turn.
+        The bound grows up to twice the peak in use: the blocks of a turn, all free at its end, are more than
+        are ever in use together where arrays of several sizes come one after another.
         """
         count = self._gone.pop(size, 0)
         if not count:
             return
         if count > 1:
             self._gone[size] = count - 1
-        self._kept = max(self._kept, min(self._bound(peak) + size, peak + peak // 8, self.again))
+        self._kept = max(self._kept, min(self._bound(peak) + size, 2 * peak, self.again))

@@ -149,6 +149,8 @@ def into(key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any = Non
     target, storage, storages, held = out.part, out.storage, [], False
     names = [*key, target.token]
     for x in operands:
+        if type(x) is core.NDARRAY:
+            x = read(x)
         if type(x) in ARRAYS:
             if x.storage is None and x.part is None and x.owner is None:
                 held = True  # the host's alone, such as a result that was computed at once
@@ -218,6 +220,8 @@ def call(operation: Any, operands: Sequence[Any]) -> Any:
     names: list[Any] = [operation]
     storages = []
     for x in operands:
+        if type(x) is core.NDARRAY:
+            x = read(x)
         if type(x) in ARRAYS:
             if x.part is None and not located(x):
                 return None
