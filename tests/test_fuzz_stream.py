@@ -217,7 +217,7 @@ def stream(points: int, seed: int | None = None, **chosen: Any) -> Iterator[None
             if isinstance(mine, Local):
                 mine.close()
             elif any([isinstance(x, HostInstance) for x in stores.instances.values()]):
-                access._constants.clear()  # no other runtime takes over the memory of this one
+                access.constants.clear()  # no other runtime takes over the memory of this one
                 access._snapshots.clear()
                 gc.collect()
             stores._runtime = before

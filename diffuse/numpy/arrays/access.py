@@ -63,7 +63,7 @@ def lent(root: Array) -> bool:
 _snapshots: dict[Any, tuple[Any, bytes, Any]] = Bounded(64)
 """Snapshots of small NumPy arrays: the array that owns the memory, its elements at that time, and our array.
 The key is the identity of the owner, with the address and layout of the part that is read."""
-_constants: dict[Any, Any] = Bounded(256)
+constants: dict[Any, Any] = Bounded(256)
 """Snapshots of the smallest arrays, keyed by their elements: a loop may make the same ones each iteration."""
 LITTLE = 1 << 10
 """The most bytes of an array whose snapshot is looked up by its elements."""
@@ -80,9 +80,9 @@ def snapshot(array: Mirror, owner: Any = None, gaps: bool = False) -> Any:
     elements = array.tobytes()
     if len(elements) <= LITTLE:
         key: Any = elements, array.shape, array.strides, array.dtype.char
-        found = _constants.get(key)
+        found = constants.get(key)
         if found is None:
-            found = _constants[key] = _copied(array)
+            found = constants[key] = _copied(array)
         return found
     whole = array if owner is None else owner
     key = id(whole), array.shape, array.strides, 0 if owner is None else address(array)

@@ -48,6 +48,7 @@ def setitem(x: Array, index: Any, value: Any) -> None:
     if element and (not isinstance(value, Array) or value.form.ndim) and numpy.ndim(value):
         base.put(x, simple, readable(value))  # raises, as NumPy does for one element
         return
+    value = known.read(value)
     try:
         template = write(x, meta, value)
         if template is not None and meta.size >= core.TINY and base.locate(x):

@@ -80,6 +80,11 @@ def read(x: Any) -> Any:
     return x
 
 
+def steadied(operands: Sequence[Any]) -> Sequence[Any]:
+    """Operands with snapshots in place of small NumPy arrays."""
+    return [read(x) for x in operands] if core.NDARRAY in map(type, operands) else operands
+
+
 def binary(function: Any, a: Any, b: Any, depth: int = DEPTH) -> Any:
     """Record a two-input operation again that was recorded on these views before; else return None."""
     one: Any = type(a)
@@ -148,9 +153,7 @@ def into(key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any = Non
         return False
     target, storage, storages, held = out.part, out.storage, [], False
     names = [*key, target.token]
-    for x in operands:
-        if type(x) is core.NDARRAY:
-            x = read(x)
+    for x in steadied(operands):
         if type(x) in ARRAYS:
             if x.storage is None and x.part is None and x.owner is None:
                 held = True  # the host's alone, such as a result that was computed at once
@@ -219,9 +222,7 @@ def call(operation: Any, operands: Sequence[Any]) -> Any:
     recorded before.  The result is a new array."""
     names: list[Any] = [operation]
     storages = []
-    for x in operands:
-        if type(x) is core.NDARRAY:
-            x = read(x)
+    for x in steadied(operands):
         if type(x) in ARRAYS:
             if x.part is None and not located(x):
                 return None
@@ -262,5 +263,6 @@ if native is not None:
     native.connect_recording(recording(), {
         "Known": Known, "View": view.View, "OFTEN": OFTEN, "TRUSTED": single.TRUSTED, "KNOWN": KNOWN,
         "SLICES": elements.SLICES, "ways": single.ways, "made_at_once": access.made_at_once,
-        "namespace": globals(), "call": call, "rolled": rolled, "again_into": again_into})
+        "namespace": globals(), "call": call, "rolled": rolled, "again_into": again_into,
+        "constants": access.constants, "LITTLE": access.LITTLE})
     call, rolled = native.call, native.rolled

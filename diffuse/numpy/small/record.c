@@ -195,17 +195,10 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
     return done;
 }
 
-PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
+/* A call of one or two operands, the small NumPy arrays among which are replaced by what tasks read for them. */
+static PyObject *known_call(PyObject *function, PyObject *a, PyObject *b)
 {
     PyObject *found;
-    if (small_moves(function)) { /* as arithmetic.binary and arithmetic.unary */
-        found = small_moved(function, a, b);
-        if (found == NULL && !PyErr_Occurred())
-            Py_RETURN_NONE;
-        if (found != Py_None)
-            return found;
-        Py_DECREF(found); /* there the same views come again */
-    }
     if (small_seek(a) < 0 || (b != NULL && small_seek(b) < 0))
         return NULL;
     PyObject *operands[] = {a, b}, *names[] = {function, small_name_of(a), b == NULL ? NULL : small_name_of(b)};
@@ -220,6 +213,28 @@ PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
     return small_ask_known(function, a, b);
 }
 
+PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
+{
+    PyObject *found;
+    if (small_moves(function)) { /* as arithmetic.binary and arithmetic.unary */
+        found = small_moved(function, a, b);
+        if (found == NULL && !PyErr_Occurred())
+            Py_RETURN_NONE;
+        if (found != Py_None)
+            return found;
+        Py_DECREF(found); /* there the same views come again */
+    }
+    if (!PyArray_CheckExact(a) && (b == NULL || !PyArray_CheckExact(b)))
+        return known_call(function, a, b);
+    PyObject *operands[] = {a, b}, *read[2];
+    int n = b == NULL ? 1 : 2;
+    if (small_read(operands, n, read) < 0)
+        return NULL;
+    found = known_call(function, read[0], b == NULL ? NULL : read[1]);
+    small_let_go(read, n);
+    return found;
+}
+
 PyObject *small_known_function(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     if (n != 2 || !PyTuple_CheckExact(args[1])) {
@@ -230,14 +245,19 @@ PyObject *small_known_function(PyObject *module, PyObject *const *args, Py_ssize
     Py_ssize_t count = PyTuple_GET_SIZE(args[1]);
     int done = count < SMALL_STORES ? DONE : ASK;
     names[0] = args[0];
-    for (Py_ssize_t k = 0; k < count; k++)
-        if (small_seek(operands[k]) < 0)
-            return NULL;
+    PyObject *read[SMALL_STORES];
+    if (done == DONE && small_read(operands, count, read) < 0)
+        return NULL;
+    Py_ssize_t given = done == DONE ? count : 0;
+    for (Py_ssize_t k = 0; k < given && done != FAILED; k++)
+        if (small_seek(read[k]) < 0)
+            done = FAILED;
     for (Py_ssize_t k = 0; done == DONE && k < count; k++)
-        if ((names[k + 1] = small_name_of(operands[k])) == NULL)
+        if ((names[k + 1] = small_name_of(read[k])) == NULL)
             done = ASK;
     if (done == DONE)
-        done = fresh(names, count, operands, &found, 1);
+        done = fresh(names, count, read, &found, 1);
+    small_let_go(read, given);
     return done == DONE ? found : done == FAILED ? NULL : done == UNKNOWN ? Py_NewRef(Py_None)
            : PyObject_Vectorcall(pythons_call, args, n, NULL);
 }
@@ -294,20 +314,29 @@ static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ss
 
 int small_known_into(PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out)
 {
-    PyObject *names[SMALL_STORES + 4];
-    for (Py_ssize_t k = 0; k < n; k++)
-        if (small_seek(operands[k]) < 0)
-            return -1;
+    PyObject *names[SMALL_STORES + 4], *read[SMALL_STORES];
+    if (small_read(operands, n, read) < 0)
+        return -1;
+    int done = table == NULL ? ASK : DONE;
+    for (Py_ssize_t k = 0; k < n && done != FAILED; k++)
+        if (small_seek(read[k]) < 0)
+            done = FAILED;
     names[0] = name_into;
     names[1] = function;
-    int done = table == NULL ? ASK : into(names, 2, operands, n, out, NULL);
+    if (done == DONE)
+        done = into(names, 2, read, n, out, NULL);
+    small_let_go(read, n);
     return done == ASK ? 0 : done;
 }
 
 int small_known_put(PyObject **names, Py_ssize_t n, Array *x, PyObject *index, PyObject *value)
 {
+    PyObject *read;
+    if (small_read(&value, 1, &read) < 0)
+        return -1;
     names[0] = name_assign;
-    int done = table == NULL ? ASK : into(names, n, &value, 1, x, index);
+    int done = table == NULL ? ASK : into(names, n, &read, 1, x, index);
+    small_let_go(&read, 1);
     return done == ASK ? 0 : done;
 }
 
@@ -356,5 +385,5 @@ int small_connect_known(PyObject *parts)
     name_assign = PyUnicode_InternFromString("assign");
     name_locate = PyUnicode_InternFromString("locate");
     nothing = PyTuple_New(0);
-    return PyErr_Occurred() ? -1 : 0;
+    return PyErr_Occurred() ? -1 : small_connect_constants(parts);
 }

@@ -16,4 +16,12 @@ PyObject *small_name_of(PyObject *x);
 int small_look_up(PyObject *const *names, Py_ssize_t n, PyObject **found);
 PyObject *small_result_of(PyObject *known); /* the array that a call makes, before it has a store */
 
+/* -- constants.c: what tasks read for small NumPy arrays -------------------------------------------------- */
+
+/* access.snapshot: the operands, where small NumPy arrays with elements that were read before are replaced by the
+ * arrays that hold these; others stay as they are, for Python's code.  New references; -1 with an exception. */
+int small_read(PyObject *const *operands, Py_ssize_t n, PyObject **read);
+void small_let_go(PyObject **read, Py_ssize_t n);
+int small_connect_constants(PyObject *parts);
+
 #endif

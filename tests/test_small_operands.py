@@ -1,0 +1,103 @@
+"""Small NumPy arrays beside recorded ones: the tasks read the elements of the moment of the call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse
+import diffuse.numpy as np
+from diffuse.numpy.arrays import core
+from diffuse.numpy.ops import known
+
+ROWS, COLUMNS = 2000, 40
+
+
+def large() -> Any:
+    return numpy.arange(ROWS * COLUMNS, dtype=float).reshape(ROWS, COLUMNS) % 17 - 5.5
+
+
+def forms(row: Any) -> dict[str, Any]:
+    """Small arrays of several layouts with the elements of a row."""
+    wide = numpy.repeat(row, 2)
+    return {"row": row.copy(), "strided": wide[::2], "reversed": row[::-1].copy()[::-1], "broadcast":
+            numpy.broadcast_to(row[:1], COLUMNS), "column": row[:1].reshape(1, 1).copy(), "single":
+            row.astype(numpy.float32), "swapped": row.astype(">f8"), "whole": row.astype(int), "truth": row > 1,
+            "none": numpy.array(row[0])}
+
+
+def inplace(x: Any, row: Any) -> Any:
+    x -= row
+    return x
+
+
+def written(x: Any, row: Any, library: Any) -> Any:
+    library.multiply(x, row, out=x)
+    return x
+
+
+def assigned(x: Any, row: Any) -> Any:
+    x[3:] = row
+    return x
+
+
+CALLS = {
+    "operator": lambda x, row, library: x * row, "reflected": lambda x, row, library: row / (x + 0.25),
+    "comparison": lambda x, row, library: x < row, "in place": lambda x, row, library: inplace(x, row),
+    "out": written, "part": lambda x, row, library: assigned(x, row),
+    "where": lambda x, row, library: library.where(x > 0, x, row),
+    "function": lambda x, row, library: library.maximum(row, x)}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("form", list(forms(numpy.arange(COLUMNS, dtype=float))))
+def test_elements_are_read_at_the_call(call: str, form: str) -> None:
+    row = forms(numpy.arange(COLUMNS, dtype=float) / 4)[form]
+    changes = row.flags.writeable
+    for turn in range(6):
+        theirs, ours = large(), np.array(large())
+        assert core.SMALL <= theirs.size
+        found = CALLS[call](ours, row, np)
+        expected = CALLS[call](theirs, row, numpy)
+        if changes:  # the recorded task must not see this
+            row[...] = ~row if row.dtype == bool else row + 1 + turn
+        assert found.dtype == expected.dtype and found.strides == expected.strides
+        numpy.testing.assert_array_equal(diffuse.to_numpy(found), expected)
+
+
+@pytest.mark.parametrize("call", ["in place", "out", "part"])
+def test_a_call_on_the_same_views_is_recorded_again(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, row = np.array(large()), numpy.arange(COLUMNS, dtype=float)
+    CALLS[call](x, row, np)
+    monkeypatch.setattr(known, "keep", lambda *args: pytest.fail("the call was analysed again"))
+    for _ in range(3):
+        CALLS[call](x, row, np)
+        row += 1
+    assert numpy.isfinite(diffuse.to_numpy(x)).all()
+
+
+def test_a_view_of_the_targets_own_memory_is_read_before_it_is_written() -> None:
+    theirs, ours = large(), np.array(large())
+    for _ in range(4):
+        numpy.asarray(theirs)
+        theirs -= theirs[0]
+        theirs[1:] += 1
+        row = numpy.asarray(ours)[0]
+        ours -= row
+        ours[1:] += 1
+    numpy.testing.assert_array_equal(diffuse.to_numpy(ours), theirs)
+
+
+@pytest.mark.parametrize("wrong", [numpy.arange(3.0), numpy.arange(COLUMNS) * 1j])
+def test_errors_are_numpys(wrong: Any) -> None:
+    theirs, ours = large(), np.array(large())
+    right = numpy.arange(COLUMNS, dtype=float)
+    for _ in range(3):
+        inplace(ours, right)
+    with pytest.raises((ValueError, TypeError)) as expected:
+        inplace(theirs, wrong)
+    with pytest.raises(type(expected.value)) as found:
+        inplace(ours, wrong)
+    assert str(found.value) == str(expected.value)
