@@ -22,10 +22,10 @@ def large() -> Any:
 def forms(row: Any) -> dict[str, Any]:
     """Small arrays of several layouts with the elements of a row."""
     wide = numpy.repeat(row, 2)
-    return {"row": row.copy(), "strided": wide[::2], "reversed": row[::-1].copy()[::-1], "broadcast":
-            numpy.broadcast_to(row[:1], COLUMNS), "column": row[:1].reshape(1, 1).copy(), "single":
-            row.astype(numpy.float32), "swapped": row.astype(">f8"), "whole": row.astype(int), "truth": row > 1,
-            "none": numpy.array(row[0])}
+    return {"row": row.copy(), "strided": wide[::2], "reversed": row[::-1].copy()[::-1],
+            "broadcast": numpy.broadcast_to(row[:1], COLUMNS), "column": row[:1].reshape(1, 1).copy(),
+            "single": row.astype(numpy.float32), "swapped": row.astype(">f8"), "whole": row.astype(int),
+            "truth": row > 1, "none": numpy.array(row[0])}
 
 
 def inplace(x: Any, row: Any) -> Any:
