@@ -73,6 +73,25 @@ def located(x: Any) -> bool:
     return size >= core.SMALL and core.slow.locate(x)
 
 
+def token(x: Any) -> Any:
+    """The token of an array's view; None where it is not known.
+
+    Arrays of the host alone, such as results that were computed at once, have the view of a whole store
+    without having a store yet.
+    """
+    if x.part is None:
+        if x.storage is None:
+            return x.form.root.token if x.owner is None and not x.lent else None
+        if not located(x):
+            return None
+    return x.part.token
+
+
+def stored(x: Any) -> Any:
+    """The store of an array whose token is known; None if no view describes it."""
+    return x.storage if x.storage is not None or core.slow.locate(x) else None
+
+
 def read(x: Any) -> Any:
     """Replace a small NumPy array by the snapshot that tasks read; return other operands unchanged."""
     if type(x) is core.NDARRAY and x.size < core.SMALL and x.dtype in NATIVE:
@@ -93,13 +112,9 @@ def binary(function: Any, a: Any, b: Any, depth: int = DEPTH) -> Any:
         a, b = read(a), read(b)
         one, other = type(a), type(b)
     if one in ARRAYS:
-        if a.part is None and (a.storage is None or not located(a)):
-            return None
-        one = a.part.token
+        one = token(a)
     if other in ARRAYS:
-        if b.part is None and (b.storage is None or not located(b)):
-            return None
-        other = b.part.token
+        other = token(b)
     known = KNOWN.get((function, one, other))
     if known is None or eager:
         return None
@@ -107,7 +122,7 @@ def binary(function: Any, a: Any, b: Any, depth: int = DEPTH) -> Any:
         found = single.done(known.template, function, (a, b), known.form)
         if found is not None:
             return found
-    x = _new(core.array_class)
+    values: tuple[Any, ...] = ()
     if known.casts:
         (position, cast), = known.casts
         number, array = (b, a) if position else (a, b)
@@ -115,9 +130,15 @@ def binary(function: Any, a: Any, b: Any, depth: int = DEPTH) -> Any:
             values = cast(number),
         except OverflowError:  # the number overflows the computing type
             return None
-        x.storage = again(known.template, known.frame, array.storage, None, values, depth)
+        first, second = stored(array), None
     else:
-        x.storage = again(known.template, known.frame, a.storage, b.storage, (), depth)
+        first, second = stored(a), stored(b)
+        if second is None:
+            return None
+    if first is None:
+        return None
+    x = _new(core.array_class)
+    x.storage = again(known.template, known.frame, first, second, values, depth)
     x._form = known.form
     x.part = known.part
     x.meta = known.meta
@@ -127,17 +148,18 @@ def binary(function: Any, a: Any, b: Any, depth: int = DEPTH) -> Any:
 
 def unary(function: Any, a: Any, depth: int = DEPTH) -> Any:
     """Record a one-input operation again that was recorded on this view before; else return None."""
-    if type(a) not in ARRAYS or a.part is None and (a.storage is None or not located(a)):
-        return None
-    known = KNOWN.get((function, a.part.token))
+    known = KNOWN.get((function, token(a))) if type(a) in ARRAYS else None
     if known is None or eager:
         return None
     if known.template.alone >= OFTEN:
         found = single.done(known.template, function, (a,), known.form)
         if found is not None:
             return found
+    storage = stored(a)
+    if storage is None:
+        return None
     x = _new(core.array_class)
-    x.storage = again(known.template, known.frame, a.storage, None, (), depth)
+    x.storage = again(known.template, known.frame, storage, None, (), depth)
     x._form = known.form
     x.part = known.part
     x.meta = known.meta
@@ -151,24 +173,17 @@ def into(key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any = Non
     might be read after it was written."""
     if eager or out.part is None and not located(out):
         return False
-    target, storage, storages, held = out.part, out.storage, [], False
+    target, storage, arrays = out.part, out.storage, []
     names = [*key, target.token]
     for x in steadied(operands):
         if type(x) in ARRAYS:
-            if x.storage is None and x.part is None and x.owner is None:
-                held = True  # the host's alone, such as a result that was computed at once
-                names.append(x.form.root.token)
-                continue
-            if x.part is None and not located(x):
-                return False
-            part, other = x.part, x.storage
-            if other is storage:
-                if part is not target:
+            names.append(token(x))
+            if x.storage is storage:
+                if x.part is not target:
                     return False
-            elif other.exported and storage.exported:
+            elif x.storage is not None and x.storage.exported and storage.exported:
                 return False
-            names.append(part.token)
-            storages.append(other)
+            arrays.append(x)
         else:
             names.append(type(x))
     known = KNOWN.get(tuple(names))
@@ -177,13 +192,14 @@ def into(key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any = Non
     template = known.template
     if template.alone >= OFTEN and single.written(template, key, operands, out, index):
         return True
-    if held:
-        return False  # it gets a store first
     if template.elements < core.SMALL and (storage.touched != core.ENGINE.epoch or core.ENGINE.walk.begun):
         return False  # it may be done at once
     try:
         values = tuple([cast(operands[k]) for k, cast in known.casts])
     except OverflowError:
+        return False
+    storages = [*map(stored, arrays)]
+    if None in storages:
         return False
     again_into(template, storages, storage, values, DEPTH - 1)  # a ufunc may call this by itself
     return True
@@ -221,13 +237,11 @@ def call(operation: Any, operands: Sequence[Any]) -> Any:
     """Record an operation again that is not a ufunc (`where`), by its name in the table; None if it was not
     recorded before.  The result is a new array."""
     names: list[Any] = [operation]
-    storages = []
+    arrays = []
     for x in steadied(operands):
         if type(x) in ARRAYS:
-            if x.part is None and not located(x):
-                return None
-            names.append(x.part.token)
-            storages.append(x.storage)
+            names.append(token(x))
+            arrays.append(x)
         else:
             names.append(type(x))
     known = KNOWN.get(tuple(names))
@@ -236,6 +250,9 @@ def call(operation: Any, operands: Sequence[Any]) -> Any:
     try:
         values = tuple([cast(operands[k]) for k, cast in known.casts])
     except OverflowError:
+        return None
+    storages = [*map(stored, arrays)]
+    if None in storages:
         return None
     out = core.recorded(known.form)
     again_into(known.template, storages, out.storage, values, DEPTH - 1)

@@ -86,10 +86,13 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
             if len(args) == 1 and self.nin == 1 and self.nout == 1:
                 found = arithmetic.unary(self.numpy, args[0])
                 return elementwise.first_unary(self, args[0]) if found is None else found
+            if len(args) == self.nin + 1 and self.nout == 1 and self.__name__ not in EXTREMA:
+                *operands, target = args
+                if self.again(tuple(operands), target):
+                    return target
         elif len(kwargs) == 1 and len(args) == self.nin and self.nout == 1:
             target = kwargs.get("out")
-            if type(target) is core.array_class and (arithmetic.into(self.numpy, args, target) or
-                                                     known.into(("into", self.numpy), args, target)):
+            if self.again(args, target):
                 return target
         if len(args) > self.nin and len(args) <= self.nargs and "out" not in kwargs:
             if self.__name__ in EXTREMA:
@@ -108,6 +111,12 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
     if native is None:
         __call__ = call
+
+    def again(self, operands: tuple[Any, ...], target: Any) -> bool:
+        """Write to an output array at once or as it was recorded before; returns False if neither can be."""
+        return type(target) is core.array_class and (
+            arithmetic.into(self.numpy, operands, target)
+            or known.into(("into", self.numpy), operands, target))
 
     def general(self, args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
         """Handle any call: operands of any type, output arrays, and NumPy's keywords."""
