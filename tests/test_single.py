@@ -100,20 +100,18 @@ def test_results_that_other_code_gets_are_done_at_once_the_next_time() -> None:
         assert (recorded, singles) == ((1, 0) if turn < single.OFTEN else (0, 1))
 
 
-def test_functions_in_chains_or_with_an_output_are_recorded() -> None:
-    x, out = np.array(PLAIN), np.empty((200, 200))
+def test_functions_in_chains_are_recorded() -> None:
+    x = np.array(PLAIN)
     for _ in range(TURNS):
         assert done(lambda: x.copy() + np.roll(x, 1, axis=0))[1] == 0
         assert done(lambda: np.roll(x, 1, axis=0) + np.roll(x, -1, axis=0))[1] == 0
-    for _ in range(2 * TURNS):
-        assert done(lambda: np.clip(x, -0.1, 0.1, out))[1] == 0
-    assert numpy.array_equal(numpy.asarray(out), numpy.clip(PLAIN, -0.1, 0.1))
 
 
 WRITES: list[Callable[[Any, Any, Any], Any]] = [
     lambda m, x, y: x.__iadd__(y), lambda m, x, y: x.__imul__(0.5), lambda m, x, y: m.subtract(x, y, out=x),
     lambda m, x, y: m.add(y, 1.5, out=x), lambda m, x, y: x.__setitem__(slice(None), 0.25),
-    lambda m, x, y: x.__setitem__(slice(1, -1), y[1:-1]), lambda m, x, y: x[1:].__iadd__(y[1:])]
+    lambda m, x, y: x.__setitem__(slice(1, -1), y[1:-1]), lambda m, x, y: x[1:].__iadd__(y[1:]),
+    lambda m, x, y: m.add(x, y, x), lambda m, x, y: m.clip(y, -0.1, 0.1, out=x)]
 
 
 @pytest.mark.parametrize("write", WRITES)

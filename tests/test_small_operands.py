@@ -113,3 +113,29 @@ def test_errors_are_numpys(wrong: Any) -> None:
     with pytest.raises(type(expected.value)) as found:
         inplace(ours, wrong)
     assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("elements", [40, 1000, 40_000])
+@pytest.mark.parametrize("write", [
+    lambda m, x, y, z: m.add(x, y, z), lambda m, x, y, z: m.sqrt(x, z),
+    lambda m, x, y, z: m.clip(x, y, 7.5, out=z), lambda m, x, y, z: x.clip(1.5, 7.5, z),
+    lambda m, x, y, z: m.cumsum(x, out=z),
+    lambda m, x, y, z: m.maximum(x, y, out=z), lambda m, x, y, z: m.round(x, 1, out=z),
+    lambda m, x, y, z: m.add(z, y, z), lambda m, x, y, z: m.clip(z, 1, y, out=z),
+    lambda m, x, y, z: m.take(x, [3] * len(x), out=z), lambda m, x, y, z: m.clip(z[::-1], y, 9.25, out=z),
+    lambda m, x, y, z: m.sum([x, y], axis=0, out=z)])
+def test_an_output_is_written_and_given_back(write: Callable[..., Any], elements: int) -> None:
+    plain = [numpy.arange(elements) % n + 0.25 for n in (13, 7, 11)]
+    arrays = [np.array(x) for x in plain]
+    for _ in range(4):
+        theirs, ours = write(numpy, *plain), write(np, *arrays)
+        assert ours is arrays[2] and theirs is plain[2]
+        numpy.testing.assert_array_equal(diffuse.to_numpy(ours), theirs)
+
+
+@pytest.mark.parametrize("elements", [40, 1000, 40_000])
+def test_an_output_of_an_extremum_by_position_is_deprecated(elements: int) -> None:
+    x, out = np.zeros(elements), np.ones(elements)
+    with pytest.warns(DeprecationWarning, match="more than 2 positional arguments"):
+        assert np.maximum(x, 0.5, out) is out
+    assert diffuse.to_numpy(out).tolist() == [0.5] * elements

@@ -278,24 +278,30 @@ def warn_complex(source: numpy.dtype[Any], target: numpy.dtype[Any]) -> None:
                          numpy.exceptions.ComplexWarning, provenance.where(1))
 
 
-def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...], keep: bool = False) -> Any:
+def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...], keep: bool = False,
+          into: tuple[Any, Any] | None = None) -> Any:
     """Record an operation that is not a ufunc (`where`, `clip`, `real`) on arrays and scalars; returns a new
-    array.
+    array, or the output array that `into` has beside NumPy's function.
 
     The call is kept as known if its signature follows from the types of the operands.
     """
     shape, types = shape_of(operands), tuple([numpy.dtype(name) for name in signature])
     order = order_of(operands, types, shape, True) if operation == "clip" else "K"  # it is a ufunc to NumPy
-    out = recorded(like([x.meta for x in operands if isinstance(x, Array)], shape, types[-1], order))
+    out = recorded(like([x.meta for x in operands if isinstance(x, Array)], shape, types[-1], order)) \
+        if into is None else into[1]
     if out.form.size:
         casts = [None if isinstance(x, Array) else cast_for(numpy.dtype(name), type(x))
                  for x, name in zip(operands, signature, strict=False)]
         there = [x if cast is not None or base.locate(x) else hosted(host(x).copy())  # no view describes it
                  for x, cast in zip(operands, casts, strict=True)]
-        inputs = tuple([base.operand(x, shape) if cast is None else Scalar(k, signature[k], cast(x))
+        place = base.operand(out, shape)
+        inputs = tuple([apart(base.operand(x, shape), place) if cast is None
+                        else Scalar(k, signature[k], cast(x))
                         for k, (x, cast) in enumerate(zip(there, casts, strict=True))])
-        keep = keep and all(map(is_, there, operands))
-        template = record(operation, signature, shape, inputs, ((out.storage, out.part),))
-        if keep and out.form.size >= core.SMALL:
+        keep = keep and all(map(is_, there, operands)) and out.form.size >= core.SMALL
+        template = record(operation, signature, shape, inputs, (place,))
+        if keep and into is None:
             KNOWN[(operation, *map(name_of, operands))] = Known(template, out.form, casts)
+        elif keep:
+            remember_into(("into", into[0]), operands, out, inputs, template, casts)
     return out

@@ -161,8 +161,10 @@ def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: 
 def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
     """`x.clip(low, high, out)`: one task; a missing bound is a minimum or a maximum."""
     target: Any = out
-    if out is None and not kwargs and low is not None and high is not None:
-        again = known.call("clip", (x, low, high))
+    if not kwargs and low is not None and high is not None:
+        if type(out) is core.array_class and known.into(("into", numpy.clip), (x, low, high), out):
+            return out
+        again = known.call("clip", (x, low, high)) if out is None else None
         if again is not None:
             return again if again.form.shape else core.scalar_class.of(again)
     operands = tuple([adopt(v) for v in (x, low, high) if v is not None])
@@ -179,11 +181,14 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
             # of two equal zeros, NumPy's loop over arrays of bounds takes the other one
             apart = dtype.kind == "f" and any([len(numpy.shape(v)) > 0 for v in (low, high)])
             if dtype in NATIVE and not apart and (out is None or _takes(out, dtype, operands)):
+                fits = out is not None and target.form.dtype == dtype and target.form.shape == x.form.shape
                 try:
-                    found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands, keep=out is None)
+                    found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands, keep=True,
+                                              into=(numpy.clip, target) if fits else None)
                     if out is None:
                         return found if found.form.shape else core.scalar_class.of(found)
-                    target[...] = found
+                    if not fits:
+                        target[...] = found
                     return target
                 except OverflowError:  # a bound beyond all values of the type, which NumPy ignores
                     pass

@@ -58,7 +58,7 @@ static PyObject *call_on_large(Gate *gate, PyObject *const *args, Py_ssize_t n, 
             && ((result = small_borrowed(gate, args, n, kwnames)) != NULL || PyErr_Occurred()))
         return result;
     if (gate->flags & (ONE | TWO)) {
-        result = small_known_call(gate->real, gate->flags & ONE ? 1 : 2, args, n, kwnames);
+        result = small_known_call(gate->real, small_inputs(gate), args, n, kwnames);
         if (result != Py_None)
             return result;
         Py_DECREF(result);
@@ -86,9 +86,11 @@ static int few_numbers(PyObject *x)
 /* Is it a call of a ufunc with an output on numbers and NumPy's arrays of few elements, which is NumPy's? */
 static int is_numpys(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    if (!(gate->flags & OPERATES) || kwnames == NULL || PyTuple_GET_SIZE(kwnames) != 1 || small_keyword(kwnames, "out") < 0)
+    Py_ssize_t inputs = small_inputs(gate), all = small_count(n, kwnames);
+    int named = kwnames != NULL && PyTuple_GET_SIZE(kwnames) == 1 && small_keyword(kwnames, "out") == 0;
+    if (!(gate->flags & OPERATES) || !(named || (kwnames == NULL && inputs && n == inputs + 1)))
         return 0;
-    for (Py_ssize_t k = 0; k <= n; k++)
+    for (Py_ssize_t k = 0; k < all; k++)
         if (!(PyArray_CheckExact(args[k]) && size_of(args[k]) < state.tiny) && !PyFloat_CheckExact(args[k])
                 && !PyLong_CheckExact(args[k]))
             return 0;

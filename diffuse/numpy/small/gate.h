@@ -115,6 +115,9 @@ static inline Py_ssize_t small_count(Py_ssize_t n, PyObject *kwnames)
     return n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
 }
 
+/* The operands of a ufunc with one result; 0 of other functions. */
+static inline Py_ssize_t small_inputs(Gate *gate) { return gate->flags & ONE ? 1 : gate->flags & TWO ? 2 : 0; }
+
 /* Of roll.c: a roll that was recorded before, recorded again; NULL where Python's code has to look. */
 PyObject *small_roll_again(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 

@@ -58,10 +58,12 @@ PyObject *small_views(Gate *gate, PyObject *const *args, Py_ssize_t n)
 /* Which argument a call writes to and gives back, or writes to and nothing else; -1 for none. */
 Py_ssize_t small_target(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    Py_ssize_t target = -1;
+    Py_ssize_t target = -1, inputs = small_inputs(gate);
     if (gate->flags & AIMS)
         target = n > 1 && kwnames == NULL ? 0 : -1;
-    else if (kwnames != NULL && gate->flags & (ONE | TWO) && n == (gate->flags & ONE ? 1 : 2)) {
+    else if (kwnames == NULL)
+        target = inputs && n == inputs + 1 ? inputs : -1;
+    else if (inputs ? n == inputs : gate->need <= ANYTHING && !(gate->flags & (WRITES | OVERRUNS | MULTIPLIES | MASKLESS))) {
         Py_ssize_t k = small_keyword(kwnames, "out");
         target = k < 0 ? -1 : n + k;
     }
@@ -78,8 +80,10 @@ PyObject *small_write_to(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObje
         return NULL;
     if (small_writes_small(gate, &found, kwnames)) {
         result = PyObject_Vectorcall(gate->real, low, n, kwnames);
-        if (result != NULL && !(gate->flags & AIMS))
+        if (result == low[target])
             Py_SETREF(result, Py_NewRef(args[target]));
+        else
+            result = small_shown(result);
     }
     small_release(low, all);
     return result;
