@@ -20,8 +20,6 @@ from diffuse.kernels.llvm.math.fused import multiply_add
 from diffuse.kernels.llvm.ops.instructions import settled
 
 FLOAT, SINGLE, INTEGER, BOOL = "float64", "float32", "int64", "bool"
-SIGN = -(1 << 63)
-"""The sign bit of a float64, as a signed integer."""
 MAGNITUDE = (1 << 63) - 1
 MANTISSA = 52
 """Stored bits of the mantissa of a float64."""
