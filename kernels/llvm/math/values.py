@@ -260,6 +260,9 @@ class Real:
     def nan(self) -> Truth:
         return self._compare("uno", self)
 
+    def infinite(self) -> Truth:
+        return self.size().is_("eq", self.format.bits(INFINITY))
+
     def equals(self, other: Real | float) -> Truth:
         return self._compare("oeq", other)
 
@@ -290,6 +293,13 @@ def fma(a: Real | float, b: Real | float, c: Real | float) -> Real:
     some = next(v for v in (a, b, c) if isinstance(v, Real))
     name = multiply_add(some.code, some.dtype, *(some.of(v).name for v in (a, b, c)))
     return Real(some.code, name, some.dtype)
+
+
+def by_size(x: Real, y: Real) -> tuple[Whole, Whole]:
+    """Return the bits of the larger magnitude, and those of the smaller one."""
+    a, b = x.size(), y.size()
+    larger = a.is_("ugt", b)
+    return larger.pick(a, b), larger.pick(b, a)
 
 
 def beyond(size: Whole, limit: float) -> Truth:
