@@ -122,7 +122,8 @@ def _row(code: Code, dtype: str, ends: list[str], term: Callable[[str], Value]) 
     zero = reduce.const(code, dtype, False if dtype == "bool" else 0)
     kind = code.type(COMPONENT.get(dtype, dtype))
     begin = [(kind, part) for part in (zero if isinstance(zero, tuple) else (zero,))]
-    with carrying(code, *ends, 1, begin) as (at, found):
+    low, high = ends
+    with carrying(code, low, high, 1, begin) as (at, found):
         total = RULES["add"](code, (dtype, dtype), dtype, (_value(found), term(at)))
         found[:] = total if isinstance(total, tuple) else (total,)
     return _value(found)
