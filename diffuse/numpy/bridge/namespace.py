@@ -41,7 +41,7 @@ promote_types issubdtype isdtype isfortran
 tril_indices_from triu_indices_from diag_indices_from""".split()
 TEXT = """array2string array_repr array_str format_float_positional format_float_scientific save savez
 savez_compressed savetxt datetime_as_string base_repr binary_repr info""".split()
-TESTS = """broadcast_shapes can_cast min_scalar_type isscalar iterable""".split()
+TESTS = """broadcast_shapes array_equiv can_cast min_scalar_type isscalar iterable""".split()
 LIBRARY = "einsum_path polyfit roots convolve correlate packbits unpackbits".split()
 ORDER = "histogram_bin_edges unique_values sort_complex".split()
 SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter
