@@ -44,7 +44,8 @@ figures: $(INSTALLED)-bench
 gpu:
 	-$(PYTHON) setup.py -q build_ext --inplace
 	$(PYTHON) tests/on_gpu.py
-	$(PYTHON) bench/gpu.py --json gpu.json
+	mkdir -p bench/results
+	$(PYTHON) bench/gpu.py --json bench/results/gpu.json
 
 bench-legate: $(INSTALLED)-bench $(INSTALLED)-legate
 	$(BIN)/python bench/on_legate.py $(if $(CUPYNUMERIC),--cupynumeric $(CUPYNUMERIC))

@@ -17,16 +17,6 @@ def numba_products() -> tuple[Any, Any]:
     row, prange = kernels.row, kernels.prange
 
     @kernels.exact
-    def apply(A, p, shadow, v, sums):  # type: ignore[no-untyped-def]
-        for block in prange(len(sums)):
-            total = 0.0
-            for i in range(block * BLOCK, min(len(p), (block + 1) * BLOCK)):
-                value = row(A, i, p)
-                v[i] = value
-                total += value * shadow[i]
-            sums[block] = total
-
-    @kernels.exact
     def apply_twice(A, s, t, sums, squares):  # type: ignore[no-untyped-def]
         for block in prange(len(sums)):
             total = square = 0.0
@@ -37,7 +27,7 @@ def numba_products() -> tuple[Any, Any]:
                 square += value * value
             sums[block], squares[block] = total, square
 
-    return apply, apply_twice
+    return kernels.apply, apply_twice
 
 
 def numba_updates() -> tuple[Any, Any, Any]:

@@ -46,23 +46,13 @@ def diffuse_by_hand(args: argparse.Namespace) -> Peer:
 def numba_loops() -> tuple[Any, Any, Any]:
     """Three loops: x (by the step before) and p; q and p . q; r and r . r."""
     kernels = numba_kernels()
-    row, prange = kernels.row, kernels.prange
+    prange = kernels.prange
 
     @kernels.loose
     def turn(alpha, beta, x, r, p):  # type: ignore[no-untyped-def]
         for i in prange(len(x)):
             x[i] += alpha * p[i]
             p[i] = r[i] + beta * p[i]
-
-    @kernels.exact
-    def apply(A, p, q, sums):  # type: ignore[no-untyped-def]
-        for block in prange(len(sums)):
-            total = 0.0
-            for i in range(block * BLOCK, min(len(p), (block + 1) * BLOCK)):
-                value = row(A, i, p)
-                q[i] = value
-                total += p[i] * value
-            sums[block] = total
 
     @kernels.loose
     def advance(alpha, r, q, sums):  # type: ignore[no-untyped-def]
@@ -74,7 +64,7 @@ def numba_loops() -> tuple[Any, Any, Any]:
                 total += rest * rest
             sums[block] = total
 
-    return turn, apply, advance
+    return turn, kernels.apply, advance
 
 
 def numba_peer(args: argparse.Namespace) -> Peer:
@@ -89,7 +79,7 @@ def numba_peer(args: argparse.Namespace) -> Peer:
     def step() -> None:
         nonlocal alpha, beta, rr
         turn(alpha, beta, x, r, p)
-        apply(A, p, q, sums)
+        apply(A, p, p, q, sums)
         alpha = real(rr / sums.sum())
         advance(alpha, r, q, sums)
         rr, before = sums.sum(), rr

@@ -23,16 +23,6 @@ def numba_loops() -> tuple[Any, Any, Any, Any]:
             u[i] = ahead
             p[i] = ahead + beta * (q[i] + beta * p[i])
 
-    @kernels.exact
-    def apply(A, p, shadow, v, sums):  # type: ignore[no-untyped-def]
-        for block in prange(len(sums)):
-            total = 0.0
-            for i in range(block * BLOCK, min(len(p), (block + 1) * BLOCK)):
-                value = row(A, i, p)
-                v[i] = value
-                total += value * shadow[i]
-            sums[block] = total
-
     @kernels.loose
     def advance(alpha, u, v, q, w, x):  # type: ignore[no-untyped-def]
         for i in prange(len(u)):
@@ -52,7 +42,7 @@ def numba_loops() -> tuple[Any, Any, Any, Any]:
                 total += rest * shadow[i]
             sums[block] = total
 
-    return turn, apply, advance, reduce
+    return turn, kernels.apply, advance, reduce
 
 
 def numba_peer(args: argparse.Namespace) -> Peer:

@@ -41,17 +41,8 @@ def numba_loops() -> SimpleNamespace:
         for i in prange(len(x)):
             x[i] += row(P, i, coarse)
 
-    @kernels.exact
-    def apply(A, p, q, sums):  # type: ignore[no-untyped-def]
-        for block in prange(len(sums)):
-            total = 0.0
-            for i in range(block * BLOCK, min(len(p), (block + 1) * BLOCK)):
-                value = row(A, i, p)
-                q[i] = value
-                total += p[i] * value
-            sums[block] = total
-
-    return SimpleNamespace(first=first, sweep=sweep, restrict=restrict, correct=correct, apply=apply)
+    return SimpleNamespace(first=first, sweep=sweep, restrict=restrict, correct=correct,
+                           apply=kernels.apply)
 
 
 def numba_vectors() -> tuple[Any, Any, Any]:
@@ -125,7 +116,7 @@ def numba_peer(args: argparse.Namespace) -> Peer:
 
     def step() -> None:
         nonlocal rz
-        loops.apply(A, p, q, sums)
+        loops.apply(A, p, p, q, sums)
         alpha = real(rz / sums.sum())
         advance(alpha, p, q, x, r)
         z = cycle(0, r)

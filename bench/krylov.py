@@ -45,7 +45,18 @@ def numba_kernels() -> SimpleNamespace:
             total += A[2][k] * x[A[1][k]]
         return total
 
-    return SimpleNamespace(row=row, exact=exact, loose=loose, prange=numba.prange)
+    @exact
+    def apply(A, p, other, q, sums):  # type: ignore[no-untyped-def]
+        """q = A p, and the sums of q * other of each block."""
+        for block in numba.prange(len(sums)):
+            total = 0.0
+            for i in range(block * BLOCK, min(len(p), (block + 1) * BLOCK)):
+                value = row(A, i, p)
+                q[i] = value
+                total += value * other[i]
+            sums[block] = total
+
+    return SimpleNamespace(row=row, exact=exact, loose=loose, prange=numba.prange, apply=apply)
 
 
 def jax_product(A: Any) -> Callable[[Any], Any]:

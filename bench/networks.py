@@ -86,13 +86,10 @@ class Training:
                        *values, y[1], *gradients)
 
 
-def residual(layers: int, width: int, batch: int, ends: bool = False) -> Training:
-    """A wide residual network on images of 224 x 224; `ends` has the first convolution and the classifier."""
+def residual(layers: int, width: int, batch: int) -> Training:
+    """A wide residual network on images of 224 x 224, without its first convolution and its classifier."""
     net = Training(batch)
     x = net.value("x", 64 * width, 56 * 56)
-    if ends:
-        image = net.value("image", 3, 224 * 224)
-        net.multiply("stem", image, net.weight("w stem", 3, 64 * width, 49), x)
     channels = 64 * width
     for stage, blocks in enumerate(BLOCKS[layers]):
         inner, side = 64 * width << stage, 56 >> stage
@@ -109,9 +106,6 @@ def residual(layers: int, width: int, batch: int, ends: bool = False) -> Trainin
             else:
                 net.multiply(f"{name}.skip", x, net.weight(f"w{name}.skip", channels, 4 * inner, 1), out)
             x, channels = out, 4 * inner
-    if ends:
-        pooled, classes = net.value("pooled", channels), net.value("classes", 1000)
-        net.multiply("classifier", pooled, net.weight("w classifier", channels, 1000), classes)
     return net
 
 

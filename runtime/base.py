@@ -171,10 +171,10 @@ class Instance(Protocol):
 
 
 class Moved(NamedTuple):
-    """What ranks send before, during and after a launch."""
+    """The traffic between ranks before, during and after a launch."""
 
     bytes: int
-    """What all of them receive."""
+    """The bytes that all ranks together receive."""
     busiest: float
     """The bytes that the busiest rank sends or receives, summed over the exchanges."""
     messages: int
@@ -295,7 +295,7 @@ class Fate(Enum):
 
 
 class Runtime(Protocol):
-    """Where launches run."""
+    """A system that keeps the memory of stores and runs launches."""
 
     name: str
     points: int

@@ -10,7 +10,7 @@ Point = tuple[int, ...]
 
 
 Ends = tuple[tuple[int, ...], ...]
-"""For each array of a call where the part of each rank begins along its cut, and where the last one ends."""
+"""For each array of a call, the index along its cut where each part begins, and where the last one ends."""
 
 
 class Peers(Protocol):
@@ -28,7 +28,7 @@ class Peers(Protocol):
 
 
 class Alone:
-    """One rank that has all."""
+    """The peers of a rank that has the whole arrays."""
 
     rank, ranks = 0, 1
 
@@ -43,10 +43,10 @@ class Alone:
 
 
 class Moved(NamedTuple):
-    """What sums cost that ranks add up one after another."""
+    """The cost of sums that ranks add up one after another."""
 
     bytes: float
-    """What all ranks receive."""
+    """The bytes that all ranks together receive."""
     chain: float
     """How many of these bytes go from rank to rank, each after the one before it."""
     messages: float
@@ -62,7 +62,7 @@ class Sums(NamedTuple):
     usual: bool
     """Does the stream take this way where nobody names a grid of blocks?"""
     moved: Callable[[Ends], Moved]
-    """What moves, given where the parts of ranks begin and the last ones end."""
+    """The cost, given where the parts of ranks begin and end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +85,20 @@ class Independent:
     """Does the function take the first index of its part as an additional first argument?"""
 
     blocks: Callable[[Point], int] | None = None
-    """Given a number of parts for each cut, of what number of indices parts have to be multiples so that
-    blocks, cut in all these ways at once, have the bits of the whole; 0 if they have not.  A function that
-    asks this runs whole where nobody names a grid of blocks."""
+    """Maps a number of parts for each cut to the number of indices of which parts have to be multiples, so
+    that blocks that are cut in all these ways at once have the bits of the whole; 0 if no number is right.  A
+    function with this attribute runs whole where nobody names a grid of blocks."""
 
     folded: int = 0
-    """Along how many dimensions, beside those of the result, the function adds up."""
+    """The number of dimensions, besides those of the result, along which the function adds up."""
 
     sums: Callable[[], Sums | None] | None = None
     """Makes the way to run it in which ranks add up along such a dimension, with the bits of the whole; None
     if there is none.  All ranks have to ask at once."""
 
     def unit(self, parts: Point) -> int:
-        """Of how many indices the tiles of a grid with so many parts along each cut are multiples; 0 if it
-        must not be cut so."""
+        """The number of indices of which tiles have to be multiples in a grid with this many parts along each
+        cut; 0 if the function must not be cut so."""
         return self.multiple if self.blocks is None else self.blocks(parts)
 
     together: bool = False

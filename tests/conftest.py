@@ -27,6 +27,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
+ROOT = GOLDEN.parent.parent
+AT_FIRST = frozenset(os.listdir(ROOT))
+"""The files and folders of the checkout before the tests."""
 
 ELSEWHERE = {
     "local_only": (("legate", "mpi", "simt", "cuda"), "what a runtime promises whose memory the host shares"),
@@ -73,7 +76,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """No test leaves the engine's lock held: threads of a later test would wait for it for ever."""
+    """No test leaves a file in the checkout or holds the engine's lock, for which later tests would wait for
+    ever."""
+    added = [name for name in os.listdir(ROOT) if name not in AT_FIRST and not name.startswith(".")]
+    assert not added, f"while this test ran, {added} came into {ROOT}: tests write to tmp_path"
     engine = sys.modules.get("diffuse.stream.engine")
     if engine is not None:
         assert not engine.current().entered(), "this thread still holds the engine's lock"

@@ -78,13 +78,6 @@ def test_overheads(tmp_path: Path) -> None:
     assert "recording one operation" in table
 
 
-def test_broadcast() -> None:
-    command = [sys.executable, str(ROOT / "bench" / "broadcast.py"), "--quick", "--only", "numpy"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert len(re.findall(r"^    numpy +[0-9.]+ ms +[0-9.]+ x$", done.stdout, re.M)) == 3
-
-
 def test_vectorize() -> None:
     command = [sys.executable, str(ROOT / "bench" / "vectorize.py"), "--quick", "--rounds", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -14,10 +14,10 @@ from diffuse import ir
 from diffuse.fusion import definition
 from diffuse.ir import Decomposition, Privilege, Relation, Split
 from diffuse.ir.check import check
-from diffuse.observe import trace
-from diffuse.stream import blocking, cuts, engine
+from diffuse.stream import blocking, cuts
 from tests.build import Region, access, array
 from tests.build import task as made
+from tests.calls import launches
 from tests.test_fuzz_stream import stream
 
 ROWS = 81
@@ -35,14 +35,6 @@ def inner(m: Any, x: Any, y: Any) -> Any:
     return w
 
 
-def launched(run: Any) -> int:
-    engine.fence()
-    before = trace.counters["launched"]
-    kept = run()
-    engine.fence()
-    del kept
-    return trace.counters["launched"] - before
-
 
 def inputs(rows: int = ROWS) -> tuple[Any, Any]:
     pick = numpy.random.default_rng(rows)
@@ -56,7 +48,7 @@ def test_parts_within_a_border_fuse_with_the_whole(points: int) -> None:
     with stream(points, small=0, min_chunk=64, compile="wait"):
         ours = np.array(x), np.array(y)
         for _ in range(2):  # analysed, then replayed
-            assert launched(lambda: inner(np, *ours)) == 1
+            assert launches(lambda: inner(np, *ours)) == 1
             assert numpy.array(inner(np, *ours)).tobytes() == inner(numpy, x, y).tobytes()
 
 
@@ -66,7 +58,7 @@ def test_large_tasks_are_cut_by_themselves(monkeypatch: pytest.MonkeyPatch) -> N
     x, y = inputs()
     with stream(2, small=0, min_chunk=64, compile="wait"):
         ours = np.array(x), np.array(y)
-        assert launched(lambda: inner(np, *ours)) > 1
+        assert launches(lambda: inner(np, *ours)) > 1
 
 
 @LOCAL

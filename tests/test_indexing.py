@@ -14,6 +14,7 @@ from diffuse.numpy.arrays import indices
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
+from tests.calls import launches, outcome
 from tests.test_fuzz_stream import stream
 
 TYPES = ("float64", "float32", "int64", "int32", "uint8", "bool", "complex128", "float16")
@@ -79,20 +80,6 @@ class Pick(random.Random):
         return tuple(plain), tuple(ours)
 
 
-def outcome(function: Any, *args: Any) -> Any:
-    try:
-        return function(*args)
-    except Exception as error:
-        return type(error), str(error)
-
-
-def launches(run: Any) -> int:
-    engine.fence()
-    before = trace.counters["launched"]
-    kept = run()
-    engine.fence()
-    del kept
-    return trace.counters["launched"] - before
 
 
 @pytest.mark.parametrize("mode, count", [("off", 150), ("wait", 25)])

@@ -13,6 +13,7 @@ from diffuse import library
 from diffuse.numpy.ops import choosing
 from diffuse.observe import trace
 from diffuse.settings import using
+from tests.calls import outcome
 from tests.test_fuzz_stream import stream
 
 DRAW = numpy.random.default_rng(0)
@@ -91,12 +92,6 @@ def agree(found: Any, expected: Any, layout: bool = True) -> None:
         assert found.strides == expected.strides or not layout
     assert numpy.array_equal(numpy.asarray(found), expected)
 
-
-def outcome(function: Any, *args: Any) -> Any:
-    try:
-        return function(*args)
-    except Exception as error:
-        return type(error), str(error)
 
 
 def recorded() -> int:

@@ -8,11 +8,16 @@ import re
 import shlex
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from diffuse import settings
+from diffuse.cli import launch, launchers
+from diffuse.cli.job import JobOptions
 from diffuse.runtime import machine
 from tests.jobs import RANKS_SECONDS, diffuse
 
@@ -230,3 +235,13 @@ def test_a_missing_launcher_is_named() -> None:
     assert done.returncode == 1 and "no srun" in done.stderr
     done = diffuse("run", "--launcher", "pbs", "x.py", PATH="/nonexistent")
     assert done.returncode == 1 and "no qsub here: outside of PBS use --launcher mpirun" in done.stderr
+
+
+@pytest.mark.parametrize("runtime", ["mpi", "legate"])
+def test_a_missing_mpirun_comes_with_what_the_runtime_needs(runtime: str, monkeypatch: pytest.MonkeyPatch
+                                                            ) -> None:
+    monkeypatch.delenv("OMPI_COMM_WORLD_RANK", raising=False)
+    monkeypatch.setattr(launchers, "found", lambda name: name)
+    with settings.using(runtime=runtime), pytest.raises(click.ClickException) as caught:
+        launch.become(replace(JobOptions(), ranks=2), ["x.py"])
+    assert caught.value.message == f"there is no mpirun here: pip install 'diffuse[{runtime}]'"

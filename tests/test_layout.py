@@ -7,6 +7,7 @@ Read from the source with `ast`; an import inside a function counts like any oth
 from __future__ import annotations
 
 import ast
+import subprocess
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -43,6 +44,11 @@ SYSTEMS = ("diffuse.runtime.legate", "diffuse.runtime.local", "diffuse.runtime.m
 
 PLAIN = 3
 """Rooms on floors below this one know no NumPy, no LLVM and no runtime."""
+
+
+CHECKOUT = frozenset(""".ci .gitignore LICENSE Makefile README.md apps bench diffuse docs kernels
+pyproject.toml runtime setup.py tests""".split())
+"""What git keeps in the top folder."""
 
 
 def room(name: str) -> str:
@@ -107,6 +113,14 @@ def violations(name: str, tree: ast.AST) -> Iterator[str]:
         elif floor(target) >= floor(name):
             yield (f"{name} (floor {floor(name)}) imports {target} (floor {floor(target)}): "
                    "move the shared part down, or pass it in as an argument")
+
+
+def test_the_top_folder_has_no_other_files() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("this is no checkout of git")
+    other = {line.partition("/")[0] for line in listed.stdout.splitlines()} - CHECKOUT
+    assert not other, f"move these, or add them to CHECKOUT in {Path(__file__).name}: {sorted(other)}"
 
 
 def test_every_module_has_a_room() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.numpy.small import native
-from diffuse.observe import trace
 from diffuse.settings import config
 from diffuse.stream import engine
+from tests.calls import launches
 
 SIZE = 1 << 20
 """Of float64, more bytes than a mapping of its own needs (`runtime.local.system.MAPPED`)."""
@@ -35,15 +35,6 @@ def assigned(x: Any) -> Any:
     x[...] = 0
     return x
 
-
-def launches(run: Callable[[], Any]) -> int:
-    """Launches until what is recorded is done."""
-    engine.fence()
-    before = trace.counters["launched"]
-    held = run()
-    engine.fence()
-    del held
-    return trace.counters["launched"] - before
 
 
 def resident() -> int:

@@ -14,7 +14,6 @@ import pytest
 
 from diffuse.planning import Graph, Problem, TooWide, beam, eliminate, integer_program, plan, words
 from diffuse.planning.layouts import PENDING, Layout, Mesh, choices, of_terms, seen
-from diffuse.planning.problem import tied
 from diffuse.planning.replay import Turn
 from diffuse.planning.windows import preferred
 from diffuse.spec import einsum
@@ -232,19 +231,6 @@ def test_words_of_terms_are_those_that_ranks_would_receive(subscripts: str) -> N
         assert words.read(spec, use, shapes[use.operand], [own], [held], mesh)[0, 0] == pytest.approx(
             sum(len(block((-1, -1), mesh, shapes[use.operand], r) - block(held, mesh, shapes[use.operand], r))
                 for r in ranks))
-
-
-def test_variables_that_are_tied_have_one_state() -> None:
-    rng = random.Random(2)
-    for _ in range(40):
-        problem = drawn(rng)
-        size = problem.sizes[0]
-        group = [v for v, n in enumerate(problem.sizes) if n == size][:3]
-        smaller, to = tied(problem, [group])
-        best = min(problem.cost(choice) for choice in product(*map(range, problem.sizes))
-                   if len({choice[v] for v in group}) == 1)
-        found = eliminate(smaller)
-        assert smaller.cost(found) == problem.cost([found[to[v]] for v in range(len(to))]) == best
 
 
 def test_a_problem_that_is_too_wide_is_left_to_the_integer_program() -> None:

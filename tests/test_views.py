@@ -12,6 +12,7 @@ import pytest
 
 import diffuse
 import diffuse.numpy as np
+from tests.calls import outcome
 
 SHAPES = [(7,), (300,), (40_000,), (5, 6), (150, 140), (3, 4, 5), (30, 20, 40), (2, 3, 4, 5),
           (1, 17_000), (2, 1, 3, 2, 2)]
@@ -46,12 +47,6 @@ def method(chance: random.Random, shape: tuple[int, ...]) -> tuple[str, tuple[An
         ("view", (chance.choice(["int64", "float32", "uint8", "<f8", "nonsense", "M8[s]"]),)),
         ("item", (chance.randrange(-size, size + 1),)), ("item", ()), ("squeeze", ())])
 
-
-def outcome(call: Any) -> Any:
-    try:
-        return call()
-    except Exception as error:
-        return type(error), str(error)
 
 
 def alike(ours: Any, theirs: Any) -> None:

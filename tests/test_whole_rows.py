@@ -9,9 +9,9 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import blocking, engine
+from tests.calls import launches
 from tests.test_fuzz_stream import stream
 
 pytestmark = pytest.mark.local_only("the launch domain is chosen here")
@@ -113,14 +113,6 @@ def test_the_bits_are_those_of_one_task_at_a_time(program: Program, shape: tuple
 @pytest.mark.parametrize("program", [softmax, normalised], ids=["softmax", "normalised"])
 def test_rows_are_one_task(program: Program) -> None:
     x = np.array(drawn((400, 300), "float64"))
-
-    def launches(run: Callable[[], Any]) -> int:
-        engine.fence()
-        before = trace.snapshot()["launched"]
-        kept = run()
-        engine.fence()
-        del kept
-        return trace.snapshot()["launched"] - before
 
     with stream(2):
         assert launches(lambda: program(np, x)) == 1

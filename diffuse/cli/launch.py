@@ -120,8 +120,9 @@ def become(launch: JobOptions, words: list[str]) -> int:
         print(*made, shlex.join(line))
         return 0
     if not os.path.isabs(line[0]):
+        package = mpi if config.runtime == "mpi" else prepare
         raise click.ClickException(f"there is no {line[0]} here: " + (
-            prepare.INSTALL if line[0] == "mpirun" else
+            package.INSTALL if line[0] == "mpirun" else
             f"outside of {'Slurm' if line[0] == 'srun' else 'PBS'} use --launcher mpirun"))
     if refusal := mpi.refusal() if config.runtime == "mpi" else prepare.find().refusal(launch.total > 1):
         raise click.ClickException(refusal)

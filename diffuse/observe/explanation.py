@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diffuse.observe import trace
+from diffuse.observe.trace import quantity
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class FusedTask:
 
     def __str__(self) -> str:
         state = "compiled" if self.compiled else "interpreted"
-        counts = [_counted(len(self.operations), "operation") + " -> 1 task", _counted(self.loops, "loop"),
-                  _counted(self.vanished, "temporary", "temporaries") + " vanished",
-                  "ran " + _counted(self.launches, "time"), state]
+        counts = [quantity(len(self.operations), "operation") + " -> 1 task", quantity(self.loops, "loop"),
+                  quantity(self.vanished, "temporary", "temporaries") + " vanished",
+                  "ran " + quantity(self.launches, "time"), state]
         head = ", ".join(counts)
         lines = ["  " + line for line in self.text.splitlines()]
         shared = [f"  recorded from: {site}" for site in self.sites if len(self.sites) > 1]
@@ -53,7 +54,7 @@ class Explanation:
     def __str__(self) -> str:
         numbers = ", ".join(f"{name} {n:,}" for name, n in self.counters.items() if n)
         plans = [f"plan {i}: {plan}" for i, plan in enumerate(self.plans)]
-        hosted = [f"on the host: {name}, {_counted(calls, 'call')}, {nbytes:,} bytes copied from the device"
+        hosted = [f"on the host: {name}, {quantity(calls, 'call')}, {nbytes:,} bytes copied from the device"
                   for name, (calls, nbytes) in self.on_host.items()]
         return "\n\n".join([*plans, *["\n".join(hosted)] * bool(hosted),
                             f"totals: {numbers or 'nothing was recorded'}"])
@@ -67,10 +68,6 @@ def explanation(made: Iterable[Any]) -> Explanation:
                   p.kernel is not None and p.kernel.native is not None, p.text)
         for p in made)
     return Explanation(plans, trace.snapshot(), dict(trace.on_host))
-
-
-def _counted(n: int, noun: str, plural: str | None = None) -> str:
-    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def _span(first: Any, last: Any) -> str:

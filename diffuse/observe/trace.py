@@ -57,6 +57,11 @@ def count(name: str, n: int = 1) -> None:
     counters[name] += n
 
 
+def quantity(n: int, noun: str, plural: str | None = None) -> str:
+    """A number of things, as text: "1 task", "2 tasks"."""
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
 def copied(kind: str, nbytes: int) -> None:
     """Count a copy to or from a device."""
     counters[kind] += 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -95,22 +94,3 @@ def _table(spec: OpSpec, use: Indexing, reads: bool, shape: Point, assignments: 
     else:
         found = words.written(use, shape, assignments, layouts, mesh)
     return np.ascontiguousarray(found.T)
-
-
-def tied(problem: Problem, groups: Sequence[Sequence[int]]) -> tuple[Problem, list[int]]:
-    """The problem in which the variables of each group share one state, and the new number of each old
-    variable. The variables of a group must have equally many states."""
-    number = list(range(len(problem.sizes)))
-    for group in groups:
-        for member in group[1:]:
-            number[member] = group[0]
-    kept = sorted(set(number))
-    place = {variable: k for k, variable in enumerate(kept)}
-    to = [place[number[v]] for v in range(len(number))]
-    joined: dict[tuple[int, ...], Any] = {}
-    for variables, table in problem.tables:
-        named = tuple(dict.fromkeys(to[v] for v in variables))
-        letters = [chr(97 + named.index(to[v])) for v in variables]
-        same = np.einsum(f"{''.join(letters)}->{''.join(chr(97 + k) for k in range(len(named)))}", table)
-        joined[named] = joined[named] + same if named in joined else same
-    return Problem([problem.sizes[v] for v in kept], list(joined.items())), to

@@ -267,11 +267,12 @@ class Client:
             case (channel.BEGUN, key):
                 self._begun = key
             case (channel.DONE, key, answer):
+                found = channel.Answer(*answer)
                 if key in self._asked:
-                    self._answers[key] = channel.Answer(*answer)
+                    self._answers[key] = found
                     self._asked.pop(key, None)
-                if answer[3]:
-                    self._warn(f"compiled kernels are not kept for the next run ({answer[3]})")
+                if found.unkept:
+                    self._warn(f"compiled kernels are not kept for the next run ({found.unkept})")
             case (channel.FAILED, why):
                 self._refuse(why)
             case (channel.LEAVING,):

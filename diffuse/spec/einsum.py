@@ -27,7 +27,7 @@ def einsum(subscripts: str, *shapes: Point) -> OpSpec:
             if extents.setdefault(label, extent) != extent:
                 raise ValueError(f"subscripts {subscripts!r}: {label!r} has extents {extents[label]} and "
                                  f"{extent}; give all operands the same one")
-    result = _result(output, labels, extents, subscripts) if arrow else _implied(labels)
+    result = _result(output, extents, subscripts) if arrow else _implied(labels)
     names = [*result, *[label for label in extents if label not in result]]
     numbers = {name: k for k, name in enumerate(names)}
     loops = tuple(Loop(name, extents[name], name not in result) for name in names)
@@ -49,8 +49,7 @@ def _labels(term: str, rank: int, subscripts: str) -> list[str]:
     return [*before, *[f"...{k}" for k in range(covered)], *behind]
 
 
-def _result(output: str, labels: Sequence[Sequence[str]], extents: dict[str, int], subscripts: str
-            ) -> list[str]:
+def _result(output: str, extents: dict[str, int], subscripts: str) -> list[str]:
     """The loop of each dimension of the result, if the subscripts name them."""
     dots = [label for label in extents if label.startswith("...")]
     before, found, behind = output.partition("...")

@@ -209,9 +209,10 @@ class Forwarder:
         self.plans.append(plan)
         if len(self.plans) > MOST_PLANS:
             self._forget()
-        trace.event("plan", lambda: f"{plan.tasks} tasks fused into one of {plan.loops} loops, "
-                                    f"{plan.vanished} temporaries vanished; ended by: {plan.reason}\n"
-                                    f"{plan.text}")
+        trace.event("plan", lambda: f"{trace.quantity(plan.tasks, 'operation')} -> 1 task, "
+                                    f"{trace.quantity(plan.loops, 'loop')}, "
+                                    f"{trace.quantity(plan.vanished, 'temporary', 'temporaries')} vanished; "
+                                    f"ended by: {plan.reason}\n{plan.text}")
         return plan
 
     def _forget(self) -> None:

@@ -23,7 +23,7 @@ from diffuse.stream.replay import Replay
 
 
 class Composed(Protocol):
-    """What a layout needs of a plan."""
+    """The attributes of a plan from which layouts are made."""
 
     @property
     def composition(self) -> Composition: ...
@@ -33,7 +33,7 @@ class Composed(Protocol):
 
     @property
     def layouts(self) -> dict[tuple[object, ...], Layout]:
-        """Those that were made before, by the views and extents of the tasks."""
+        """The layouts made so far, by the views and extents of the tasks."""
         ...
 
     def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:

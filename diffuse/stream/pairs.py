@@ -259,7 +259,7 @@ class Pair:
         return values
 
     def point(self, values: Any, p: int) -> None:
-        raise NotImplementedError("a pair runs compiled only: forward.py makes one when both kernels are")
+        raise NotImplementedError("a pair runs compiled only: it is made when both kernels are")
 
     def finish(self, values: Any) -> None:
         raise NotImplementedError("a pair folds nothing")

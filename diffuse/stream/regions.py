@@ -25,20 +25,20 @@ LETTERS = "ijklmnopqrstuvwxyzabcdefgh"
 
 
 class Region(Protocol):
-    """What the window asks of a region."""
+    """A part of the program that decides how its operations are cut, as the window sees it."""
 
     def check(self, recorded: Recorded) -> None:
         """Raise ValueError for an operation that must not be recorded here."""
 
     def start(self, before: Group) -> Trail:
-        """Where a group begins that follows this one."""
+        """Return the place in the memo at which the group after this one begins."""
 
     def holds(self, recorded: Recorded) -> bool:
-        """Keep a task back, and tell so, where nothing can be said of it before the next ones are known."""
+        """Keep a task back if it cannot be decided before the next ones are known; return whether it was."""
 
     def chosen(self, number: int, recorded: Recorded) -> Template | None:
-        """The template, decomposed, of the task that so many tasks of the region were added before; None
-        where the stream is to choose as elsewhere."""
+        """Return the decomposed template of the region's task with this number; None if the stream has to
+        choose as it does outside of regions."""
 
     def settle(self) -> None:
         """Add the tasks that are kept back to the window, because its open group ends."""
@@ -47,7 +47,7 @@ class Region(Protocol):
         """Restore consistency after an exception: nothing is kept back any more."""
 
     def forget(self) -> None:
-        """Forget all that was decided, because settings change."""
+        """Forget all decisions, because settings change."""
 
 
 def called(recorded: Recorded) -> Independent | None:
@@ -68,7 +68,7 @@ def loops(recorded: Recorded) -> dict[str, int]:
 
 
 def cuts(recorded: Recorded) -> list[tuple[str, int]]:
-    """For each way in which a host function may be cut the name and the extent of the loop."""
+    """Return the loop, by name, and its extent, for each way in which a host function may be cut."""
     template, function = recorded[0], called(recorded)
     if function is None:
         return []

@@ -44,7 +44,6 @@ class schedule(ContextDecorator):
     def __init__(self, grid: Sequence[int] | None = None, **points: int) -> None:
         if grid is None and not points:
             raise ValueError("schedule: name the points of each loop, as in grid=(2, 2) or i=2, j=2")
-        self.positional = grid is not None
         named = dict(zip("ijklmnopqrstuvwxyz", grid or (), strict=False))
         for name, n in points.items():
             if name in named:

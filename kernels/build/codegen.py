@@ -68,27 +68,14 @@ def object_code(body: Body) -> bytes:
     if not here.halves and "float16" in repr(body):
         raise NotImplementedError("this processor has no conversions between float16 and float32")
     scans = any(op.kind == "scan" for loop in body.loops for op in loop.ops)
-    plain = _machine(here.triple, here.cpu, here.features, SPEED)
-    if plain is not None:
-        return plain.object_code(text(body), promote=scans)
-    compiler = machine()
-    module = _module(text(body), compiler)
-    if scans:
-        _promote(module, compiler)
-    return bytes(compiler.emit_object(module))
+    return _compiled(text(body), promote=scans)
 
 
 def routine_code(name: str, dtype: str) -> bytes:
     """Compile a routine that orders, searches or counts (kernels/llvm/sorting) for this processor."""
     from diffuse.kernels.llvm.sorting import emit
 
-    here = host()
-    source = emit.emit(name, dtype, here)
-    plain = _machine(here.triple, here.cpu, here.features, SPEED)
-    if plain is not None:
-        return plain.object_code(source)
-    compiler = machine()
-    return bytes(compiler.emit_object(_module(source, compiler)))
+    return _compiled(emit.emit(name, dtype, host()))
 
 
 def grid_code(body: Body, target: str) -> bytes:
@@ -101,13 +88,8 @@ def grid_code(body: Body, target: str) -> bytes:
     machine_name, _, tiles = target.partition(" ")
     if machine_name != "simt":
         return ptx.compile(emit.for_gpu(body, nvptx.Nvptx(machine_name, bool(tiles))), machine_name).encode()
-    here = host()
-    plain = _machine(here.triple, here.cpu, here.features, 0)  # compiling it takes longer than running it
-    source = emit.for_host(body, simt.simt(bool(tiles)))
-    if plain is not None:
-        return plain.object_code(source)
-    compiler = machine()
-    return bytes(compiler.emit_object(_module(source, compiler)))
+    # compiling it takes longer than running it
+    return _compiled(emit.for_host(body, simt.simt(bool(tiles))), speed=0)
 
 
 def common_code(source: str) -> bytes:
@@ -130,6 +112,20 @@ def assembly(body: Body) -> str:
     """The assembly text of a body's machine code."""
     compiler = machine()
     return str(compiler.emit_assembly(_module(text(body), compiler)))
+
+
+def _compiled(source: str, speed: int = SPEED, promote: bool = False) -> bytes:
+    """Compile LLVM IR to relocatable object code for this processor.  The level of optimisation is always
+    `SPEED` where llvmlite's package compiles; `promote` keeps local variables in registers."""
+    here = host()
+    plain = _machine(here.triple, here.cpu, here.features, speed)
+    if plain is not None:
+        return plain.object_code(source, promote=promote)
+    compiler = machine()
+    module = _module(source, compiler)
+    if promote:
+        _promote(module, compiler)
+    return bytes(compiler.emit_object(module))
 
 
 def _module(source: str, machine: Any) -> Any:

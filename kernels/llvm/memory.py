@@ -20,6 +20,7 @@ from diffuse.kernels.llvm.vectors import (
     first,
     from_memory,
     loaded,
+    masked,
     read_some,
     shuffled,
     store_apart,
@@ -88,7 +89,7 @@ def load(code: Code, place: Place, step: Step) -> Value:
         return _load_strided(code, place, at, step)
     if place.dtype in COMPONENT:
         return _load_pairs(code, COMPONENT[place.dtype], at, place, step)
-    raw = _read(code, MEMORY[place.dtype], place.dtype, code.lanes, at, place, step.mask)
+    raw = _read(code, place.dtype, code.lanes, at, place, step.mask)
     return from_memory(code, place.dtype, raw)
 
 
@@ -116,7 +117,7 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
         if place.streams and step.mask is None:
             stream(code, place.dtype, at, raw)
         else:
-            _write(code, MEMORY[place.dtype], place.dtype, code.lanes, at, place, step.mask, raw)
+            _write(code, place.dtype, code.lanes, at, place, step.mask, raw)
 
 
 def load_one(code: Code, dtype: str, at: str, constant: bool = False) -> Value:
@@ -149,11 +150,7 @@ def merge(code: Code, dtype: str, at: str, mask: str, others: str = "poison") ->
     """Load the lanes under a mask in their form in memory, and merge them with the other lanes of a
     vector."""
     part, lanes = COMPONENT.get(dtype, dtype), code.lanes * (2 if dtype in COMPONENT else 1)
-    kind, bits = f"<{lanes} x {MEMORY[part]}>", mask if lanes == code.lanes else twice(code, mask)
-    name = f"llvm.masked.load.{suffix(MEMORY[part], lanes)}.p0"
-    code.declare(f"declare {kind} @{name}(ptr, <{lanes} x i1>, {kind})")
-    where = f"ptr align {ITEMSIZE[part]} {at}"
-    return code.let(f"call {kind} @{name}({where}, <{lanes} x i1> {bits}, {kind} {others})")
+    return masked(code, part, lanes, at, mask if lanes == code.lanes else str(twice(code, mask)), others)
 
 
 def store_merged(code: Code, dtype: str, at: str, value: str) -> None:
@@ -201,33 +198,30 @@ def _address(code: Code, place: Place, step: Step) -> str:
     return code.let(f"getelementptr inbounds i8, ptr {place.base}, i64 {offset}")
 
 
-def _read(code: Code, element: str, dtype: str, lanes: int, at: str, place: Place, mask: str | None) -> str:
-    kind, align = f"<{lanes} x {element}>", ITEMSIZE[dtype]
+def _read(code: Code, dtype: str, lanes: int, at: str, place: Place, mask: str | None) -> str:
+    element, align = MEMORY[dtype], ITEMSIZE[dtype]
     if mask is None:
-        return loaded(code, kind, at, place.align or align, place.constant)
+        return loaded(code, f"<{lanes} x {element}>", at, place.align or align, place.constant)
     # one element (or pair) fills the inactive lanes
     pair = lanes != code.lanes
     first = f"<2 x {element}>" if pair else f"<1 x {element}>"
     one = code.let(f"load {first}, ptr {at}, align {align}")
     order = ", ".join(f"i32 {i % 2 if pair else 0}" for i in range(lanes))
     filler = code.let(f"shufflevector {first} {one}, {first} poison, <{lanes} x i32> <{order}>")
-    name = f"llvm.masked.load.{suffix(element, lanes)}.p0"
-    code.declare(f"declare {kind} @{name}(ptr, <{lanes} x i1>, {kind})")
-    return code.let(f"call {kind} @{name}(ptr align {align} {at}, <{lanes} x i1> {mask}, {kind} {filler})")
+    return masked(code, dtype, lanes, at, mask, filler)
 
 
-def _write(code: Code, element: str, dtype: str, lanes: int, at: str, place: Place, mask: str | None,
-           raw: str) -> None:
-    kind, align = f"<{lanes} x {element}>", ITEMSIZE[dtype]
+def _write(code: Code, dtype: str, lanes: int, at: str, place: Place, mask: str | None, raw: str) -> None:
     if mask is None:
-        code.do(f"store {kind} {raw}, ptr {at}, align {place.align or align}")
+        align = place.align or ITEMSIZE[dtype]
+        code.do(f"store <{lanes} x {MEMORY[dtype]}> {raw}, ptr {at}, align {align}")
         return
-    store_masked(code, element, lanes, at, align, raw, mask)
+    store_masked(code, dtype, lanes, at, raw, mask)
 
 
 def _load_pairs(code: Code, part: str, at: str, place: Place, step: Step) -> Value:
     n = code.lanes
-    raw = _read(code, MEMORY[part], part, 2 * n, at, place, twice(code, step.mask))
+    raw = _read(code, part, 2 * n, at, place, twice(code, step.mask))
     kind = f"<{2 * n} x {MEMORY[part]}>"
     return (shuffled(code, kind, raw, "poison", list(range(0, 2 * n, 2))),
             shuffled(code, kind, raw, "poison", list(range(1, 2 * n, 2))))
@@ -236,7 +230,7 @@ def _load_pairs(code: Code, part: str, at: str, place: Place, step: Step) -> Val
 def _store_pairs(code: Code, part: str, at: str, place: Place, step: Step, value: tuple[str, str]) -> None:
     n = code.lanes
     raw = shuffled(code, code.type(part), value[0], value[1], [i // 2 + i % 2 * n for i in range(2 * n)])
-    _write(code, MEMORY[part], part, 2 * n, at, place, twice(code, step.mask), raw)
+    _write(code, part, 2 * n, at, place, twice(code, step.mask), raw)
 
 
 def _load_near(code: Code, place: Place, step: Step) -> str:

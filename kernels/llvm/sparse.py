@@ -7,14 +7,13 @@ measured slower.  Over a matrix the lanes are its columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from diffuse.kernels.body.expr import Op
 from diffuse.kernels.llvm import reduce
 from diffuse.kernels.llvm.block import Block, Split
-from diffuse.kernels.llvm.code import COMPONENT, Code, Value, counted, guarded, with_lanes
+from diffuse.kernels.llvm.code import COMPONENT, Code, Value, carrying, counted, guarded, with_lanes
 from diffuse.kernels.llvm.memory import Place, Step, lane, load, load_one, splat, store_one
 from diffuse.kernels.llvm.ops.complexes import multiply_plain
 from diffuse.kernels.llvm.ops.rules import RULES, cast
@@ -120,44 +119,18 @@ def floats(dtype: str) -> bool:
 
 def _row(code: Code, dtype: str, ends: list[str], term: Callable[[str], Value]) -> Value:
     """Zero, plus the terms of one row one after another."""
-    with _summed(code, dtype, *ends) as (at, so_far, result):
-        result.append(RULES["add"](code, (dtype, dtype), dtype, (so_far, term(at))))
-    return so_far
-
-
-@contextmanager
-def _summed(code: Code, dtype: str, low: str, high: str) -> Iterator[tuple[str, Value, list[Value]]]:
-    """A loop over [low, high) that carries a value: yields the index, the value so far, and a list for the
-    next one.  After the loop the value so far is the result."""
-    stems = ("before", "head", "inside", "latch", "after")
-    before, head, inside, latch, after = (code.name(stem) for stem in stems)
-    index, following = "%" + code.name("i"), "%" + code.name("i")
     zero = reduce.const(code, dtype, False if dtype == "bool" else 0)
-    zeros = zero if isinstance(zero, tuple) else (zero,)
-    carried = ["%" + code.name("sum") for _ in zeros]
-    so_far: Value = (carried[0], carried[1]) if isinstance(zero, tuple) else carried[0]
-    code.do(f"br label %{before}")
-    code.label(before)
-    code.do(f"br label %{head}")
-    code.label(head)
-    code.do(f"{index} = phi i64 [ {low}, %{before} ], [ {following}, %{latch} ]")
-    section, place = code.lines, len(code.lines)
-    more = code.let(f"icmp slt i64 {index}, {high}")
-    code.do(f"br i1 {more}, label %{inside}, label %{after}")
-    code.label(inside)
-    results: list[Value] = []
-    yield index, so_far, results
-    code.do(f"br label %{latch}")
-    code.label(latch)
-    code.do(f"{following} = add nsw i64 {index}, 1")
-    code.do(f"br label %{head}")
-    code.label(after)
-    (result,) = results
     kind = code.type(COMPONENT.get(dtype, dtype))
-    section[place:place] = [
-        f"  {name} = phi {kind} [ {start}, %{before} ], [ {then}, %{latch} ]"
-        for name, start, then in zip(carried, zeros, result if isinstance(result, tuple) else (result,),
-                                     strict=True)]
+    begin = [(kind, part) for part in (zero if isinstance(zero, tuple) else (zero,))]
+    low, high = ends
+    with carrying(code, low, high, 1, begin) as (at, found):
+        total = RULES["add"](code, (dtype, dtype), dtype, (_value(found), term(at)))
+        found[:] = total if isinstance(total, tuple) else (total,)
+    return _value(found)
+
+
+def _value(parts: Sequence[str]) -> Value:
+    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
 
 
 def _term(code: Code, dtype: str, operands: Operands, at: str) -> Value:

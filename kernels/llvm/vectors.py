@@ -75,16 +75,21 @@ def first(code: Code, dtype: str, at: str, lanes: int = 0) -> str:
 def read_some(code: Code, dtype: str, at: str, numbers: list[int], active: str, filler: str) -> str:
     """Load the lanes of a vector whose numbers are less than `active`, and take the others from the
     filler."""
-    n, element = len(numbers), MEMORY[dtype]
-    kind, wide = f"<{n} x {element}>", f"<{n} x i64>"
+    n = len(numbers)
+    wide = f"<{n} x i64>"
     ordered = ", ".join(f"i64 {number}" for number in numbers)
     one = code.let(f"insertelement {wide} poison, i64 {active}, i64 0")
     bound = shuffled(code, wide, one, "poison", [0] * n)
-    mask = code.let(f"icmp sgt {wide} {bound}, <{ordered}>")
-    name = f"llvm.masked.load.{suffix(element, n)}.p0"
-    code.declare(f"declare {kind} @{name}(ptr, <{n} x i1>, {kind})")
+    return masked(code, dtype, n, at, code.let(f"icmp sgt {wide} {bound}, <{ordered}>"), filler)
+
+
+def masked(code: Code, dtype: str, lanes: int, at: str, mask: str, filler: str) -> str:
+    """Load the lanes of a vector under a mask, and take the others from the filler."""
+    kind = f"<{lanes} x {MEMORY[dtype]}>"
+    name = f"llvm.masked.load.{suffix(MEMORY[dtype], lanes)}.p0"
+    code.declare(f"declare {kind} @{name}(ptr, <{lanes} x i1>, {kind})")
     where = f"ptr align {ITEMSIZE[dtype]} {at}"
-    return code.let(f"call {kind} @{name}({where}, <{n} x i1> {mask}, {kind} {filler})")
+    return code.let(f"call {kind} @{name}({where}, <{lanes} x i1> {mask}, {kind} {filler})")
 
 
 def packed(code: Code, dtype: str, value: str, mask: str) -> str:
@@ -101,14 +106,14 @@ def store_first(code: Code, dtype: str, at: str, raw: str, count: str) -> None:
     ones = code.let(f"shl nuw i64 1, {count}")
     bits = code.let(f"trunc i64 {code.let(f'sub i64 {ones}, 1')} to i{n}")
     mask = code.let(f"bitcast i{n} {bits} to <{n} x i1>")
-    store_masked(code, MEMORY[dtype], n, at, ITEMSIZE[dtype], raw, mask)
+    store_masked(code, dtype, n, at, raw, mask)
 
 
-def store_masked(code: Code, element: str, n: int, at: str, align: int, raw: str, mask: str) -> None:
-    """Store the lanes that a mask chooses of a vector of `n` elements of this LLVM type."""
-    kind, name = f"<{n} x {element}>", f"llvm.masked.store.{suffix(element, n)}.p0"
+def store_masked(code: Code, dtype: str, n: int, at: str, raw: str, mask: str) -> None:
+    """Store the lanes that a mask chooses of a vector of `n` elements in their form in memory."""
+    kind, name = f"<{n} x {MEMORY[dtype]}>", f"llvm.masked.store.{suffix(MEMORY[dtype], n)}.p0"
     code.declare(f"declare void @{name}({kind}, ptr, <{n} x i1>)")
-    code.do(f"call void @{name}({kind} {raw}, ptr align {align} {at}, <{n} x i1> {mask})")
+    code.do(f"call void @{name}({kind} {raw}, ptr align {ITEMSIZE[dtype]} {at}, <{n} x i1> {mask})")
 
 
 def store_apart(code: Code, dtype: str, at: str, raw: str, stride: int, active: str | None) -> None:
@@ -124,4 +129,4 @@ def store_apart(code: Code, dtype: str, at: str, raw: str, stride: int, active: 
             numbers = ", ".join(f"i64 {lane}" for lane in lanes)
             mask = code.let(f"icmp sgt <{n} x i64> {bound}, <{numbers}>")
         to = code.let(f"getelementptr inbounds {MEMORY[dtype]}, ptr {at}, i64 {start}")
-        store_masked(code, MEMORY[dtype], n, to, ITEMSIZE[dtype], spread, mask)
+        store_masked(code, dtype, n, to, spread, mask)

@@ -27,11 +27,11 @@ from diffuse.runtime.mpi.steps import Step, arriving_in_rounds, fetched, step
 from diffuse.runtime.mpi.validity import State, all_of, fresh
 
 Places = tuple[tuple[Inspector, Mapping[int, MpiInstance]], ...]
-"""For each rank of this process what inspects for it, and its instances by store."""
+"""The inspector of each rank of this process, and the rank's instances by store."""
 
 
 class Transfer(NamedTuple):
-    """What an exchange moves: elements, and between whom."""
+    """The elements that ranks send and receive in one exchange, and the pairs of ranks that communicate."""
 
     sent: tuple[int, ...]
     received: tuple[int, ...]
@@ -40,7 +40,7 @@ class Transfer(NamedTuple):
 
 
 def transfer(have: Boxes, want: Boxes) -> Transfer:
-    """What moves in the direct exchange."""
+    """Return the traffic of the direct exchange between two distributions."""
     sent, received = [0] * len(have), [0] * len(have)
     pairs = set()
     for receiver, pieces in enumerate(exchange(have, want).arrivals):
@@ -59,13 +59,13 @@ class Foresight:
         self.ranks, self._places, self._add, self._frames = ranks, places, add, frames
         self._states: dict[int, State] = {}
         self._ghosts: dict[int, set[object]] = {}
-        """For stores the exchanges of ghosts since they were written."""
+        """The exchanges of ghosts of each store since it was last written."""
         self._written: set[int] = set()
-        """The stores whose elements are not those of their instances any more."""
+        """Stores that foreseen launches have written: their instances do not have these elements."""
         self._needs: dict[object, int] = {}
 
     def state(self, store: int) -> State:
-        """Where the elements of a store would be."""
+        """Return the ranks that would hold the elements of a store."""
         found = self._states.get(store)
         if found is None:
             instance = self._places[0][1].get(store)
@@ -75,8 +75,8 @@ class Foresight:
         return found
 
     def turn(self, returning: Collection[tuple[int, int]], new: Collection[int]) -> None:
-        """Begin another turn of a loop: of each pair the second store is what the first one was, and new
-        stores are made anew."""
+        """Begin another turn of a loop: the second store of each pair takes over the state of the first one,
+        and new stores have none."""
         passed = [(begin, self.state(last), self._ghosts.get(last, set())) for last, begin in returning]
         for store in new:
             self._states.pop(store, None)
@@ -86,22 +86,25 @@ class Foresight:
             self._written.add(begin)
 
     def launch(self, layout: Layout, stores: Sequence[int]) -> Moved:
-        """What a launch moves, given the stores of its arguments."""
+        """Advance by a launch on these stores, and return its traffic."""
         known, ghosts = self._inspected(layout, self._shared(layout, "launch", share), stores)
         return _joined([self._step(known, stores), *ghosts])
 
     def parts(self, layouts: Sequence[Layout], stores: Sequence[int]) -> tuple[int, Moved]:
-        """The number of the layout by which a host function is called on parts, and what that moves."""
+        """Advance by a host function on parts; return the number of the layout that it is called by, and its
+        traffic."""
         number = cheapest(layouts, [self.state(store) for store in stores], self.ranks)
         return number, self._step(self._shared(layouts[number], "launch", share), stores)
 
     def together(self, layout: Layout, stores: Sequence[int]) -> Moved:
-        """What moves before a host function that all ranks call together; not what they say to each other."""
+        """Advance by a host function that all ranks call together; return the traffic before it, without the
+        messages that the function itself exchanges."""
         shared = self._shared(layout, "together", lambda *some: together(share(*some)))
         return self._step(shared, stores)
 
     def whole(self, stores: Sequence[int]) -> Moved:
-        """What moves before every rank runs a host function on these stores, of which it gets all."""
+        """Gather these stores on every rank, as before a host function that runs on whole stores; return the
+        traffic."""
         moved = []
         for store in dict.fromkeys(stores):
             state = self.state(store)
@@ -128,7 +131,7 @@ class Foresight:
         return found
 
     def _step(self, known: Known, stores: Sequence[int]) -> Moved:
-        """Take a step; returns what it moves."""
+        """Advance by one step, and return its traffic."""
         states = tuple([self.state(stores[use.place]) for use in known.share.uses])
         found = known.steps.get(states)
         if found is None:
@@ -143,7 +146,8 @@ class Foresight:
     # -- gathers -------------------------------------------------------------------------------------------
 
     def _inspected(self, layout: Layout, known: Known, stores: Sequence[int]) -> tuple[Known, list[Moved]]:
-        """The launch with what its gathers read, where they were inspected, and the ghosts that move."""
+        """Return the launch with the elements that its gathers read, if they were inspected, and the traffic
+        of the exchanges of ghosts."""
         gathers = [k for gather in layout.gathers for k in (gather.low, gather.high, *gather.along)]
         if not gathers or not self._written.isdisjoint([stores[k] for k in gathers]):
             return known, []
@@ -171,7 +175,7 @@ class Foresight:
         return made[key], ghosts
 
     def _exchanged(self, reader: Reader, inspections: Sequence[Inspection], store: int) -> Moved | None:
-        """What an exchange of ghosts moves; None if there is a row that no rank has as a whole."""
+        """Return the traffic of an exchange of ghosts; None if no rank has some row as a whole."""
         state = self.state(store)
         name = inspections[0], state.have, reader.base, reader.pitch
         rows = self._needs.get(name)
@@ -189,14 +193,14 @@ class Foresight:
 
 
 class Known(NamedTuple):
-    """A launch divided among the ranks, and what is known of its steps: what moves, and the states after."""
+    """A launch divided among the ranks; by the states before a step, its traffic and the states after it."""
 
     share: Share
     steps: dict[tuple[State, ...], tuple[Moved, tuple[State, ...]]]
 
 
 def _of_step(found: Step, states: Sequence[State], shared: Share) -> Moved:
-    """What a step moves that was made with `transfer`."""
+    """Return the traffic of a step that was made with `transfer`."""
     sizes = {use.place: state.itemsize for use, state in zip(shared.uses, states, strict=True)}
     exchanges: list[list[tuple[int, Any]]] = [
         [(sizes[place], each) for place, each in found.before],
@@ -208,7 +212,7 @@ def _of_step(found: Step, states: Sequence[State], shared: Share) -> Moved:
 
 
 def _moved(parts: Sequence[tuple[int, Transfer]]) -> Moved:
-    """What one exchange moves, of parts with elements of so many bytes."""
+    """Return the traffic of one exchange, given the bytes of an element and the transfer of each part."""
     if not parts:
         return Moved(0, 0.0, 0)
     ranks = range(len(parts[0][1].sent))
@@ -220,6 +224,6 @@ def _moved(parts: Sequence[tuple[int, Transfer]]) -> Moved:
 
 
 def _joined(moved: Sequence[Moved]) -> Moved:
-    """Exchanges one after another."""
+    """Return the total traffic of exchanges that follow one another."""
     return Moved(sum([each.bytes for each in moved]), sum([each.busiest for each in moved]),
                  sum([each.messages for each in moved]))

@@ -23,7 +23,7 @@ class Stuck(RuntimeError):
 
 
 class Lockstep:
-    """So many ranks, of which one runs at a time."""
+    """Threads of virtual ranks, of which one runs at a time."""
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
@@ -37,11 +37,11 @@ class Lockstep:
         self._errors: list[BaseException | None] = []
         self._over: list[bool] = []
         self._waits: list[tuple[Callable[[], object], str] | None] = []
-        """For each rank whether it can go on, and what it waits for; None if it can."""
+        """For each rank that waits, a test for whether it can go on, and what it waits for; else None."""
         self._stuck = ""
 
     def run(self, function: Callable[[int], T]) -> list[T]:
-        """Run a function on every rank; what it returned on each.  An error of one is raised here."""
+        """Run a function on every rank and return the results; the error of a rank is raised here."""
         ranks = self.ranks
         if ranks == 1:
             return [function(0)]
@@ -77,7 +77,7 @@ class Lockstep:
             raise Stuck(self._stuck)
 
     def _next(self, rank: int) -> None:
-        """Let the next rank behind this one that can go on do so."""
+        """Wake the next rank, in cyclic order, that can go on."""
         order = [(rank + k) % self.ranks for k in range(1, self.ranks + 1)]
         left = [other for other in order if not self._over[other]]
         if not left:
@@ -112,7 +112,7 @@ def _closed() -> threading.Lock:
 
 
 def _opened(lock: threading.Lock) -> KeyboardInterrupt | None:
-    """Wait for a lock; an interrupt meanwhile, which has to wait until ranks are done."""
+    """Wait for a lock; return the interrupt that came meanwhile, which has to wait until ranks are done."""
     interrupt = None
     while True:
         try:
@@ -123,16 +123,16 @@ def _opened(lock: threading.Lock) -> KeyboardInterrupt | None:
 
 
 class Post:
-    """What is under way between ranks."""
+    """Messages and rounds that are under way between ranks."""
 
     def __init__(self, lockstep: Lockstep) -> None:
         self.lockstep = lockstep
         self.boxes: dict[tuple[int, int, int], deque[Any]] = defaultdict(deque)
         """Messages that nobody has got yet, by sender, receiver and tag."""
         self.rounds: dict[int, dict[int, Any]] = defaultdict(dict)
-        """What ranks said in each round in which all of them meet."""
+        """The words that ranks contributed to each round in which all of them meet."""
         self.left: dict[int, int] = {}
-        """How many ranks have yet to hear what was said in a round."""
+        """The number of ranks that have yet to read the words of each round."""
 
 
 class Line(Network):
@@ -156,7 +156,7 @@ class Line(Network):
         return [int(row[self.rank]) for row in self._meet(list(words))]
 
     def _meet(self, said: Any) -> list[Any]:
-        """What all ranks say in this round."""
+        """Contribute to a round, and return the contributions of all ranks."""
         post, number = self._post, self._round
         self._round += 1
         heard = post.rounds[number]
@@ -188,8 +188,8 @@ class Line(Network):
             self.received += memory.nbytes
 
     def _arrived(self, wanted: Counter[tuple[int, int, int]]) -> None:
-        """Wait until there are so many messages of each sender: for all of them at once, as every time that
-        ranks take turns costs."""
+        """Wait until this many messages of each sender are there: for all at once, as switching between ranks
+        takes time."""
         boxes, missing = self._post.boxes, list(wanted.items())
 
         def ready() -> bool:

@@ -28,8 +28,8 @@ from diffuse.runtime.mpi.validity import State
 from diffuse.settings import config
 
 MOST_PLAYED = 64
-"""The most ranks that are played one by one in calls whose messages depend on data; of more nothing is
-counted there."""
+"""Calls whose messages depend on data are played rank by rank on at most this many ranks; on more, their
+messages are not counted."""
 
 
 class Foreseen(NamedTuple):
@@ -42,7 +42,7 @@ class Foreseen(NamedTuple):
 
 
 class Predicted(Mpi):
-    """That many ranks, simulated by this process.
+    """The runtime that predicts the traffic of several ranks.
 
     Each has as many threads as the setting names, or one if it is `auto`; launches run on all threads of this
     process.
@@ -139,7 +139,7 @@ class Predicted(Mpi):
             self._traffic.sent(elements * state.itemsize, messages)
 
     def counted(self) -> list[Counts]:
-        """Nobody counts for a rank alone."""
+        """Return nothing: traffic is counted for all ranks together."""
         return []
 
     def _charge(self, nbytes: Sequence[int], sign: int) -> None:

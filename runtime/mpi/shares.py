@@ -119,7 +119,7 @@ def share(layout: Launched, ranks: int, known: Mapping[int, Layout] = MappingPro
         mine = [k for k, a in enumerate(layout.arguments) if a.slot == slot]
         found = _use(place, [layout.arguments[k] for k in mine if k not in known], points, each)
         uses.append(found.reading([known[k] for k in mine if k in known]))
-    partials = tuple([_partials(k, plane, _filled(plane, layout.domain, each))
+    partials = tuple([_partials(k, plane, _filled(plane, each))
                       for k, piece in enumerate(layout.scratch) for plane in piece.planes])
     divided = (len(points) > 1 and all(_disjoint(use.writes) for use in uses)
                and all(_disjoint(partial.writes) for partial in partials))
@@ -283,7 +283,7 @@ def _partials(scratch: int, plane: Plane, writes: Layout) -> Partials:
     return Partials(scratch, plane.offset, plane.shape, writes, every)
 
 
-def _filled(plane: Plane, domain: Point, each: Sequence[Sequence[Point]]) -> Layout:
+def _filled(plane: Plane, each: Sequence[Sequence[Point]]) -> Layout:
     """The boxes of an array of partial results that each rank's points write."""
     tiles = {d: (launch, extent) for d, launch, extent in plane.tiles}
 

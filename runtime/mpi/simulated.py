@@ -41,7 +41,7 @@ T = TypeVar("T")
 MOST = 1 << 10
 """Steps and exchanges that all ranks share and that are kept."""
 POISON = 0xFF
-"""With the setting `check` what a rank did not write or receive has these bytes: of numbers, NaN."""
+"""With the setting `check`, memory that a rank neither wrote nor received has these bytes, which are NaN."""
 
 
 class Rank(Mpi):
@@ -65,7 +65,7 @@ class Rank(Mpi):
         self._steps = steps
 
     def _step(self, layout: Layout, shared: Share, states: Sequence[State]) -> tuple[Step, int]:
-        """The step of all ranks, which the first of them finds."""
+        """Return the step, which the first rank computes for all."""
         key = shared, tuple(states), layout.domain
         found: tuple[Step, int] | None = self._steps.get(key)
         if found is None:
@@ -73,7 +73,7 @@ class Rank(Mpi):
         return found
 
     def _prepared(self, layout: Layout, shared: Share) -> Prepared:
-        """What this rank derives from a layout; its digest is that of all ranks."""
+        """Return the data derived from a layout, which the ranks share but for the steps."""
         key = layout.title, shared
         found: Prepared | None = self._steps.get(key)
         if found is None:
@@ -94,17 +94,17 @@ class Rank(Mpi):
         return made
 
     def settle(self, instance: MpiInstance) -> None:
-        """Wait for what uses an instance."""
+        """Wait for the launches that use an instance."""
         self._pool.wait(instance.used)
 
     @property
     def inspector(self) -> Inspector:
-        """What inspects gathers for this rank."""
+        """The inspector of this rank's gathers."""
         return self._inspector
 
     @property
     def counts(self) -> Counts:
-        """What this rank counted."""
+        """The traffic and the peak of memory that this rank counted."""
         network = self.network
         if network is None:
             return Counts(0, 0, 0, self._peak)
@@ -121,9 +121,9 @@ class Parts:
     def __init__(self, ranks: Sequence[MpiInstance], common: bool, lockstep: Lockstep) -> None:
         self.ranks = tuple(ranks)
         self.common = common
-        """Do the ranks share the memory that the host gave?"""
+        """Do the ranks share one piece of memory, which the host gave?"""
         self.hosted = common
-        """Does the host's memory count, which is that of rank 0?"""
+        """Does the host's memory, which is rank 0's, hold newer elements than the other ranks' memory?"""
         self._lockstep = lockstep
 
     @property
@@ -141,13 +141,16 @@ class Parts:
 
     @property
     def state(self) -> State:
-        """Where valid elements are, which all ranks know."""
+        """The validity map of the store, which is the same on all ranks."""
         return self.ranks[0].state
 
 
 class Simulated:
-    """So many virtual ranks, each of one thread, or as many as the setting names: they say how many points a
-    rank has, which this process computes one by one."""
+    """The runtime over virtual ranks.
+
+    Each has one thread, or as many as the setting names; their number determines the points of a rank, which
+    this process computes one by one.
+    """
 
     name = "mpi"
     addressed = host_sees = False
@@ -177,7 +180,7 @@ class Simulated:
         return self._each[0].room
 
     def _together(self, function: Callable[[Rank, int], T]) -> list[T]:
-        """Have every rank do something in which they may wait for each other."""
+        """Run a function on every rank; ranks may wait for each other in it."""
         if os.getpid() != self._process:
             raise RuntimeError("this is a forked child of a process that simulates ranks, without their "
                                "threads: start children with the method spawn")
@@ -207,7 +210,7 @@ class Simulated:
                 each.release(part)
 
     def _ready(self, instances: Sequence[Any], layout: Layout) -> None:
-        """Give ranks what the host wrote, before they read it, and memory of their own before they write."""
+        """Copy what the host wrote to all ranks before they read it; writing ranks get their own memory."""
         writes = {id(instance) for instance, argument in zip(instances, layout.arguments, strict=True)
                   if argument.privilege is not Privilege.READ}
         for instance in instances:
@@ -216,7 +219,7 @@ class Simulated:
                 instance.common, instance.hosted = False, id(instance) not in writes
 
     def _copied(self, instance: Parts) -> None:
-        """Give every rank the bytes of the host's memory, in memory of its own."""
+        """Copy the host's memory to every rank's own memory."""
         for each, part in zip(self._each, instance.ranks, strict=True):
             each.settle(part)
         first, *rest = instance.ranks
@@ -269,7 +272,7 @@ class Simulated:
             layout, [instance.ranks[rank] for instance in instances], run))
 
     def foresight(self, instances: Mapping[int, Any], frames: Mapping[int, Frame]) -> Foresight:
-        """What tells what launches on these instances, and on stores of these frames, would move."""
+        """Return the foresight for launches on these instances, and on stores of these frames."""
         return Foresight(self.ranks, tuple([
             (each.inspector, {store: instance.ranks[rank] for store, instance in instances.items()})
             for rank, each in enumerate(self._each)]), int, frames)
@@ -281,7 +284,7 @@ class Simulated:
         return number * self.ranks
 
     def counted(self) -> list[Counts]:
-        """What each rank counted."""
+        """Return the counts of each rank."""
         return [each.counts for each in self._each]
 
     def call(self, function: Callable[[], None]) -> None:

@@ -150,10 +150,7 @@ def tidy(boxes: Iterable[Box]) -> Holding:
     while len(found) > 1 and len(found) != before:
         before = len(found)
         for d in range(len(found[0])):
-            lines: dict[Box, list[range]] = {}
-            for box in found:
-                lines.setdefault((*box[:d], *box[d + 1:]), []).append(box[d])
-            found = [(*rest[:d], r, *rest[d:]) for rest, ranges in lines.items() for r in _joined(ranges)]
+            found = _merged(found, d, _joined)
     return tuple(sorted(found, key=_order))
 
 
@@ -162,11 +159,16 @@ def _lined(boxes: Iterable[Box]) -> list[Box]:
     many points to few boxes before boxes are compared pairwise."""
     found = list(dict.fromkeys([tuple(map(_plain, box)) for box in boxes if volume(box)]))
     for d in range(len(found[0]) if len(found) > 2 else 0):
-        lines: dict[Box, list[range]] = {}
-        for box in found:
-            lines.setdefault((*box[:d], *box[d + 1:]), []).append(box[d])
-        found = [(*rest[:d], r, *rest[d:]) for rest, ranges in lines.items() for r in _united(ranges)]
+        found = _merged(found, d, _united)
     return found
+
+
+def _merged(boxes: Sequence[Box], d: int, merge: Callable[[list[range]], list[range]]) -> list[Box]:
+    """Merge boxes along one dimension, where they are equal in all others."""
+    lines: dict[Box, list[range]] = {}
+    for box in boxes:
+        lines.setdefault((*box[:d], *box[d + 1:]), []).append(box[d])
+    return [(*rest[:d], r, *rest[d:]) for rest, ranges in lines.items() for r in merge(ranges)]
 
 
 def _united(ranges: list[range]) -> list[range]:

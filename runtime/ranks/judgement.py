@@ -14,7 +14,7 @@ FEW = 4
 
 
 class Seen(NamedTuple):
-    """What rank 0 knows of a rank."""
+    """Rank 0's knowledge of another rank."""
 
     report: Report | None
     """Its last report; None if it has sent none."""

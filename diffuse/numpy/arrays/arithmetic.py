@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 
@@ -133,98 +133,68 @@ def into(function: Any, operands: tuple[Any, ...], target: Any) -> bool:
     return True
 
 
+Method = Callable[[Any, Any], Any]
+Named = TypeVar("Named", bound=Callable[..., Any])
+
+
+def named(method: Named, name: str) -> Named:
+    """Give a method the name of an operator of Python's, as in `__add__`."""
+    method.__name__, method.__qualname__ = f"__{name}__", f"Operators.__{name}__"
+    return method
+
+
+def both(function: numpy.ufunc, name: str) -> tuple[Method, Method]:
+    """The methods for `self op other` and `other op self`."""
+    def forward(self: Any, other: Any) -> Any:
+        found = binary(function, self, other)
+        return slow.forward(function.__name__, self, other) if found is None else found
+
+    def reflected(self: Any, other: Any) -> Any:
+        found = binary(function, other, self)
+        return slow.reflected(function.__name__, self, other) if found is None else found
+
+    return named(forward, name), named(reflected, "r" + name)
+
+
+def equality(function: numpy.ufunc, name: str) -> Method:
+    """The method for `==` or `!=`."""
+    def equal(self: Any, other: Any) -> Any:
+        found = binary(function, self, other)
+        return slow.equality(function.__name__, self, other) if found is None else found
+
+    return named(equal, name)
+
+
+def alone(function: numpy.ufunc, name: str) -> Callable[[Any], Any]:
+    """The method for an operator of one operand."""
+    def unaided(self: Any) -> Any:
+        found = unary(function, self)
+        return slow.alone(function.__name__, self) if found is None else found
+
+    return named(unaided, name)
+
+
 class Operators(Array):
     """Arithmetic, comparison and bitwise operators."""
 
     __slots__ = ()
 
-    def __add__(self, other: Any) -> Any:
-        found = binary(numpy.add, self, other)
-        return slow.forward("add", self, other) if found is None else found
-
-    def __radd__(self, other: Any) -> Any:
-        found = binary(numpy.add, other, self)
-        return slow.reflected("add", self, other) if found is None else found
-
-    def __sub__(self, other: Any) -> Any:
-        found = binary(numpy.subtract, self, other)
-        return slow.forward("subtract", self, other) if found is None else found
-
-    def __rsub__(self, other: Any) -> Any:
-        found = binary(numpy.subtract, other, self)
-        return slow.reflected("subtract", self, other) if found is None else found
-
-    def __mul__(self, other: Any) -> Any:
-        found = binary(numpy.multiply, self, other)
-        return slow.forward("multiply", self, other) if found is None else found
-
-    def __rmul__(self, other: Any) -> Any:
-        found = binary(numpy.multiply, other, self)
-        return slow.reflected("multiply", self, other) if found is None else found
-
-    def __truediv__(self, other: Any) -> Any:
-        found = binary(numpy.divide, self, other)
-        return slow.forward("divide", self, other) if found is None else found
-
-    def __rtruediv__(self, other: Any) -> Any:
-        found = binary(numpy.divide, other, self)
-        return slow.reflected("divide", self, other) if found is None else found
-
-    def __floordiv__(self, other: Any) -> Any:
-        found = binary(numpy.floor_divide, self, other)
-        return slow.forward("floor_divide", self, other) if found is None else found
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        found = binary(numpy.floor_divide, other, self)
-        return slow.reflected("floor_divide", self, other) if found is None else found
-
-    def __mod__(self, other: Any) -> Any:
-        found = binary(numpy.remainder, self, other)
-        return slow.forward("remainder", self, other) if found is None else found
-
-    def __rmod__(self, other: Any) -> Any:
-        found = binary(numpy.remainder, other, self)
-        return slow.reflected("remainder", self, other) if found is None else found
-
-    def __lshift__(self, other: Any) -> Any:
-        found = binary(numpy.left_shift, self, other)
-        return slow.forward("left_shift", self, other) if found is None else found
-
-    def __rlshift__(self, other: Any) -> Any:
-        found = binary(numpy.left_shift, other, self)
-        return slow.reflected("left_shift", self, other) if found is None else found
-
-    def __rshift__(self, other: Any) -> Any:
-        found = binary(numpy.right_shift, self, other)
-        return slow.forward("right_shift", self, other) if found is None else found
-
-    def __rrshift__(self, other: Any) -> Any:
-        found = binary(numpy.right_shift, other, self)
-        return slow.reflected("right_shift", self, other) if found is None else found
-
-    def __and__(self, other: Any) -> Any:
-        found = binary(numpy.bitwise_and, self, other)
-        return slow.forward("bitwise_and", self, other) if found is None else found
-
-    def __rand__(self, other: Any) -> Any:
-        found = binary(numpy.bitwise_and, other, self)
-        return slow.reflected("bitwise_and", self, other) if found is None else found
-
-    def __or__(self, other: Any) -> Any:
-        found = binary(numpy.bitwise_or, self, other)
-        return slow.forward("bitwise_or", self, other) if found is None else found
-
-    def __ror__(self, other: Any) -> Any:
-        found = binary(numpy.bitwise_or, other, self)
-        return slow.reflected("bitwise_or", self, other) if found is None else found
-
-    def __xor__(self, other: Any) -> Any:
-        found = binary(numpy.bitwise_xor, self, other)
-        return slow.forward("bitwise_xor", self, other) if found is None else found
-
-    def __rxor__(self, other: Any) -> Any:
-        found = binary(numpy.bitwise_xor, other, self)
-        return slow.reflected("bitwise_xor", self, other) if found is None else found
+    __add__, __radd__ = both(numpy.add, "add")
+    __sub__, __rsub__ = both(numpy.subtract, "sub")
+    __mul__, __rmul__ = both(numpy.multiply, "mul")
+    __truediv__, __rtruediv__ = both(numpy.divide, "truediv")
+    __floordiv__, __rfloordiv__ = both(numpy.floor_divide, "floordiv")
+    __mod__, __rmod__ = both(numpy.remainder, "mod")
+    __lshift__, __rlshift__ = both(numpy.left_shift, "lshift")
+    __rshift__, __rrshift__ = both(numpy.right_shift, "rshift")
+    __and__, __rand__ = both(numpy.bitwise_and, "and")
+    __or__, __ror__ = both(numpy.bitwise_or, "or")
+    __xor__, __rxor__ = both(numpy.bitwise_xor, "xor")
+    __lt__, __le__ = both(numpy.less, "lt")[0], both(numpy.less_equal, "le")[0]
+    __gt__, __ge__ = both(numpy.greater, "gt")[0], both(numpy.greater_equal, "ge")[0]
+    __eq__, __ne__ = equality(numpy.equal, "eq"), equality(numpy.not_equal, "ne")
+    __neg__, __pos__ = alone(numpy.negative, "neg"), alone(numpy.positive, "pos")
+    __abs__, __invert__ = alone(numpy.absolute, "abs"), alone(numpy.invert, "invert")
 
     def __matmul__(self, other: Any) -> Any:
         found = product(self, other)
@@ -233,46 +203,6 @@ class Operators(Array):
     def __rmatmul__(self, other: Any) -> Any:
         found = product(other, self)
         return slow.reflected("matmul", self, other) if found is None else found
-
-    def __lt__(self, other: Any) -> Any:
-        found = binary(numpy.less, self, other)
-        return slow.forward("less", self, other) if found is None else found
-
-    def __le__(self, other: Any) -> Any:
-        found = binary(numpy.less_equal, self, other)
-        return slow.forward("less_equal", self, other) if found is None else found
-
-    def __gt__(self, other: Any) -> Any:
-        found = binary(numpy.greater, self, other)
-        return slow.forward("greater", self, other) if found is None else found
-
-    def __ge__(self, other: Any) -> Any:
-        found = binary(numpy.greater_equal, self, other)
-        return slow.forward("greater_equal", self, other) if found is None else found
-
-    def __eq__(self, other: Any) -> Any:
-        found = binary(numpy.equal, self, other)
-        return slow.equality("equal", self, other) if found is None else found
-
-    def __ne__(self, other: Any) -> Any:
-        found = binary(numpy.not_equal, self, other)
-        return slow.equality("not_equal", self, other) if found is None else found
-
-    def __neg__(self) -> Any:
-        found = unary(numpy.negative, self)
-        return slow.alone("negative", self) if found is None else found
-
-    def __pos__(self) -> Any:
-        found = unary(numpy.positive, self)
-        return slow.alone("positive", self) if found is None else found
-
-    def __abs__(self) -> Any:
-        found = unary(numpy.absolute, self)
-        return slow.alone("absolute", self) if found is None else found
-
-    def __invert__(self) -> Any:
-        found = unary(numpy.invert, self)
-        return slow.alone("invert", self) if found is None else found
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
         if modulo is not None:

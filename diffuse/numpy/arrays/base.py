@@ -130,6 +130,11 @@ def operand(x: Array, shape: Point) -> Operand:
     return x.storage, (found if found.shape == shape else found.broadcast(shape))
 
 
+def argument(x: Array) -> Operand:
+    """An array as an argument of a host function: its store, and the view of it that the array shows."""
+    return storage_of(x), view_of(x)
+
+
 def distant(x: Array) -> bool:
     """Would reading one element fetch a large store from other memory?"""
     return (not library.current().host_sees and x.storage is not None and library.busy(x.storage)

@@ -11,7 +11,7 @@ import numpy
 from diffuse.library import Bounded, operations, trace
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.access import at_hand, lend, mine, near, near_to_write, number_or_near
-from diffuse.numpy.arrays.arithmetic import GRANTS, MOVING, UFUNCS, Operators, inplace
+from diffuse.numpy.arrays.arithmetic import GRANTS, MOVING, UFUNCS, Method, Operators, inplace, named
 from diffuse.numpy.arrays.core import ENGINE, NDARRAY, NUMBERS, Array, looking, slow, viewing
 from diffuse.numpy.arrays.forms import BASE, EXTENT, NATIVE
 from diffuse.numpy.small import native
@@ -164,6 +164,14 @@ def assign(x: Array, index: Any, value: Any) -> None:
 slow.subscript, slow.assign = subscript, assign
 
 
+def updating(function: numpy.ufunc, name: str) -> Method:
+    """The method for `self op= other`."""
+    def update(self: Any, other: Any) -> Any:
+        return self if inplace(function, self, other) else slow.update(function.__name__, self, other)
+
+    return named(update, name)
+
+
 class Described(Operators):
     """The description of an array, its elements, and the operators that change them."""
 
@@ -234,38 +242,17 @@ class Described(Operators):
     def __getitem__(self, index: Any) -> Any:
         return subscript(self, index)
 
-    def __iadd__(self, other: Any) -> Any:
-        return self if inplace(numpy.add, self, other) else slow.update("add", self, other)
-
-    def __isub__(self, other: Any) -> Any:
-        return self if inplace(numpy.subtract, self, other) else slow.update("subtract", self, other)
-
-    def __imul__(self, other: Any) -> Any:
-        return self if inplace(numpy.multiply, self, other) else slow.update("multiply", self, other)
-
-    def __itruediv__(self, other: Any) -> Any:
-        return self if inplace(numpy.divide, self, other) else slow.update("divide", self, other)
-
-    def __ifloordiv__(self, other: Any) -> Any:
-        return self if inplace(numpy.floor_divide, self, other) else slow.update("floor_divide", self, other)
-
-    def __imod__(self, other: Any) -> Any:
-        return self if inplace(numpy.remainder, self, other) else slow.update("remainder", self, other)
-
-    def __ilshift__(self, other: Any) -> Any:
-        return self if inplace(numpy.left_shift, self, other) else slow.update("left_shift", self, other)
-
-    def __irshift__(self, other: Any) -> Any:
-        return self if inplace(numpy.right_shift, self, other) else slow.update("right_shift", self, other)
-
-    def __iand__(self, other: Any) -> Any:
-        return self if inplace(numpy.bitwise_and, self, other) else slow.update("bitwise_and", self, other)
-
-    def __ior__(self, other: Any) -> Any:
-        return self if inplace(numpy.bitwise_or, self, other) else slow.update("bitwise_or", self, other)
-
-    def __ixor__(self, other: Any) -> Any:
-        return self if inplace(numpy.bitwise_xor, self, other) else slow.update("bitwise_xor", self, other)
+    __iadd__ = updating(numpy.add, "iadd")
+    __isub__ = updating(numpy.subtract, "isub")
+    __imul__ = updating(numpy.multiply, "imul")
+    __itruediv__ = updating(numpy.divide, "itruediv")
+    __ifloordiv__ = updating(numpy.floor_divide, "ifloordiv")
+    __imod__ = updating(numpy.remainder, "imod")
+    __ilshift__ = updating(numpy.left_shift, "ilshift")
+    __irshift__ = updating(numpy.right_shift, "irshift")
+    __iand__ = updating(numpy.bitwise_and, "iand")
+    __ior__ = updating(numpy.bitwise_or, "ior")
+    __ixor__ = updating(numpy.bitwise_xor, "ixor")
 
     def __ipow__(self, other: Any, modulo: Any = None) -> Any:
         return self if inplace(_raise, self, other) else slow.update("power", self, other)

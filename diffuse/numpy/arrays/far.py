@@ -15,7 +15,6 @@ import numpy
 
 from diffuse import library
 from diffuse.numpy.arrays import base, core
-from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.forms import Form, row_major
 from diffuse.numpy.ops import elementwise
 
@@ -44,11 +43,7 @@ def together(name: str, function: Callable[..., None], inputs: Sequence[Any], ou
     inputs the last `whole` ones are whole on each rank."""
     cut = (*[0] * (len(inputs) - whole), *[None] * whole, *[0] * len(outputs))
     library.call(name, library.Independent(function, (cut,), together=True),
-                 tuple(map(_operand, inputs)), tuple(map(_operand, outputs)))
-
-
-def _operand(x: Any) -> Any:
-    return storage_of(x), base.view_of(x)
+                 tuple(map(base.argument, inputs)), tuple(map(base.argument, outputs)))
 
 
 def located(*arrays: Any) -> bool:
@@ -72,8 +67,8 @@ def gathered(x: Any, axis: int, numbers: Any, out: Any) -> bool:
     def run(source: Array, chosen: Array, target: Array) -> None:
         target[...] = source.take(chosen, axis)
 
-    library.call("take", library.Independent(run, (cut,)), (_operand(x), _operand(numbers)),
-                 (_operand(out),))
+    library.call("take", library.Independent(run, (cut,)), (base.argument(x), base.argument(numbers)),
+                 (base.argument(out),))
     return True
 
 

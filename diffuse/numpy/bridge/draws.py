@@ -21,7 +21,6 @@ import numpy
 
 from diffuse import library
 from diffuse.numpy.arrays import base, core
-from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.forms import NATIVE, row_major
 from diffuse.numpy.bridge import shuffling
 from diffuse.numpy.ops import elementwise
@@ -81,7 +80,7 @@ def in_parts(function: Callable[..., Any], name: str, generator: Any, args: tupl
 
     array = core.recorded(row_major(shape, dtype))
     library.call(f"random.{name}", library.Independent(part, ((0,),), indexed=True), (),
-                 ((storage_of(array), base.view_of(array)),))
+                 (base.argument(array),))
     return (array,)
 
 

@@ -36,7 +36,7 @@ ORDERING = {name: module for module, names in (
 ) for name in names.split()}
 """The functions of `diffuse.numpy.order`, and the module of each, which is imported when one is used."""
 
-DESCRIPTION = """shape ndim size iscomplexobj isrealobj typename mintypecode common_type result_type
+DESCRIPTION = """iscomplexobj isrealobj typename mintypecode common_type result_type
 promote_types issubdtype isdtype isfortran
 tril_indices_from triu_indices_from diag_indices_from""".split()
 TEXT = """array2string array_repr array_str format_float_positional format_float_scientific save savez
@@ -44,8 +44,8 @@ savez_compressed savetxt datetime_as_string base_repr binary_repr info""".split(
 TESTS = """broadcast_shapes array_equiv can_cast min_scalar_type isscalar iterable""".split()
 LIBRARY = "einsum_path polyfit roots convolve correlate packbits unpackbits".split()
 ORDER = "histogram_bin_edges unique_values sort_complex".split()
-SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter fromfunction
-indices tril_indices triu_indices mask_indices diag_indices bartlett blackman hamming hanning
+SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter
+tril_indices triu_indices mask_indices diag_indices bartlett blackman hamming hanning
 kaiser geomspace logspace vander ix_""".split()
 SILENT = {f"numpy.{name}": reason
           for reason, names in (("description", DESCRIPTION), ("text", TEXT), ("test", TESTS),

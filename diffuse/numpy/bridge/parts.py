@@ -15,7 +15,6 @@ import numpy
 
 from diffuse import library
 from diffuse.numpy.arrays import base, core
-from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.forms import NATIVE, Form, resized, row_major
 from diffuse.numpy.ops import elementwise
 
@@ -87,17 +86,14 @@ def recorded(name: str, run: Callable[..., None], cuts: tuple[tuple[int | None, 
     """Record `run(*arrays, out)`, where `out` is a new array of this form, which is returned.  The cuts are
     those of `Independent`."""
     found = core.recorded(form)
-    library.call(name, library.Independent(run, cuts), tuple(map(_operand, arrays)), (_operand(found),))
+    library.call(name, library.Independent(run, cuts), tuple(map(base.argument, arrays)),
+                 (base.argument(found),))
     return found
 
 
 def _row_major(x: Any) -> bool:
     """Is a copy of an array in C order?"""
     return resized(x.meta, x.shape, x.dtype, "K") is row_major(x.shape, x.dtype)
-
-
-def _operand(x: Any) -> Any:
-    return storage_of(x), base.view_of(x)
 
 
 def in_place(name: str, function: Callable[[Array], None], x: Any, axis: Any) -> bool:
@@ -107,6 +103,6 @@ def in_place(name: str, function: Callable[[Array], None], x: Any, axis: Any) ->
     if not base.locate(x):
         return False
     cuts = tuple([(d, d) for d in range(x.ndim) if d != lines])
-    library.call(name, library.Independent(lambda _, out: function(out), cuts), (_operand(x),),
-                 (_operand(x),))
+    both = (base.argument(x),)
+    library.call(name, library.Independent(lambda _, out: function(out), cuts), both, both)
     return True

@@ -12,8 +12,6 @@ import numpy
 
 from diffuse import library
 from diffuse.numpy.arrays import access, base, core, soon
-from diffuse.numpy.arrays.access import storage_of
-from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.arrays.core import Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, Form, Mirror, model, outermost_first, packed, row_major
 from diffuse.numpy.bridge import fallback
@@ -128,14 +126,14 @@ def _operand(x: Any) -> Any:
 
 
 def _submit(x: Any, y: Any, out: Any) -> None:
-    operands = tuple([(storage_of(a), view_of(a)) for a in (x, y)])
+    operands = base.argument(x), base.argument(y)
     function = _matmul
     engine = library.current()
     if out.ndim and (engine.runtime.ranks > 1 or engine.window.region is not None):
         from diffuse.numpy.ops.blocks import in_blocks  # not where there is one rank
 
         function = in_blocks(x, y, _matmul)
-    library.call("matmul", function, operands, ((storage_of(out), view_of(out)),))
+    library.call("matmul", function, operands, (base.argument(out),))
 
 
 def _matmul(x: Any, y: Any, out: Any) -> None:

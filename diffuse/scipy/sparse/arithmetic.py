@@ -117,9 +117,6 @@ class Arithmetic(Sparse):
                 return found
         return conversion.method(self, "_mul_scalar", other)
 
-    def _scaled(self, name: str, other: Any) -> Any:
-        return self._mul_scalar(other) if scalar(other) else conversion.method(self, name, other)
-
     def __truediv__(self, other: Any) -> Any:
         if not scalar(other) or not recordable(self):
             return conversion.method(self, "__truediv__", other)

@@ -253,7 +253,6 @@ def _called(a: Sparse, x: Any, names: tuple[str, ...]) -> Any:
         *stored, dense, result = arrays
         result[...] = kind((stored[0], *stored[1:]), shape=shape) @ dense
 
-    operands = tuple([(access.storage_of(part), base.view_of(part))
-                      for part in (*[a._part(name) for name in names], x)])
-    library.call("sparse_product", run, operands, ((access.storage_of(out), base.view_of(out)),))
+    operands = tuple(map(base.argument, (*[a._part(name) for name in names], x)))
+    library.call("sparse_product", run, operands, (base.argument(out),))
     return out

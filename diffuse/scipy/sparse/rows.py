@@ -14,7 +14,7 @@ import numpy
 import scipy.sparse
 
 from diffuse import library
-from diffuse.numpy.arrays import access, base, core, far
+from diffuse.numpy.arrays import base, core, far
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse import asked, parts
@@ -84,8 +84,8 @@ def _ordered(values: Any, order: Any) -> Any:
     out = core.recorded(row_major(order.shape, values.dtype))
     if far.here() and far.gathered(values, 0, order, out):
         return out
-    operands = tuple([(access.storage_of(x), base.view_of(x)) for x in (values, order)])
-    library.call("take", _take, operands, ((access.storage_of(out), base.view_of(out)),))
+    operands = base.argument(values), base.argument(order)
+    library.call("take", _take, operands, (base.argument(out),))
     return out
 
 

@@ -23,7 +23,6 @@ from diffuse.kernels.llvm.math.values import (
     Truth,
     Whole,
     beyond,
-    bits,
     fma,
     paired,
     raises_invalid,
@@ -95,10 +94,6 @@ def _zero(x: Real) -> Truth:
     return x.size().is_("eq", 0)
 
 
-def _endless(x: Real) -> Truth:
-    return x.size().is_("eq", bits(INFINITY))
-
-
 def _raised(x: Real, n: Whole) -> Real:
     """Multiply by 2^n, |n| <= 4000, by products that overflow and underflow as the result does."""
     quarter = n >> 2
@@ -129,7 +124,7 @@ def exp_anywhere(a: Real, b: Real) -> Pair:
         return cases((_zero(b), lambda: (a, b)), (a.nan() & b.nan(), lambda: (a, b)),
                      otherwise=lambda: (_invalid(a), _invalid(a)))
 
-    return cases((_finite(a) & _finite(b), ordinary), (_endless(a), endless), otherwise=unknown)
+    return cases((_finite(a) & _finite(b), ordinary), (a.infinite(), endless), otherwise=unknown)
 
 
 def _invalid(x: Real) -> Real:
@@ -162,7 +157,7 @@ def _sinh_anywhere(a: Real, b: Real) -> Pair:
         return _zero(b).choose(a, a + b), _zero(b).choose(b, a + b)
 
     return cases((_finite(a) & _finite(b) & beyond(a.size(), LARGEST), far), (_finite(a) & _finite(b), near),
-                 (_endless(a), endless), (a.nan(), unknown), (_zero(a), lambda: (a, b - b)),
+                 (a.infinite(), endless), (a.nan(), unknown), (_zero(a), lambda: (a, b - b)),
                  otherwise=lambda: (_invalid(a), _invalid(a)))
 
 
@@ -189,7 +184,7 @@ def _cosh_anywhere(a: Real, b: Real) -> Pair:
         return _zero(b).choose(a, a + b), _zero(b).choose(b, a + b)
 
     return cases((_finite(a) & _finite(b) & beyond(a.size(), LARGEST), far), (_finite(a) & _finite(b), near),
-                 (_endless(a), endless), (a.nan(), unknown), (_zero(a), lambda: (b - b, a.of(0.0))),
+                 (a.infinite(), endless), (a.nan(), unknown), (_zero(a), lambda: (b - b, a.of(0.0))),
                  otherwise=lambda: (b - b, b - b))
 
 
@@ -211,9 +206,9 @@ def _tanh_anywhere(a: Real, b: Real) -> Pair:
                      otherwise=lambda: (a.of(1.0).signed(a), a.of(0.0).signed(b)))
 
     def unknown() -> Pair:
-        return cases((_zero(b), lambda: (a, b)), (_endless(b), lambda: (b - b, b - b)),
+        return cases((_zero(b), lambda: (a, b)), (b.infinite(), lambda: (b - b, b - b)),
                      otherwise=lambda: (a + b, a + b))
 
     return cases((_finite(a) & _finite(b) & beyond(a.size(), FLAT), far), (_finite(a) & _finite(b), near),
-                 (_endless(a), endless), (a.nan(), unknown), (_zero(a), lambda: (a, b - b)),
+                 (a.infinite(), endless), (a.nan(), unknown), (_zero(a), lambda: (a, b - b)),
                  otherwise=lambda: (b - b, b - b))

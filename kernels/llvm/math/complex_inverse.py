@@ -107,10 +107,6 @@ def _slope(a: Real, b: Real, short: bool) -> tuple[Truth, Real, Real]:
 
 # -- operands of any size, in code of one lane ----------------------------------------------------------
 
-def _endless(x: Real) -> Truth:
-    return x.size().is_("eq", bits(INFINITY))
-
-
 def _zero(x: Real) -> Truth:
     return x.size().is_("eq", 0)
 
@@ -180,20 +176,20 @@ def _asinh_anywhere(a: Real, b: Real) -> Pair:
         return length, angle
 
     def endless() -> Pair:
-        turned = _endless(a).choose(_endless(b).choose(quarter, b.nan().choose(b, 0.0)), half)
+        turned = a.infinite().choose(b.infinite().choose(quarter, b.nan().choose(b, 0.0)), half)
         return a.of(INFINITY).signed(a), turned.signed(b)
 
     def unknown() -> Pair:
         return a + b, _zero(b).choose(b, a + b)
 
-    return cases(((_endless(a) | _endless(b)) & ~a.nan() & ~b.nan(), endless),
-                 (_endless(a), lambda: (a, b)), (_endless(b), lambda: (a.of(INFINITY).signed(a), a)),
+    return cases(((a.infinite() | b.infinite()) & ~a.nan() & ~b.nan(), endless),
+                 (a.infinite(), lambda: (a, b)), (b.infinite(), lambda: (a.of(INFINITY).signed(a), a)),
                  (a.nan() | b.nan(), unknown), otherwise=swapped)
 
 
 def _asin_anywhere(a: Real, b: Real) -> Pair:
     def unknown() -> Pair:
-        endless = _endless(a) | _endless(b)
+        endless = a.infinite() | b.infinite()
         return cases((_zero(a), lambda: (a, b)),
                      (endless, lambda: (a + b, b.of(INFINITY).signed(b))), otherwise=lambda: (a + b, a + b))
 
@@ -201,7 +197,7 @@ def _asin_anywhere(a: Real, b: Real) -> Pair:
         second, first = _asinh_anywhere(b, a)
         return first, second
 
-    return cases((a.nan() | b.nan(), unknown), (_endless(a) | _endless(b), turned),
+    return cases((a.nan() | b.nan(), unknown), (a.infinite() | b.infinite(), turned),
                  otherwise=lambda: alone("arcs", _asin_numbers, a, b))
 
 
@@ -210,22 +206,22 @@ def _acos_anywhere(a: Real, b: Real) -> Pair:
 
     def unknown() -> Pair:
         return cases((_zero(a), lambda: (a.of(half), b)),
-                     (_endless(a) | _endless(b), lambda: (a + b, b.of(INFINITY).signed(-b))),
+                     (a.infinite() | b.infinite(), lambda: (a + b, b.of(INFINITY).signed(-b))),
                      otherwise=lambda: (a + b, a + b))
 
     def endless() -> Pair:
         both = a.negative().choose(a.of(3 * quarter), quarter)
         real = a.negative().choose(a.of(math.pi), 0.0)
-        turned = _endless(a).choose(_endless(b).choose(both, real), half)
+        turned = a.infinite().choose(b.infinite().choose(both, real), half)
         return turned, b.of(INFINITY).signed(-b)
 
-    return cases((a.nan() | b.nan(), unknown), (_endless(a) | _endless(b), endless),
+    return cases((a.nan() | b.nan(), unknown), (a.infinite() | b.infinite(), endless),
                  otherwise=lambda: alone("cosines", _acos_numbers, a, b))
 
 
 def _acosh_anywhere(a: Real, b: Real) -> Pair:
     def unknown() -> Pair:
-        return (_endless(a) | _endless(b)).choose(INFINITY, a + b), _zero(a).choose(math.pi / 2, a + b)
+        return (a.infinite() | b.infinite()).choose(INFINITY, a + b), _zero(a).choose(math.pi / 2, a + b)
 
     def turned() -> Pair:
         angle, length = _acos_anywhere(a, b)
@@ -241,8 +237,8 @@ def _atanh_anywhere(a: Real, b: Real) -> Pair:
         return a.of(0.0).signed(a), b.of(half).signed(b)
 
     def unknown() -> Pair:
-        known = _endless(a) | _zero(a)
-        return cases((_endless(b), lambda: (a.of(0.0).signed(a), b.of(half).signed(b))),
+        known = a.infinite() | _zero(a)
+        return cases((b.infinite(), lambda: (a.of(0.0).signed(a), b.of(half).signed(b))),
                      (known, lambda: (a.of(0.0).signed(a), b)), otherwise=lambda: (a + b, a + b))
 
     def numbers() -> Pair:
@@ -251,7 +247,7 @@ def _atanh_anywhere(a: Real, b: Real) -> Pair:
         return cases((pole, lambda: (raises_divide(pole).signed(a), b)),
                      otherwise=lambda: _atanh_numbers(a, b, x, y))
 
-    return cases((a.nan() | b.nan(), unknown), (_endless(a) | _endless(b), endless), otherwise=numbers)
+    return cases((a.nan() | b.nan(), unknown), (a.infinite() | b.infinite(), endless), otherwise=numbers)
 
 
 def _atanh_numbers(a: Real, b: Real, x: Real, y: Real) -> Pair:

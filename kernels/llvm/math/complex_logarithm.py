@@ -16,10 +16,9 @@ from diffuse.kernels.llvm.math.values import (
     FLOAT,
     INFINITY,
     Real,
-    Truth,
-    Whole,
     beyond,
     bits,
+    by_size,
     fma,
     outside,
     raises_divide,
@@ -30,17 +29,11 @@ LARGE, TINY = 2.0 ** 500, 2.0 ** -200
 
 
 def log(a: Real, b: Real, short: bool) -> Pair:
-    most, least = _sizes(a, b)
+    most, least = by_size(a, b)
     special = outside(most, 1 / LARGE, LARGE) | (least - 1).is_("ult", bits(TINY) - 1)
     x, y = special.replaced(2.0, most.real()), special.replaced(1.0, least.real())
     angle = inverse_trigonometric.atan2(special.replaced(1.0, b), special.replaced(1.0, a), short)
     return rarely_pair("clog", special, (_half_logarithm(x, y), angle), log_anywhere_complex, a, b)
-
-
-def _sizes(a: Real, b: Real) -> tuple[Whole, Whole]:
-    x, y = a.size(), b.size()
-    larger = x.is_("ugt", y)
-    return larger.pick(x, y), larger.pick(y, x)
 
 
 def _half_logarithm(x: Real, y: Real) -> Real:
@@ -69,9 +62,9 @@ def _sum(a: Real, b: Real) -> Pair:
 
 def log_anywhere_complex(a: Real, b: Real) -> Pair:
     """Return the logarithm of any number, in code of one lane."""
-    most, least = _sizes(a, b)
+    most, least = by_size(a, b)
     x, y = most.real(), least.real()
-    either = a.size().is_("eq", bits(INFINITY)) | b.size().is_("eq", bits(INFINITY))
+    either = a.infinite() | b.infinite()
 
     def turned(size: Real) -> Pair:
         return size, inverse_trigonometric.atan2(b, a, short=False)
@@ -109,12 +102,9 @@ def _product(a: Real, b: Real, c: Real, d: Real) -> Pair:
     ac, bd, ad, bc = a * c, b * d, a * d, b * c
     found = ac - bd, ad + bc
 
-    def endless(x: Real) -> Truth:
-        return x.size().is_("eq", x.format.bits(INFINITY))
-
     def direction(x: Real, y: Real) -> Pair:
         """Return the signs of the parts that are infinite."""
-        return endless(x).choose(x.of(1.0), 0.0).signed(x), endless(y).choose(y.of(1.0), 0.0).signed(y)
+        return x.infinite().choose(x.of(1.0), 0.0).signed(x), y.infinite().choose(y.of(1.0), 0.0).signed(y)
 
     def known(x: Real) -> Real:
         return x.nan().choose(x.of(0.0).signed(x), x)
@@ -123,8 +113,8 @@ def _product(a: Real, b: Real, c: Real, d: Real) -> Pair:
         (p, q), (r, s) = x, y
         return (p * r - q * s) * INFINITY, (p * s + q * r) * INFINITY
 
-    first, second = endless(a) | endless(b), endless(c) | endless(d)
-    products = endless(ac) | endless(bd) | endless(ad) | endless(bc)
+    first, second = a.infinite() | b.infinite(), c.infinite() | d.infinite()
+    products = ac.infinite() | bd.infinite() | ad.infinite() | bc.infinite()
     unknown = found[0].nan() & found[1].nan()
 
     def both() -> Pair:

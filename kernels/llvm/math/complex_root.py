@@ -70,7 +70,7 @@ def _hypot_anywhere(a: Real, b: Real) -> Pair:
         power = sign * (600 if a.dtype == FLOAT else 80)
         return magnitude(most * 2.0 ** power, least * 2.0 ** power) * 2.0 ** -power
 
-    return cases((_endless(a) | _endless(b), lambda: twice(a.of(INFINITY))),
+    return cases((a.infinite() | b.infinite(), lambda: twice(a.of(INFINITY))),
                  (a.nan() | b.nan(), lambda: twice(a + b)), otherwise=finite)
 
 
@@ -113,14 +113,10 @@ def _sqrt_anywhere(a: Real, b: Real) -> Pair:
             beside = b.nan().choose(b, a.of(0.0).signed(b))
             return (a.negative().choose(b.nan().choose(b, 0.0), a),
                     a.negative().choose(a.of(INFINITY).signed(b), beside))
-        return cases((_endless(b), lambda: (a.of(INFINITY), b)), otherwise=real)
+        return cases((b.infinite(), lambda: (a.of(INFINITY), b)), otherwise=real)
 
-    zero, infinite, unknown = most.equals(0.0), _endless(a) | _endless(b), a.nan() | b.nan()
+    zero, infinite, unknown = most.equals(0.0), a.infinite() | b.infinite(), a.nan() | b.nan()
     return cases((zero, lambda: (a.of(0.0), b)), (infinite, endless),
                  (unknown, lambda: (a + b, a + b)), (large, lambda: scaled(0.25)),
                  (small, lambda: scaled(2.0 ** 54 if a.dtype == FLOAT else 2.0 ** 24)),
                  otherwise=lambda: scaled(1.0))
-
-
-def _endless(x: Real) -> Truth:
-    return x.size().is_("eq", x.format.bits(INFINITY))

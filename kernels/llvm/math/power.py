@@ -20,6 +20,7 @@ from diffuse.kernels.llvm.math.values import (
     Whole,
     beyond,
     bits,
+    by_size,
     either_nan,
     fma,
     horner,
@@ -155,14 +156,14 @@ def _cbrt_anywhere(x: Real) -> Real:
 
 
 def hypot(x: Real, y: Real, short: bool) -> Real:
-    most, least = _by_size(x, y)
+    most, least = by_size(x, y)
     special = (most - bits(2.0 ** -400)).is_("ugt", bits(2.0 ** 500) - bits(2.0 ** -400)) & most.is_("ne", 0)
     a, b = (special.replaced(1.0, v.real()) for v in (most, least))
     return rarely("hypot", special, _root_of_squares(a, b), _hypot_anywhere, x, y)
 
 
 def hypot_single(x: Real, y: Real) -> Real:
-    most, _ = _by_size(x, y)
+    most, _ = by_size(x, y)
     low, high = (x.format.bits(limit) for limit in (2.0 ** -40, 2.0 ** 60))
     special = (most - low).is_("ugt", high - low) & most.is_("ne", 0)
     a, b = (special.replaced(1.0, v) for v in (x, y))
@@ -175,20 +176,14 @@ def _root_of_squares_single(a: Real, b: Real, most: Real) -> Real:
     return (fma(a, a, tiny) + fma(b, b, tiny)).root()
 
 
-def _by_size(x: Real, y: Real) -> tuple[Whole, Whole]:
-    a, b = x.size(), y.size()
-    larger = a.is_("ugt", b)
-    return larger.pick(a, b), larger.pick(b, a)
-
-
 def _root_of_squares(a: Real, b: Real) -> Real:
     """Return sqrt(a^2 + b^2), a >= b; what is added to b^2 keeps it from underflowing and is lost in a^2."""
     return fma(a, a, fma(b, b, a * 2.0 ** -560)).root()
 
 
 def _hypot_anywhere(x: Real, y: Real) -> Real:
-    most, least = _by_size(x, y)
-    endless = x.size().is_("eq", bits(INFINITY)) | y.size().is_("eq", bits(INFINITY))
+    most, least = by_size(x, y)
+    endless = x.infinite() | y.infinite()
     unknown = x.nan() | y.nan()
     large, small = beyond(most, 2.0 ** 500), ~beyond(most, 2.0 ** -400)
     scale = large.choose(2.0 ** -600, small.choose(2.0 ** 600, 1.0))

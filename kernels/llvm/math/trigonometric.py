@@ -22,7 +22,6 @@ from diffuse.kernels.llvm.math.values import (
     Truth,
     Whole,
     beyond,
-    bits,
     fma,
     horner,
     nearest,
@@ -187,7 +186,7 @@ def _tan_anywhere(x: Real) -> Real:
 
 def _invalid_ends(x: Real, function: Callable[[Whole, Real], Real]) -> Real:
     """Apply a function of n and r to finite numbers of any size; infinities give NaN."""
-    endless = x.size().is_("eq", bits(float("inf")))
+    endless = x.infinite()
     n, r = _quarter_turns(beyond(x.size(), LAST).choose(1.0, x))
     found = x.nan().choose(x, function(n, r))
     return endless.choose(raises_invalid(endless), found)

@@ -20,8 +20,6 @@ from diffuse.kernels.llvm.math.fused import multiply_add
 from diffuse.kernels.llvm.ops.instructions import settled
 
 FLOAT, SINGLE, INTEGER, BOOL = "float64", "float32", "int64", "bool"
-SIGN = -(1 << 63)
-"""The sign bit of a float64, as a signed integer."""
 MAGNITUDE = (1 << 63) - 1
 MANTISSA = 52
 """Stored bits of the mantissa of a float64."""
@@ -262,6 +260,9 @@ class Real:
     def nan(self) -> Truth:
         return self._compare("uno", self)
 
+    def infinite(self) -> Truth:
+        return self.size().is_("eq", self.format.bits(INFINITY))
+
     def equals(self, other: Real | float) -> Truth:
         return self._compare("oeq", other)
 
@@ -292,6 +293,13 @@ def fma(a: Real | float, b: Real | float, c: Real | float) -> Real:
     some = next(v for v in (a, b, c) if isinstance(v, Real))
     name = multiply_add(some.code, some.dtype, *(some.of(v).name for v in (a, b, c)))
     return Real(some.code, name, some.dtype)
+
+
+def by_size(x: Real, y: Real) -> tuple[Whole, Whole]:
+    """Return the bits of the larger magnitude, and those of the smaller one."""
+    a, b = x.size(), y.size()
+    larger = a.is_("ugt", b)
+    return larger.pick(a, b), larger.pick(b, a)
 
 
 def beyond(size: Whole, limit: float) -> Truth:

@@ -1,0 +1,27 @@
+"""What a call does: how many launches it takes, and its result or its error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from diffuse.observe import trace
+from diffuse.stream import engine
+
+
+def launches(run: Callable[[], Any]) -> int:
+    """The number of launches until everything that a call records is done, while its result is held."""
+    engine.fence()
+    before = trace.snapshot()["launched"]
+    held = run()
+    engine.fence()
+    del held
+    return trace.snapshot()["launched"] - before
+
+
+def outcome(function: Callable[..., Any], *args: Any) -> Any:
+    """The result of a call, or the class and the text of its error."""
+    try:
+        return function(*args)
+    except Exception as error:
+        return type(error), str(error)
