@@ -139,3 +139,44 @@ def test_an_output_of_an_extremum_by_position_is_deprecated(elements: int) -> No
     with pytest.warns(DeprecationWarning, match="more than 2 positional arguments"):
         assert np.maximum(x, 0.5, out) is out
     assert diffuse.to_numpy(out).tolist() == [0.5] * elements
+
+
+@pytest.mark.parametrize("elements", [40, 1000, 40_000])
+@pytest.mark.parametrize("call", [
+    lambda x, row: x + row, lambda x, row: row - x, lambda x, row: x <= row, lambda x, row: row == x,
+    lambda x, row: x.__iadd__(row), lambda x, row: x * (2,), lambda x, row: x / [2.5]])
+def test_lists_of_numbers_are_arrays(call: Callable[..., Any], elements: int) -> None:
+    for row in ([0.5 * k for k in range(20)], tuple(range(20))):
+        theirs = numpy.arange(elements, dtype=float).reshape(-1, 20) % 7
+        ours = np.array(theirs)
+        for _ in range(3):
+            found, expected = call(ours, row), call(theirs, row)
+            assert found.dtype == expected.dtype
+            numpy.testing.assert_array_equal(diffuse.to_numpy(found), expected)
+
+
+@pytest.mark.parametrize("wrong", [[1.0, 2.0, 3.0], (), [1, "a"]])
+def test_lists_that_do_not_fit_are_refused_as_by_numpy(wrong: Any) -> None:
+    for call in (lambda x: x + wrong, lambda x: wrong * x, lambda x: x.__isub__(wrong)):
+        with pytest.raises((ValueError, TypeError)) as expected:
+            call(numpy.ones((50, 20)))
+        with pytest.raises(type(expected.value)):
+            call(np.ones((50, 20)))
+
+
+@pytest.mark.parametrize("elements", [40, 1000, 40_000])
+@pytest.mark.parametrize("write", [
+    lambda m, x, y: m.copyto(x, y), lambda m, x, y: m.putmask(x, y > 3, 0.5),
+    lambda m, x, y: m.put(x, [1, 2], 9),
+    lambda m, x, y: m.place(x, y > 3, [0.5, 1.5]), lambda m, x, y: m.copyto(x, 2),
+    lambda m, x, y: m.fill_diagonal(x.reshape(20, -1), 7), lambda m, x, y: m.copyto(x[1:], x[:-1])])
+def test_functions_write_into_their_first_argument(write: Callable[..., Any], elements: int) -> None:
+    plain = [numpy.arange(elements) % n + 0.25 for n in (13, 7)]
+    arrays = [np.array(x) for x in plain]
+    for _ in range(3):
+        assert write(numpy, *plain) is None and write(np, *arrays) is None
+        numpy.testing.assert_array_equal(diffuse.to_numpy(arrays[0]), plain[0])
+    frozen = np.zeros(elements)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        np.copyto(frozen, 1.0)

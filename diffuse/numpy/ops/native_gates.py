@@ -15,7 +15,7 @@ from diffuse.library import operations, pace
 from diffuse.numpy.arrays import access
 from diffuse.numpy.ops import single
 from diffuse.numpy.ops.lowering import OPTIONS, before_out, raised
-from diffuse.numpy.ops.traits import BROADCASTING, EXACT, RUNNING, SPREADING, WRITING
+from diffuse.numpy.ops.traits import AIMED, BROADCASTING, EXACT, RUNNING, SPREADING, WRITING
 from diffuse.numpy.small import native
 
 ARRAYS, ANYTHING, SHAPED, RANGING, SPACING, SQUARING, DRAWING = range(7)
@@ -105,8 +105,8 @@ def soon_way(ufunc: Any) -> int:
 def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, function: Any) -> Any:
     """Make a gate that calls NumPy's `plain` if it may, and else `ours`; `function` is NumPy's public
     function, or method, of this name."""
-    flags |= ((WRITES if name in WRITING else 0) | (OPERATES if name in BROADCASTING else 0)
-              | (MULTIPLIES if name in SPREADING else 0)
+    flags |= ((WRITES if name in WRITING else 0) | (AIMS if name in AIMED else 0)
+              | (OPERATES if name in BROADCASTING else 0) | (MULTIPLIES if name in SPREADING else 0)
               | (OVERRUNS if name in RUNNING else 0))
     known = vars(numpy.ndarray if flags & BELONGS else numpy).get(name)  # NumPy warns of old names
     if known is (plain if flags & BELONGS else function):

@@ -15,6 +15,9 @@ SPREADING = frozenset(("outer", "meshgrid", "kron"))
 WRITING = frozenset("copyto putmask put place fill_diagonal put_along_axis shuffle nan_to_num".split())
 """Functions that write into arguments other than `out`."""
 
+AIMED = frozenset("copyto putmask put place fill_diagonal".split())
+"""Functions among them that write into their first argument and into nothing else."""
+
 VIEWING = frozenset("""transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze expand_dims
     flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit unstack broadcast_to atleast_1d
     atleast_2d atleast_3d reshape ravel real imag shape ndim size asanyarray""".split())

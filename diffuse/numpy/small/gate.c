@@ -72,17 +72,6 @@ static int is_kept(PyObject *x)
     return Py_TYPE(x) == state.array_class || (PyArray_CheckExact(x) && size_of(x) < state.tiny);
 }
 
-/* Is it a list of few numbers of Python's? */
-static int few_numbers(PyObject *x)
-{
-    if (!PyList_CheckExact(x) || PyList_GET_SIZE(x) >= state.tiny)
-        return 0;
-    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(x); k++)
-        if (!PyFloat_CheckExact(PyList_GET_ITEM(x, k)) && !PyLong_CheckExact(PyList_GET_ITEM(x, k)))
-            return 0;
-    return 1;
-}
-
 /* Is it a call of a ufunc with an output on numbers and NumPy's arrays of few elements, which is NumPy's? */
 static int is_numpys(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
@@ -126,7 +115,8 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
         if (view != NULL || PyErr_Occurred())
             return view;
     }
-    if (gate->need == ANYTHING && n == 1 && kwnames == NULL && !(gate->flags & OPERATES) && few_numbers(args[0]))
+    if (gate->need == ANYTHING && n == 1 && kwnames == NULL && !(gate->flags & OPERATES) && PyList_CheckExact(args[0])
+            && small_sequence(args[0], state.tiny))
         return small_shown(PyObject_Vectorcall(gate->real, args, n, NULL));
     if (is_numpys(gate, args, n, kwnames))
         return PyObject_Vectorcall(gate->real, args, n, kwnames);

@@ -114,6 +114,18 @@ PyObject *small_number_or_near(PyObject *x)
     return known > 0 ? Py_NewRef(x) : NULL;
 }
 
+int small_sequence(PyObject *x, npy_intp most)
+{
+    if ((!PyList_CheckExact(x) && !PyTuple_CheckExact(x)) || PySequence_Fast_GET_SIZE(x) >= most)
+        return 0;
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(x); k++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(x, k);
+        if (!PyFloat_CheckExact(item) && !PyLong_CheckExact(item))
+            return 0;
+    }
+    return 1;
+}
+
 PyObject *small_given(PyObject *found)
 {
     if (size_of(found) < state.tiny || !small_native((PyArrayObject *)found))

@@ -73,9 +73,19 @@ PyObject *small_far(PyObject *a, PyObject *b, int name)
     return small_slowly(REFLECTED, name_of[name], b, a);
 }
 
+/* An operand that is a list or tuple of numbers as the array that NumPy makes of it, a new reference; NULL for other
+ * operands, or with an exception. */
+static PyObject *listed(PyObject *x) { return small_sequence(x, state.small) ? PyArray_FROM_O(x) : NULL; }
+
 static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name)
 {
     PyObject *left, *right;
+    int ours = PyObject_TypeCheck(a, &Array_Type);
+    if ((left = listed(ours ? b : a)) != NULL || PyErr_Occurred()) {
+        PyObject *found = left == NULL ? NULL : ours ? binary(a, left, function, name) : binary(left, b, function, name);
+        Py_XDECREF(left);
+        return found;
+    }
     int ready = small_operands(a, b, &left, &right);
     if (ready == 0 && state.left > 0) {
         PyObject *moved;
@@ -202,6 +212,11 @@ static PyObject *op_invert(PyObject *a) { return unary(a, PyNumber_Invert, INVER
 static PyObject *compare(PyObject *a, PyObject *b, int op)
 {
     PyObject *left, *right;
+    if ((right = listed(b)) != NULL || PyErr_Occurred()) {
+        PyObject *found = right == NULL ? NULL : compare(a, right, op);
+        Py_XDECREF(right);
+        return found;
+    }
     int ready = small_operands(a, b, &left, &right);
     if (ready == 0 && state.left > 0)
         ready = small_soon(a, b, WAY[LESS + op], &left, &right);
@@ -259,6 +274,12 @@ static int soon_in_place(PyObject *a, PyObject *b, int name, PyObject **memory, 
 
 static PyObject *in_place(PyObject *a, PyObject *b, Binary function, int name)
 {
+    PyObject *array = listed(b);
+    if (array != NULL || PyErr_Occurred()) {
+        PyObject *found = array == NULL ? NULL : in_place(a, array, function, name);
+        Py_XDECREF(array);
+        return found;
+    }
     PyObject *memory = small_near_to_write((Array *)a);
     PyObject *right = memory == NULL ? NULL : small_number_or_near(b);
     if (right == NULL && !PyErr_Occurred() && state.left > 0) {

@@ -58,6 +58,8 @@ extern PyTypeObject Array_Type, Operators_Type, Described_Type, Gate_Type, Stati
 /* Both return a new reference, or NULL: with an exception if one was raised, else for "not at hand". */
 PyObject *small_near(Array *x);
 PyObject *small_number_or_near(PyObject *x);
+/* Is it a list or tuple of fewer than `most` numbers of Python's, and nothing else? */
+int small_sequence(PyObject *x, npy_intp most);
 
 Array *small_blank(void);               /* a new array whose fields are to be filled in */
 void small_recycle(PyTypeObject *type); /* keep the memory of arrays of this class for the next ones */
