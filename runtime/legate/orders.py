@@ -48,11 +48,11 @@ class Prepared(NamedTuple):
     """A digest of the layout, for the comparison of ranks."""
 
 
-def prepared(layout: Layout, span: int, whole: bool) -> Prepared:
+def prepared(layout: Layout, span: int, whole: bool, assembles: bool = False) -> Prepared:
     """Cut the launches of a layout into Legate points of `span` points each (see `requirements.cut`)."""
     arguments = tuple(a._replace(storage=normal(*a.storage)) for a in layout.arguments)
     layout = Layout(arguments, layout.scratch, layout.title, layout.domain)
-    found = cut(layout, span, whole=whole)
+    found = cut(layout, span, whole, assembles)
     places: dict[int, int] = {}
     for k, a in enumerate(arguments):
         places.setdefault(a.slot, k)

@@ -145,7 +145,8 @@ class Legate:
             return
         prepared = layout.derived.get(launch.points)
         if prepared is None:
-            prepared = layout.derived[launch.points] = orders.prepared(layout, self.threads, place.alone)
+            prepared = layout.derived[launch.points] = orders.prepared(
+                layout, self.threads, place.alone, self.splits)
         process.tick()
         if place.alone and self._run_directly(launch, prepared):
             return
