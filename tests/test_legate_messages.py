@@ -77,7 +77,7 @@ WHOLES: dict[int, Memory] = {}
 def received(data: bytes, memories: dict[tuple[int, int], Memory]) -> tuple[Any, list[Any], list[Any]]:
     """The block with addresses and strides in it, the places of stores, the scratch."""
     words = Reader(data)
-    *_, pointers, block, stores, fields, scratch, ghosts, assembled = words.take(13)
+    *_, pointers, block, stores, fields, scratch, ghosts, assembled, _ = words.take(14)
     hosts, filled = words.take(pointers), words.take(block)
     places: list[Any] = []
     for _ in range(stores):

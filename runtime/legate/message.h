@@ -1,6 +1,7 @@
 // Reads the messages that describe launches (message.py writes them): a row of 8-byte words.
 //
-//   order, kernel, finish, points, span, detached, and the lengths of what follows
+//   order, kernel, finish, points, span, detached, the lengths of what follows, and the number of a launch that all
+//   ranks begin abreast, or 0
 //   pointers     host memory that the launch reads
 //   block        the kernel's parameters, with the byte offset of each view in place of its address
 //   stores       for each store: a task argument or a pointer, its rank, element size, offset and extents
@@ -45,7 +46,7 @@ void complain(Word what)
 }
 
 struct Header {
-  Word order, kernel, finish, points, span, detached, pointers, block, stores, fields, scratch, ghosts, assembled;
+  Word order, kernel, finish, points, span, detached, pointers, block, stores, fields, scratch, ghosts, assembled, turn;
 };
 
 // The part of a store that this point accesses.

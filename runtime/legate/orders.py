@@ -22,12 +22,12 @@ class Orders(NamedTuple):
     launcher: int = 0
     """The address of the function that launches grid kernels; 0 if the kernel runs on processors."""
 
-    def pack(self, words: message.Message, native: Any, finish: bool, pointers: Sequence[int], block: bytes
-             ) -> bytes:
+    def pack(self, words: message.Message, native: Any, finish: bool, pointers: Sequence[int], block: bytes,
+             turn: int = 0) -> bytes:
         """The message of one task.  With `finish` it also runs the kernel's epilogue."""
         if self.launcher:
             return words.pack(self.launcher, words.listed, False, pointers, block)
-        return words.pack(native.address, native.finish if finish else 0, False, pointers, block)
+        return words.pack(native.address, native.finish if finish else 0, False, pointers, block, turn)
 
 
 class Prepared(NamedTuple):
