@@ -4,7 +4,8 @@
 
 A seed is one program, the same on all ranks; each rank compares what it sees with NumPy.  The arrays are of a
 few elements and cut into tiles of one or two (DIFFUSE_MIN_CHUNK=1), so that views cross the ranks.  Every
-other program with loops runs over random grids of tiles.
+other program with loops runs over random grids of tiles.  On Legate launches of one point copy what they
+access to memory as large as the stores, in every other program.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy
 
@@ -60,8 +62,18 @@ def loop(seed: int) -> None:
         ))
 
 
+def assembling(runtime: Any, seed: int) -> None:
+    """On Legate: let launches of one point assemble stores of pieces of any size, in every other program."""
+    if getattr(runtime, "name", "") == "legate" and not runtime.alone:
+        from diffuse.runtime.legate import requirements
+
+        patched: Any = requirements
+        runtime.splits, patched.LEAST, patched.SAVES = True, 0, seed % 2 and 1 << 60
+
+
 def main(first: int, last: int, loops: int) -> None:
     for seed in range(first, last):
+        assembling(engine.current().runtime, seed)
         run(seed)
         if seed % loops == 0:
             loop(seed)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import DISTRIBUTED, RANKS_SECONDS, ROOT, TINY, Job, Network, job, network, run
+from tests.jobs import DISTRIBUTED, RANKS_SECONDS, ROOT, TINY, Job, Network, diffuse, job, network, run
 from tests.legate_grid import INSTALLED
 from tests.test_watchdog import ends
 
@@ -136,6 +137,38 @@ def test_a_rank_that_fails_ends_all(where: str, how: str, tmp_path: Path, expect
 @pytest.mark.parametrize("how", ["sleep", "differ"])
 def test_a_rank_that_is_stuck_or_differs_ends_all(how: str, tmp_path: Path, expected: dict[str, Any]) -> None:
     ends("legate", how, tmp_path)
+
+
+BORDERS = """
+    import hashlib
+    import numpy
+    import diffuse.numpy as np
+    from diffuse.stream import engine
+
+    def walls(a):
+        a[:, 0], a[:, -1] = a[:, 1], a[:, -2]
+        a[0], a[-1] = -a[1], a[-2]
+
+    n = 1500
+    a = np.array(numpy.sin(numpy.arange(n * n)).reshape(n, n))
+    for _ in range(6):
+        a[1:-1, 1:-1] = 0.25 * (a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:])
+        walls(a)
+    print(hashlib.sha256(numpy.asarray(a).tobytes()).hexdigest())
+    found = [prepared.cut for plan in engine.current().plans for layout in plan.layouts.values()
+             for prepared in layout.derived.values() if hasattr(prepared, "cut")]
+    print(sum(len(cut.assembled) for cut in found))
+"""
+
+
+def test_borders_of_an_array_move_without_all_that_is_between_them(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text(textwrap.dedent(BORDERS))
+    one = diffuse("run", "x.py", cwd=tmp_path, DIFFUSE_RUNTIME="local", DIFFUSE_COMPILE="wait")
+    two = diffuse("run", "--ranks", "2", "--cpus", "1", "x.py", cwd=tmp_path, seconds=RANKS_SECONDS,
+                  DIFFUSE_LEGATE_MEMORY="1G")
+    assert one.returncode == two.returncode == 0, one.tail + two.tail
+    (bits, none), (found, assembled) = one.stdout.split(), two.stdout.split()
+    assert found == bits and none == "0" and int(assembled) > 0
 
 
 def test_random_programs_agree_with_numpy_on_two_ranks() -> None:

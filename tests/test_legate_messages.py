@@ -19,7 +19,7 @@ from diffuse.ir import ITEMSIZE, Point, Split
 from diffuse.ir import view as views
 from diffuse.kernels.body import abi
 from diffuse.runtime.base import Layout, Plane, Scratch
-from diffuse.runtime.legate import message
+from diffuse.runtime.legate import message, requirements
 from diffuse.runtime.legate.joining import WHOLE
 from diffuse.runtime.legate.requirements import Need, cut
 from diffuse.stream import layout as layouts
@@ -70,10 +70,14 @@ class Reader:
         return found
 
 
+WHOLES: dict[int, Memory] = {}
+"""By their first piece, where stores that are assembled lie."""
+
+
 def received(data: bytes, memories: dict[tuple[int, int], Memory]) -> tuple[Any, list[Any], list[Any]]:
     """The block with addresses and strides in it, the places of stores, the scratch."""
     words = Reader(data)
-    *_, pointers, block, stores, fields, scratch, ghosts = words.take(12)
+    *_, pointers, block, stores, fields, scratch, ghosts, assembled, _ = words.take(14)
     hosts, filled = words.take(pointers), words.take(block)
     places: list[Any] = []
     for _ in range(stores):
@@ -86,6 +90,11 @@ def received(data: bytes, memories: dict[tuple[int, int], Memory]) -> tuple[Any,
             known = memories.get((kind, index))
             assert known is None or all(x <= y for x, y in zip(begin, known.low, strict=True))
             places.append((kind, index, extent, known))
+    for _ in range(assembled):
+        first, number = words.take(2)
+        pieces = places[first:first + number]
+        assert len({(kind == message.OUTPUT, *extent) for kind, _, extent, _ in pieces}) == 1
+        places.append((first, number, places[first][2], WHOLES[first]))
     for _ in range(fields):
         word, rank, place, affine = words.take(4)
         kind, _, extent, memory = places[place]
@@ -179,6 +188,28 @@ def test_partials_are_outputs_of_the_launch_and_inputs_of_the_fold() -> None:
         (message.INPUT, 0, [12, 40]), (message.INPUT, 1, [12, 8])]
     alone = message.running(layout, cut(layout, 4), [False] * 3, False)
     assert alone.scratch == 0  # the runtime itself makes it
+
+
+def test_arguments_of_assembled_stores_lie_in_memory_as_large_as_the_store(monkeypatch: pytest.MonkeyPatch
+                                                                           ) -> None:
+    monkeypatch.setattr(requirements, "LEAST", 0)
+    plate, line = array(0, 40, 40), array(1, 40)
+    layout = named((40,), 1, (line, READ), (plate[0], WRITE), (plate[1], READ), (plate[:, 39], WRITE))
+    given = [argument._replace(access=argument.access._replace(map=views.View(
+        argument.access.map.rows, argument.access.store.shape, "float64", (40,), 0, steps)))
+        for argument, steps in zip(layout.arguments, [(8,), (8,), (8,), (320,)], strict=True)]
+    layout = Layout(tuple(given), (), "", (1,))
+    found = cut(layout, 1, assembles=True)
+    assert found.assembled == ((1, 2),)
+    monkeypatch.setitem(WHOLES, 1, Memory(16000, (0, 0), (320, 8)))
+    here = Memory(0, (2, 39), (1, 1))
+    memories = {(kind, k): here for kind in (message.INPUT, message.OUTPUT) for k in range(3)}
+    memories[message.INPUT, 0] = Memory(800, (0,), (8,))
+    data = message.running(layout, found, [False] * 3, True).pack(7, 0, False, (), message.words([0] * 40))
+    filled, places, _ = received(data, memories)
+    assert [place[0] for place in places[:3]] == [message.INPUT, message.OUTPUT, message.OUTPUT]
+    assert [filled[word:word + 2] for word in (1, 10, 19, 28)] == [
+        [800, 8], [16000, 8], [16320, 8], [16312, 320]]
 
 
 def test_exchange_stores_are_inputs_behind_all_others() -> None:

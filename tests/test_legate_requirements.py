@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 from math import prod
+from random import Random
 
 import pytest
 
 from diffuse.ir import Point
 from diffuse.runtime.base import LaunchArgument, Layout, Plane, Scratch
-from diffuse.runtime.legate.joining import WHOLE
+from diffuse.runtime.legate import requirements
+from diffuse.runtime.legate.joining import WHOLE, pieces
 from diffuse.runtime.legate.requirements import Cut, Need, cut
 from tests.build import access, array, split
 from tests.layouts import READ, REDUCE, WRITE, Case, legate_point, legate_points, low_of, named, valid
@@ -27,9 +29,18 @@ def elements(need: Need, q: Point) -> set[Point]:
     return set(product(*map(range, low, high)))
 
 
-def verify(case: Case) -> Cut:
+def needed(found: Cut, argument: int) -> tuple[Need, ...]:
+    """The needs that have the elements of an argument: several if its store is assembled of pieces."""
+    place = found.of[argument]
+    if place < len(found.needs):
+        return (found.needs[place],)
+    first, number = found.assembled[place - len(found.needs)]
+    return found.needs[first:first + number]
+
+
+def verify(case: Case, assembles: bool = False) -> Cut:
     arguments = case.layout.arguments
-    found = cut(case.layout, case.span)
+    found = cut(case.layout, case.span, assembles=assembles)
     *outer, last = case.domain
     if found.several:
         assert (found.spread, found.span, found.points) == ((*outer, -(-last // case.span)), case.span, last)
@@ -38,13 +49,14 @@ def verify(case: Case) -> Cut:
     assert not found.results
     written: dict[int, set[tuple[Point, Point]]] = {}
     for k, argument in enumerate(arguments):
-        need = found.needs[found.of[k]]
-        assert need.slot == argument.slot
-        assert need.writes or argument.privilege is READ
-        assert need.reads or not argument.privilege.reads
+        needs = needed(found, k)
+        for need in needs:
+            assert need.slot == argument.slot
+            assert need.writes or argument.privilege is READ
+            assert need.reads or not argument.privilege.reads
         for p, _, element in case.touched(k):
             q = legate_point(found, p)
-            assert element in elements(need, q), (element, need, q)
+            assert [element in elements(need, q) for need in needs].count(True) == 1, (element, needs, q)
             if argument.privilege is not READ:
                 written.setdefault(found.of[k], set()).add((q, element))
     for k, need in enumerate(found.needs):
@@ -73,6 +85,58 @@ def test_every_legate_point_has_what_it_touches_and_what_it_writes_is_its_own(fi
         several += found.several
     # to refuse everything would be right, and slow
     assert cases > 150 and several > cases / 3, (cases, several)
+
+
+@pytest.mark.parametrize("first", [0, 600])
+def test_pieces_of_stores_are_apart_and_have_what_a_point_touches(first: int, monkeypatch: pytest.MonkeyPatch
+                                                                  ) -> None:
+    monkeypatch.setattr(requirements, "LEAST", 0)
+    monkeypatch.setattr(requirements, "SAVES", 0)
+    assembled = 0
+    for seed in range(first, first + 600):
+        case = Case(seed)
+        if case.layout.arguments and valid(case):
+            assembled += bool(verify(case, assembles=True).assembled)
+    assert assembled > 100
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_pieces_are_disjoint_and_cover_the_boxes(seed: int) -> None:
+    pick, given = Random(seed), []
+    for _ in range(pick.randint(1, 7)):
+        low, rank = [pick.randrange(12) for _ in range(1 + seed % 3)], 1 + seed % 3
+        given.append((tuple(low), tuple([low[d] + pick.randint(1, 12 - low[d]) for d in range(rank)]), WHOLE))
+    found = [element for low, high, _ in pieces(given) for element in product(*map(range, low, high))]
+    assert len(found) == len(set(found))
+    wanted = {element for low, high, _ in given for element in product(*map(range, low, high))}
+    assert wanted <= set(found)
+
+
+def test_borders_on_all_sides_are_assembled_of_four_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    plate, inner = array(0, 400, 400), array(1, 400)
+    edges = [plate[0], plate[1], plate[-2], plate[-1], plate[:, 0], plate[:, 1], plate[:, -2], plate[:, -1]]
+    layout = named((400,), 1, *[(edge, WRITE if k in (0, 3, 4, 7) else READ) for k, edge in enumerate(edges)],
+                   (inner, WRITE))
+    found = cut(layout, 1, assembles=True)
+    assert found.assembled == ((0, 4),) and set(found.of[:8]) == {5} and found.of[8] == 4
+    assert boxes(found)[:4] == [((0, 0), (2, 400)), ((398, 0), (400, 400)), ((2, 0), (398, 2)),
+                                ((2, 398), (398, 400))]
+    assert all(need.reads and need.writes for need in found.needs[:4])
+    assert boxes(cut(layout, 1))[0] == ((0, 0), (400, 400))
+    assert not cut(named((400,), 1, (plate[0], WRITE), (plate[1], READ)), 1, assembles=True).assembled
+    monkeypatch.setattr(requirements, "LEAST", 1 << 21)
+    assert not cut(layout, 1, assembles=True).assembled
+
+
+def test_rows_between_which_others_write_are_not_joined() -> None:
+    """Both edge rows are tiled along columns, and lie on either side of a tile of rows."""
+    column, first, last = a[1:-1, :1], a[:1], a[-1:]
+    layout = Layout(tuple([LaunchArgument(10 * k, 0, ((12, 5), "float64"),
+                                          access(view, view.shape, split(view.shape, 2, axis), WRITE), WRITE)
+                           for k, (view, axis) in enumerate([(column, 0), (first, 1), (last, 1)])]),
+                    (), "", (2,))
+    found = cut(layout, 1)
+    assert found.spread == (2,) and boxes(found) == [((1, 0), (11, 1)), ((0, 0), (1, 5)), ((11, 0), (12, 5))]
 
 
 # -- named layouts -----------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class Stream {
   void copying(const Word* kernels) { kernels_ = kernels; }
 
   void* allocate(Word bytes) { return allocate_(bytes); }
+  char* mirror(Word, Word bytes) { return static_cast<char*>(allocate_(bytes)); }
 
   // Launch a kernel with a block, behind which there is room for the argument.
   void launch(Word kernel, Word groups, Word argument, std::vector<Word>& parameters)

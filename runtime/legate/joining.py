@@ -7,8 +7,9 @@ each row in which views begin.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import combinations, permutations
+from collections.abc import Callable, Iterable
+from itertools import chain, combinations, permutations
+from math import prod
 from typing import TypeVar
 
 from diffuse.ir import Point
@@ -24,9 +25,13 @@ Parts = dict[Box, list[Argument]]
 
 
 def written(parts: Parts[Argument]) -> Parts[Argument] | None:
-    """Join the boxes of a store that is written.  None if points might write what others access."""
-    joined = _aligned(parts)
-    return joined if _disjoint(joined) else parts if _disjoint(parts) else None
+    """Join the boxes of a store that is written.  None if points might write what others access.
+
+    Where the box around all boxes with the same tiles meets boxes with others (around the first and the last
+    row of an array, for instance), only boxes that overlap are joined.
+    """
+    return next((found for found in (_aligned(parts), _aligned(parts, overlapping=True), parts)
+                 if _disjoint(found)), None)
 
 
 def read(parts: Parts[Argument], distinguished: Callable[[Tiles], bool]) -> Parts[Argument]:
@@ -41,15 +46,18 @@ def _disjoint(parts: Parts[Argument]) -> bool:
     return all(apart(a, b) for a, b in combinations(parts, 2))
 
 
-def _aligned(parts: Parts[Argument]) -> Parts[Argument]:
-    """Join boxes whose tiles begin at the same places in the dimensions that are tiled.  What a point gets
-    besides is of its own tiles, and nothing moves for it."""
-    groups: dict[object, list[Box]] = {}
+def _aligned(parts: Parts[Argument], overlapping: bool = False) -> Parts[Argument]:
+    """Join boxes whose tiles begin at the same places in the dimensions that are tiled; if `overlapping`,
+    only those that have elements in common.  What a point gets besides is of its own tiles, and nothing
+    moves for it."""
+    groups: dict[object, list[list[Box]]] = {}
     for box in parts:
         low, _, tiles = box
-        groups.setdefault((tiles, tuple([low[d] for d, _, _ in tiles])) if tiles else box, []).append(box)
+        same = groups.setdefault((tiles, tuple([low[d] for d, _, _ in tiles])) if tiles else box, [])
+        met = [boxes for boxes in same if not overlapping or not all(apart(box, other) for other in boxes)]
+        same[:] = [boxes for boxes in same if boxes not in met] + [[box, *chain(*met)]]
     return {(*around(*boxes), boxes[0][2]): [a for box in boxes for a in parts[box]]
-            for boxes in groups.values()}
+            for same in groups.values() for boxes in same}
 
 
 def replicated(parts: Parts[Argument], distinguished: Callable[[Tiles], bool]) -> Parts[Argument]:
@@ -71,6 +79,46 @@ def around(*boxes: Box) -> tuple[Point, Point]:
     """The bounding box of these boxes."""
     return (tuple(map(min, zip(*(low for low, _, _ in boxes), strict=True))),
             tuple(map(max, zip(*(high for _, high, _ in boxes), strict=True))))
+
+
+def volume(*boxes: Box) -> int:
+    """The elements of all these boxes, added up."""
+    return sum(prod(high - low for low, high in zip(box[0], box[1], strict=True)) for box in boxes)
+
+
+def pieces(boxes: Iterable[Box]) -> list[Box]:
+    """Disjoint boxes that cover these boxes and not much more: boxes that lie close together are joined, and
+    of those that overlap, such as the borders of a plate, all but one lose what they have in common."""
+    rest = list(boxes)
+    while near := next((pair for pair in combinations(rest, 2) if _close(*pair)), None):
+        rest = [box for box in rest if box not in near] + [(*around(*near), WHOLE)]
+    found: list[Box] = []
+    for box in sorted(rest, key=volume, reverse=True):
+        parts = [box]
+        for other in found:
+            parts = [left for part in parts for left in without(part, other)]
+        found += parts
+    return found
+
+
+def _close(a: Box, b: Box) -> bool:
+    return volume((*around(a, b), WHOLE)) <= 2 * volume(a, b)
+
+
+def without(box: Box, other: Box) -> list[Box]:
+    """What is left of a box without another one, as disjoint boxes."""
+    if apart(box, other):
+        return [box]
+    found = []
+    low, high = list(box[0]), list(box[1])
+    for d, (begin, end) in enumerate(zip(other[0], other[1], strict=True)):
+        if low[d] < begin:
+            found.append((tuple(low), (*high[:d], begin, *high[d + 1:]), WHOLE))
+            low[d] = begin
+        if end < high[d]:
+            found.append(((*low[:d], end, *low[d + 1:]), tuple(high), WHOLE))
+            high[d] = end
+    return found
 
 
 def apart(a: Box, b: Box) -> bool:

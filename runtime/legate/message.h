@@ -1,9 +1,11 @@
 // Reads the messages that describe launches (message.py writes them): a row of 8-byte words.
 //
-//   order, kernel, finish, points, span, detached, and the lengths of what follows
+//   order, kernel, finish, points, span, detached, the lengths of what follows, and the number of a launch that all
+//   ranks begin abreast, or 0
 //   pointers     host memory that the launch reads
 //   block        the kernel's parameters, with the byte offset of each view in place of its address
 //   stores       for each store: a task argument or a pointer, its rank, element size, offset and extents
+//   assembled    for each store that is assembled: the first of the places that are its pieces, and their number
 //   fields       which words of the block are addresses, and how strides follow from those of a store
 //   scratch      temporary memory of the launch, and which parts of it are copied to stores or from them
 //   ghosts       operands of which a point has some rows from others: the words of the block that say where rows
@@ -44,7 +46,7 @@ void complain(Word what)
 }
 
 struct Header {
-  Word order, kernel, finish, points, span, detached, pointers, block, stores, fields, scratch, ghosts;
+  Word order, kernel, finish, points, span, detached, pointers, block, stores, fields, scratch, ghosts, assembled, turn;
 };
 
 // The part of a store that this point accesses.
@@ -206,6 +208,12 @@ bool odd(Reader& words, const std::vector<Place>& places, Word& store)
   return found && !place.empty;
 }
 
+// Memory as large as a store, with the pieces of it that a launch accesses.
+struct Whole {
+  Word first{}, number{};              // the places that are its pieces
+  char* memory{};
+};
+
 struct Scratch {
   char* memory{};
   std::vector<std::pair<Word, Word>> planes{};  // (offset in the memory, store)
@@ -215,8 +223,8 @@ struct Scratch {
 //
 // `Memory` is where the kernel computes: allocate(bytes) returns memory that lives as long as it does, or nullptr;
 // copy(place, whole, out) copies between row-major memory of the whole extents and a store's part, which is the
-// target if `out`.  Where there are ghosts, mirror(k, bytes) returns the same memory for the same k as long as its
-// thread lives, or nullptr; what is not touched of it costs nothing.
+// target if `out`; mirror(k, bytes) returns memory of which only what is touched is needed, if possible the same for
+// the same k, or nullptr.
 template <class Memory>
 class Arguments {
  public:
@@ -231,8 +239,13 @@ class Arguments {
     const Word* pointers = words.take(header.pointers);
     block.assign(words.at, words.at + header.block);
     words.take(header.block);
-    places_.resize(header.stores);
+    places_.resize(given_ = header.stores);
     for (auto& place : places_) locate(words, pointers, place, find);
+    for (Word k = 0; k < header.assembled; ++k) {
+      const Word first = words.next(), number = words.next();
+      assemble(k, first, number);
+    }
+    if (complaint.load() != 0) return false;
     arrange(words, header.fields);
     for (Word k = 0; k < header.fields; ++k) settle(words, block.data(), places_);
     scratch_.resize(header.scratch);
@@ -284,6 +297,9 @@ class Arguments {
   {
     for (auto& one : odds_)
       if (one.box.output) memory_.copy(one.box, one.memory, true);
+    for (auto& one : wholes_)
+      for (Word k = one.first; k < one.first + one.number; ++k)
+        if (places_[k].output) memory_.copy(places_[k], one.memory, true);
   }
 
   bool copied() const { return !odds_.empty(); }
@@ -292,7 +308,8 @@ class Arguments {
   Word bytes() const
   {
     Word sum = 0;
-    for (const auto& place : places_) {
+    for (std::size_t k = 0; k < given_; ++k) {
+      const Place& place = places_[k];
       Word size = place.empty ? 0 : place.item;
       for (Word d = 0; d < place.dims; ++d) size *= place.high[d] - place.low[d];
       sum += size;
@@ -303,7 +320,9 @@ class Arguments {
  private:
   Memory& memory_;
   std::vector<Place> places_{};
+  std::size_t given_{};                // of the places, those of Legate's or the host's memory
   std::vector<Odd> odds_{};
+  std::vector<Whole> wholes_{};
   std::vector<Scratch> scratch_{};
 
   char* take(Word bytes)
@@ -311,6 +330,26 @@ class Arguments {
     auto* found = static_cast<char*>(memory_.allocate(bytes ? bytes : 1));
     if (!found) complain(NO_MEMORY);
     return found;
+  }
+
+  // Copy the pieces of a store to where they would lie in all of it, the next place.
+  void assemble(Word k, Word first, Word number)
+  {
+    Place whole = places_[first];
+    if (!dense(whole)) {  // else all of it is in the host's memory
+      Word pitch = whole.item;
+      for (Word d = whole.dims - 1; d >= 0; --d) {
+        whole.low[d] = 0;
+        whole.high[d] = whole.extent[d];
+        whole.stride[d] = pitch;
+        pitch *= whole.extent[d];
+      }
+      whole.pointer = memory_.mirror(k, pitch);
+      if (!whole.pointer) { complain(NO_MEMORY); return; }
+      for (Word piece = first; piece < first + number; ++piece) memory_.copy(places_[piece], whole.pointer, false);
+      wholes_.push_back({first, number, whole.pointer});
+    }
+    places_.push_back(whole);
   }
 
   // Copy the stores whose layout differs from what the kernel assumes.

@@ -20,7 +20,8 @@ from diffuse.runtime.legate.requirements import Cut, Need
 
 RUN, FOLD, GET, PUT, PACK = range(5)
 INPUT, OUTPUT, HOST = range(3)
-HEADER = Struct("<12q")
+HEADER = Struct("<14q")
+
 
 class Received(NamedTuple):
     """A dense operand some rows of which a point has received from others (ghosts.py)."""
@@ -57,6 +58,8 @@ class Message(NamedTuple):
     """Words at the end that list grid kernels; they take the place of `finish`."""
     ghosts: int = 0
     """The number of operands of which points have received rows."""
+    assembled: int = 0
+    """The number of stores that are assembled of pieces."""
 
     def launching(self, copying: Sequence[int], rank: int, steps: Sequence[Step], finishing: Sequence[Step]
                   ) -> Message:
@@ -66,10 +69,12 @@ class Message(NamedTuple):
         listed = [*copying, rank, *chain(*groups)]
         return self._replace(tail=self.tail + words(listed), listed=len(listed))
 
-    def pack(self, kernel: int, finish: int, detached: bool, pointers: Sequence[int], block: bytes) -> bytes:
-        """The message of one launch."""
+    def pack(self, kernel: int, finish: int, detached: bool, pointers: Sequence[int], block: bytes,
+             turn: int = 0) -> bytes:
+        """The message of one launch; `turn` is its number if all ranks run some of it."""
         head = HEADER.pack(self.order, kernel, finish, self.points, self.span, detached, len(pointers),
-                           len(block) // 8, self.stores, self.fields, self.scratch, self.ghosts)
+                           len(block) // 8, self.stores, self.fields, self.scratch, self.ghosts,
+                           self.assembled, turn)
         return b"".join((head, words(pointers) if pointers else b"", block, self.tail))
 
 
@@ -133,21 +138,22 @@ def moving(order: int, span: int, shape: Point, itemsize: int, box: Point, addre
     """The message of a copy between a whole store and host memory (GET, PUT)."""
     kind = INPUT if order == GET else OUTPUT
     place = [kind, 0, len(shape), itemsize, *box, *shape]
-    return HEADER.pack(order, 0, 0, 0, span, 0, 1, 0, 1, 0, 0, 0) + words([address, *place])
+    return HEADER.pack(order, 0, 0, 0, span, 0, 1, 0, 1, 0, 0, 0, 0, 0) + words([address, *place])
 
 
 def packing(shape: Point, itemsize: int, store: Point, pitch: int, table: int) -> bytes:
     """The message of a task that copies rows of `pitch` bytes to the cells of an exchange store."""
     places = [INPUT, 0, len(shape), itemsize, *[0] * len(shape), *shape,
               OUTPUT, 0, len(store), 1, *[0] * len(store), *store]
-    return HEADER.pack(PACK, 0, 0, store[0], pitch, 0, 1, 0, 2, 0, 0, 0) + words([table, *places])
+    return HEADER.pack(PACK, 0, 0, store[0], pitch, 0, 1, 0, 2, 0, 0, 0, 0, 0) + words([table, *places])
 
 
 def _message(order: int, cut: Cut, pointers: int, stores: list[list[int]], fields: list[list[int]],
              scratch: list[list[int]], ghosts: Sequence[list[int]] = ()) -> Message:
-    tail = words([*chain(*stores), *chain(*fields), *chain(*scratch), *chain(*ghosts)])
+    assembled = cut.assembled if order == RUN else ()
+    tail = words([*chain(*stores), *chain(*assembled), *chain(*fields), *chain(*scratch), *chain(*ghosts)])
     return Message(order, cut.points, cut.span, pointers, len(stores), len(fields),
-                   len(scratch), tail, ghosts=len(ghosts))
+                   len(scratch), tail, ghosts=len(ghosts), assembled=len(assembled))
 
 
 def _places(needs: Sequence[Need], of: dict[int, tuple[Point, str]], hosted: Sequence[bool]

@@ -22,12 +22,12 @@ class Orders(NamedTuple):
     launcher: int = 0
     """The address of the function that launches grid kernels; 0 if the kernel runs on processors."""
 
-    def pack(self, words: message.Message, native: Any, finish: bool, pointers: Sequence[int], block: bytes
-             ) -> bytes:
+    def pack(self, words: message.Message, native: Any, finish: bool, pointers: Sequence[int], block: bytes,
+             turn: int = 0) -> bytes:
         """The message of one task.  With `finish` it also runs the kernel's epilogue."""
         if self.launcher:
             return words.pack(self.launcher, words.listed, False, pointers, block)
-        return words.pack(native.address, native.finish if finish else 0, False, pointers, block)
+        return words.pack(native.address, native.finish if finish else 0, False, pointers, block, turn)
 
 
 class Prepared(NamedTuple):
@@ -48,11 +48,11 @@ class Prepared(NamedTuple):
     """A digest of the layout, for the comparison of ranks."""
 
 
-def prepared(layout: Layout, span: int, whole: bool) -> Prepared:
+def prepared(layout: Layout, span: int, whole: bool, assembles: bool = False) -> Prepared:
     """Cut the launches of a layout into Legate points of `span` points each (see `requirements.cut`)."""
     arguments = tuple(a._replace(storage=normal(*a.storage)) for a in layout.arguments)
     layout = Layout(arguments, layout.scratch, layout.title, layout.domain)
-    found = cut(layout, span, whole=whole)
+    found = cut(layout, span, whole, assembles)
     places: dict[int, int] = {}
     for k, a in enumerate(arguments):
         places.setdefault(a.slot, k)

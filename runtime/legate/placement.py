@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from diffuse.ir import ITEMSIZE, Point
 from diffuse.memory import address
 from diffuse.runtime.legate import gpus, message, prepare
+from diffuse.runtime.legate.board import Board, board
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.joining import WHOLE, Tiles
 from diffuse.runtime.legate.mpi import Gather
@@ -25,6 +26,7 @@ from diffuse.runtime.legate.requirements import Need, shared
 from diffuse.runtime.legate.reuse import SOMEWHERE, Piece, Reuse
 from diffuse.runtime.legate.trampoline import GridTrampoline, Trampoline
 from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.ranks import launcher
 from diffuse.runtime.ranks.activity import Activity
 from diffuse.runtime.ranks.agreement import Agreement
 from diffuse.runtime.ranks.alike import alike
@@ -89,6 +91,8 @@ class Placement:
             self.gather = Gather(self.rank, self.ranks)
             self.agreement = Agreement(self.rank, self.gather, config.digest)
             self._watch(self.gather, self.agreement)
+        self.board: Board | None = None
+        """Where ranks of this machine say what they have begun; None if they do not."""
         self._types = {name: getattr(core.types, "bool_" if name == "bool" else name) for name in ITEMSIZE}
         self._binary = lru_cache(core.types.binary_type)
         most = prepare.memory_given() * self.ranks
@@ -112,6 +116,15 @@ class Placement:
         clock = time.pthread_getcpuclockid(self._main)
         watch(self.rank, self.ranks, gather, Activity(self.rank, agreement.progress, lambda: gather.since,
                                                       lambda: time.clock_gettime(clock)))
+
+    def share(self, threads: int) -> None:
+        """Have the ranks of a machine begin launches abreast, if they compute on all of its processors, each
+        on so many threads."""
+        assert self.gather is not None
+        crowded = launcher.local_ranks() * threads >= (os.cpu_count() or 1)
+        self.board = board(self.rank, self.gather, crowded)
+        if self.board is not None:
+            self.code.board(self.board)
 
     # -- tasks ---------------------------------------------------------------------------------------------
 

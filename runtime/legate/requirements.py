@@ -17,14 +17,29 @@ from itertools import combinations
 from math import prod
 from typing import NamedTuple
 
-from diffuse.ir import Access, Point, Privilege, Replicated, Tiling, covers
+from diffuse.ir import ITEMSIZE, Access, Point, Privilege, Replicated, Tiling, covers
 from diffuse.runtime.base import LaunchArgument, Layout
 from diffuse.runtime.legate.instances import DIMENSIONS
-from diffuse.runtime.legate.joining import WHOLE, Box, Tiles, apart, around, read, replicated, written
+from diffuse.runtime.legate.joining import (
+    WHOLE,
+    Box,
+    Tiles,
+    apart,
+    around,
+    pieces,
+    read,
+    replicated,
+    volume,
+    written,
+)
 
 MOST_BOXES = 8
 """The most boxes of one store that a task of one Legate point requires, at 10 to 20 us each; more are
 replaced by their bounding box."""
+
+LEAST, SAVES = 1 << 20, 4
+"""A task of one Legate point assembles a store of pieces if it would otherwise require at least so many bytes
+of it, and at least so many times as many as the pieces have."""
 
 
 class Need(NamedTuple):
@@ -60,9 +75,13 @@ class Cut(NamedTuple):
     """The extent of that dimension in points of Diffuse; if there is one Legate point, all of them."""
     needs: tuple[Need, ...]
     of: tuple[int, ...]
-    """For each argument of the layout, the index of its need; -1 if only `finish` accesses it."""
+    """For each argument of the layout, the index of its need; -1 if only `finish` accesses it.  Behind the
+    needs count the stores that are assembled."""
     results: tuple[Need, ...]
     """The needs of `finish`, a launch of its own; empty if there is one Legate point, which runs it."""
+    assembled: tuple[tuple[int, int], ...] = ()
+    """For each store of which the task copies pieces to memory as large as the store, and back: the first of
+    consecutive needs, which are the pieces, and their number."""
 
     @property
     def several(self) -> bool:
@@ -81,10 +100,11 @@ class Cut(NamedTuple):
         return {launch for launch, n in enumerate(self.spread) if n > 1} <= {launch for _, launch, _ in tiles}
 
 
-def cut(layout: Layout, span: int, whole: bool = False) -> Cut:
+def cut(layout: Layout, span: int, whole: bool = False, assembles: bool = False) -> Cut:
     """Cut a launch into Legate points of `span` points each.
 
     `whole`: a single Legate point requires whole stores (which costs nothing there) instead of boxes.
+    `assembles`: it may assemble a store of pieces.
     """
     *outer, last = layout.domain
     launch = Cut((*outer, -(-last // span)), span, last, (), (), ())
@@ -94,16 +114,17 @@ def cut(layout: Layout, span: int, whole: bool = False) -> Cut:
         found = _spread(layout.arguments, launch)
         if found is not None:
             return found
-    return _one(layout.arguments, prod(layout.domain), whole)
+    return _one(layout.arguments, prod(layout.domain), whole, assembles)
 
 
-def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool) -> Cut:
+def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool, assembles: bool) -> Cut:
     """The cut into one Legate point, with an argument for each separate box of a store.
 
     The bounding box could be the whole store, where a task reads its first and last row, for instance.
     """
     needs: list[Need] = []
     of = [-1] * len(arguments)
+    assembled: list[tuple[int, int]] = []
     index = {id(a): k for k, a in enumerate(arguments)}
     for group in _groups(arguments):
         parts: dict[Box, list[LaunchArgument]] = {}
@@ -113,11 +134,34 @@ def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool) -> Cut:
         parts = replicated(parts, lambda tiles: False)
         if len(parts) > MOST_BOXES:
             parts = {(*around(*parts), WHOLE): group}
+        if assembles and (found := _pieces(group, tuple(parts))):
+            for a in group:
+                of[index[id(a)]] = -2 - len(assembled)
+            assembled.append((len(needs), len(found)))
+            writes = any(a.privilege is not Privilege.READ for a in group)
+            needs += [Need(group[0].slot, low, high, WHOLE, True, writes) for low, high, _ in found]
+            continue
         for box, same in parts.items():
             for a in same:
                 of[index[id(a)]] = len(needs)
             needs.append(_need(same, box))
-    return Cut((1,), points, points, tuple(needs), tuple(of), ())
+    places = tuple([k if k > -2 else len(needs) - 2 - k for k in of])
+    return Cut((1,), points, points, tuple(needs), places, (), tuple(assembled))
+
+
+def _pieces(group: Sequence[LaunchArgument], boxes: Sequence[Box]) -> list[Box]:
+    """The pieces of a store that a task of one Legate point assembles instead of requiring these boxes; none
+    if that would not save much.
+
+    Borders of an array on all sides overlap in its corners, and what they have in common with other ranks' is
+    little, while the box around them is the whole array.
+    """
+    shape, dtype = group[0].storage
+    found = [box for a in group if (box := _box(a)) is not None]
+    if len(found) < len(group) or volume(*boxes) * ITEMSIZE[dtype] < LEAST:
+        return []
+    parts = pieces(dict.fromkeys(found))
+    return parts if SAVES * volume(*parts) <= volume(*boxes) and len(parts) <= MOST_BOXES else []
 
 
 def _spread(arguments: Sequence[LaunchArgument], launch: Cut) -> Cut | None:
@@ -223,11 +267,7 @@ def _filled(members: Sequence[LaunchArgument], low: Point, high: Point) -> bool:
     boxes = {box: a for a in members if (box := _box(a)) is not None}
     return (all(_fills(a.access, *box[:2], a.storage) for box, a in boxes.items())
             and all(apart(a, b) for a, b in combinations(boxes, 2))
-            and sum(_volume(*box[:2]) for box in boxes) == _volume(low, high))
-
-
-def _volume(low: Point, high: Point) -> int:
-    return prod(end - begin for begin, end in zip(low, high, strict=True))
+            and volume(*boxes) == volume((low, high, WHOLE)))
 
 
 def _groups(arguments: Iterable[LaunchArgument]) -> list[list[LaunchArgument]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,7 @@ class Legate:
             place.code.pool(place.pool)
         if place.ranks > 1:
             process.settle_in(place.rank, place.ranks)
+            place.share(place.processors // place.ranks * self.threads)
         self.rank, self.ranks = place.rank, place.ranks
         self.processors, self.alone = place.processors, place.alone
         self.splits = place.ranks > 1 and place.devices is None
@@ -145,7 +147,8 @@ class Legate:
             return
         prepared = layout.derived.get(launch.points)
         if prepared is None:
-            prepared = layout.derived[launch.points] = orders.prepared(layout, self.threads, place.alone)
+            prepared = layout.derived[launch.points] = orders.prepared(
+                layout, self.threads, place.alone, self.splits)
         process.tick()
         if place.alone and self._run_directly(launch, prepared):
             return
@@ -275,7 +278,8 @@ class Legate:
             pointers.append(address(ghosts.table))
         partials = self._partials(task, prepared) if cut.several and prepared.layout.scratch else []
         finish = launch.points > 1 and not cut.several
-        place.send(task, told.pack(told.running, launch.kernel.native, finish, pointers, block))
+        turn = place.launched + 1 if prod(cut.spread) >= self.processors else 0
+        place.send(task, told.pack(told.running, launch.kernel.native, finish, pointers, block, turn))
         _all_written(cut.needs, owners)
         if told.folding is not None:
             self._fold(launch, prepared, told, partials, block)

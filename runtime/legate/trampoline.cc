@@ -45,8 +45,16 @@ struct Network {
   const volatile unsigned long* events{};
 } network;
 
+// What launches the ranks of this machine have begun (board.py); nullptr if that does not matter.
+struct Board {
+  Word* begun{};                       // of each rank the number of the last one, LINE apart
+  Word place{}, ranks{};               // this rank's place, and how many there are
+} board;
+
+constexpr Word LINE = 8;               // words
 constexpr Word LARGE = 8 << 20;        // bytes of a launch's stores on a point, which take a millisecond
 constexpr Word SHORTEST = 100'000, LONGEST = 2'000'000;  // nanoseconds that a launch of so many gives way
+constexpr Word PATIENCE = 1'000'000;   // nanoseconds that it waits for other ranks to begin it
 constexpr unsigned long QUIET = 10;    // rounds of polls without a message, after which it goes on
 
 std::atomic<unsigned> raised{0};       // floating-point exceptions since the last call of diffuse_flags
@@ -171,6 +179,19 @@ long switches()
   return used.ru_nvcsw + used.ru_nivcsw;
 }
 
+// Wait until the other ranks of this machine have begun a launch, too, so that no message they need for it waits for
+// the end of this rank's part.
+void abreast(Word turn, bool large)
+{
+  using Clock = std::chrono::steady_clock;
+  if (!board.begun || !turn) return;
+  auto begun = [](Word rank) { return &board.begun[rank * LINE]; };
+  if (*begun(board.place) < turn) __atomic_store_n(begun(board.place), turn, __ATOMIC_RELEASE);
+  const auto end = Clock::now() + std::chrono::nanoseconds(PATIENCE);
+  for (Word rank = 0; large && rank < board.ranks; ++rank)
+    while (__atomic_load_n(begun(rank), __ATOMIC_ACQUIRE) < turn && Clock::now() < end) sched_yield();
+}
+
 // Give the processor to the thread for messages until it has sent and received those that are on their way.  While
 // this one computes, that thread gets it at the scheduler's next tick, and what other ranks wait for comes
 // milliseconds late.  Ends at once where no other thread wants the processor.
@@ -236,7 +257,9 @@ void launch(const legate::TaskContext& context, const Message& message)
     arguments.receive(header, words, message.rest().at, domain.hi()[0] - domain.lo()[0] + 1, inner(context));
     if (complaint.load() != 0) return;
   }
-  if (arguments.bytes() >= LARGE) give_way();
+  const bool large = arguments.bytes() >= LARGE;
+  abreast(header.turn, large);
+  if (large) give_way();
   const auto [first, last] = points(context, header);
   run(header, block, first, last);
   if (header.detached && arguments.copied()) drain(*pool.submitted);
@@ -300,6 +323,13 @@ extern "C" void diffuse_network(const unsigned long* yields, const unsigned long
 {
   network.yields = yields;
   network.events = events;
+}
+
+extern "C" void diffuse_board(void* begun, Word place, Word ranks)
+{
+  board.place = place;
+  board.ranks = ranks;
+  board.begun = static_cast<Word*>(begun);
 }
 
 extern "C" unsigned diffuse_flags() { return raised.exchange(0); }

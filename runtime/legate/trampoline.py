@@ -8,6 +8,7 @@ from typing import Any
 
 from diffuse.observe.floaterrors import raised
 from diffuse.runtime.legate import libraries
+from diffuse.runtime.legate.board import Board
 from diffuse.runtime.local.pool import Pool
 
 COMPLAINTS = {
@@ -41,6 +42,8 @@ class Trampoline:
         library.diffuse_pool.restype = None
         library.diffuse_network.argtypes = [pointer, pointer]
         library.diffuse_network.restype = None
+        library.diffuse_board.argtypes = [pointer, ctypes.c_int64, ctypes.c_int64]
+        library.diffuse_board.restype = None
         library.diffuse_flags.restype = ctypes.c_uint
         library.diffuse_complaint.restype = ctypes.c_int64
         self._pool: Pool | None = None
@@ -64,6 +67,10 @@ class Trampoline:
         """Have tasks that compute for long let messages pass first, by the counters of progress.c."""
         counters = [ctypes.c_ulong.in_dll(polling, name) for name in ("diffuse_yields", "diffuse_events")]
         self._library.diffuse_network(*map(ctypes.addressof, counters))
+
+    def board(self, shared: Board) -> None:
+        """Have tasks begin large launches abreast with the other ranks of this machine."""
+        self._library.diffuse_board(shared.address, shared.place, shared.ranks)
 
     def flags(self) -> int:
         """Floating-point exceptions of kernels since the last call, the pool's included."""

@@ -19,26 +19,25 @@ from numpy.typing import NDArray
 
 from diffuse.ir import Frame, Store
 from diffuse.ir.bounded import Bounded
-from diffuse.movement.boxes import Layout as Boxes
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.local.allocator import Allocator, Lease
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.calls import Calls
-from diffuse.runtime.mpi.collected import Collected, replicated
+from diffuse.runtime.mpi.collected import Collected
 from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, Mine, Prepared, addressed
 from diffuse.runtime.mpi.doubt import Doubt
+from diffuse.runtime.mpi.exchanges import Exchanges
 from diffuse.runtime.mpi.foresight import Foresight
 from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance, Reserved
-from diffuse.runtime.mpi.memory import Memory
-from diffuse.runtime.mpi.moves import Move, carry, collecting, in_rounds, moves
+from diffuse.runtime.mpi.moves import Move, collecting, in_rounds, moves
 from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.parts import shared_out
 from diffuse.runtime.mpi.reads import Reads
 from diffuse.runtime.mpi.shares import Share
-from diffuse.runtime.mpi.steps import Step, fetched, step
+from diffuse.runtime.mpi.steps import Step, step
 from diffuse.runtime.mpi.validity import State
 from diffuse.runtime.ranks import launcher, process
 from diffuse.runtime.ranks.activity import Activity
@@ -55,7 +54,7 @@ BOUNDS = Struct("<2q")
 """A rank's first point and its number of points, at the beginning of a block with a header."""
 
 
-class Mpi(Reads, Calls, Memory):
+class Mpi(Exchanges, Reads, Calls):
     """Launches on the ranks of MPI."""
 
     name = "mpi"
@@ -153,33 +152,6 @@ class Mpi(Reads, Calls, Memory):
         self._charge(instance.state.bytes, -1)
         self._free_ghosts(instance)
         instance._array = instance._memory = None
-
-    # -- the host ------------------------------------------------------------------------------------------
-
-    def _get(self, instance: MpiInstance, want: Boxes) -> None:
-        """Send each rank the boxes that it wants of a store, and record that it holds them."""
-        state = instance.state
-        whole = replicated(0, state, want)
-        arrivals, after = self._fetched(state, want) if whole is None else ((), state.received(want))
-        what = f"reading an array of shape {state.shape}"
-        self._afford([b - a for a, b in zip(state.bytes, after.bytes, strict=True)], what)
-        self._tell(what)
-        self._bring_all([tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize))]
-                        if whole is None else in_rounds(whole, self.rank), (instance,))
-        instance.state = after
-
-    def _fetched(self, state: State, want: Boxes) -> tuple[Any, State]:
-        """What arrives so that each rank has what it wants of a store, and the state after that."""
-        return fetched(state, want)
-
-    def _borrow(self, instance: MpiInstance, want: Boxes, what: str) -> None:
-        """Send each rank the boxes that it wants of a store without recording that it holds them."""
-        state = instance.state
-        arrivals, _ = self._fetched(state, want)
-        if self._traffic is not None:
-            self._traffic.begin(traffic.read_by(), traffic.received(arrivals, state))
-        self._tell(f"reading {what} of an array of shape {state.shape}")
-        self._bring(tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize)), (instance,))
 
     # -- launches ------------------------------------------------------------------------------------------
 
@@ -300,25 +272,6 @@ class Mpi(Reads, Calls, Memory):
         if not mine.finishes:
             return number
         return self._pool.submit(native.finish, 0, 1, block, (native, scratch, instances))
-
-    def _bring(self, todo: Sequence[Move], instances: Sequence[Any]) -> None:
-        """Move boxes between ranks, once the queued launches that use their stores are done."""
-        if not todo:
-            return
-        self._pool.wait(max([instances[move.place].used for move in todo]))
-        self._carry(todo, [instances[move.place].array for move in todo])
-
-    def _bring_all(self, exchanges: Sequence[Sequence[Move]], instances: Sequence[Any]) -> None:
-        """Make these exchanges one after another: later ones may pass on what arrived in earlier ones."""
-        for todo in exchanges:
-            self._bring(todo, instances)
-
-    def _carry(self, todo: Sequence[Move], memories: Sequence[NDArray[np.uint8]]) -> None:
-        assert self.network is not None and self.agreement is not None
-        if self._traffic is not None:
-            sends = [move.nbytes for move in todo if move.sends]
-            self._traffic.sent(sum(sends), len(sends))
-        carry(self.network, todo, memories, self.agreement.tag)
 
     def _interpret(self, launch: Launch) -> None:
         assert launch.layout is not None
