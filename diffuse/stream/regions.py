@@ -8,6 +8,7 @@ was not recorded there before how it is cut.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from diffuse.ir import Decomposition, Point, Split
@@ -27,8 +28,9 @@ LETTERS = "ijklmnopqrstuvwxyzabcdefgh"
 class Region(Protocol):
     """What the window asks of a region."""
 
-    def check(self, recorded: Recorded) -> None:
-        """Raise ValueError for an operation that must not be recorded here."""
+    @property
+    def asks(self) -> Callable[[Recorded], None] | None:
+        """What raises ValueError for an operation that must not be recorded here; None if all may be."""
 
     def start(self, before: Group) -> Trail:
         """Where a group begins that follows this one."""

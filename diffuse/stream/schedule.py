@@ -69,10 +69,11 @@ class schedule(ContextDecorator):
         if runtime.ranks > 1 and prod(self.points.values()) > runtime.ranks:
             raise ValueError(f"{self} has {prod(self.points.values())} points, and there are {runtime.ranks} "
                              "ranks: name fewer points, or start more ranks")
-        outer = engine.window.region
+        window = engine.window
+        outer = window.region
         if outer is not None and hasattr(outer, "by_hand"):
             self._before.append((outer, outer.by_hand))
-            outer.by_hand = self
+            outer.by_hand, window.asks = self, self.asks
         else:
             self._before.append((None, engine.turn_to(self)))
         return self
@@ -80,13 +81,13 @@ class schedule(ContextDecorator):
     def __exit__(self, *error: object) -> None:
         outer, before = self._before.pop()
         if outer is not None:
-            outer.by_hand = before
+            outer.by_hand, current().window.asks = before, None if before is None else before.asks
         else:
             current().turn_to(before)
 
     # -- what the window asks ------------------------------------------------------------------------------
 
-    def check(self, recorded: Recorded) -> None:
+    def asks(self, recorded: Recorded) -> None:
         """Raise ValueError for an operation that cannot be cut so."""
         if (sentence := self._refused(recorded)) is not None:
             raise ValueError(f"{self}: {recorded[0].operation} {sentence}")
