@@ -199,7 +199,8 @@ class Running:
         self.state, self.step = made(name, runtime.ranks, way)
         self.grid: Any = GRIDS[name](runtime.ranks) if way == "by hand" and name in GRIDS else {}
         self.region: Any = diffuse.plan() if way == "planned" else nullcontext()
-        self.runtime, self.rounds, self.refused = runtime, [], ""
+        self.runtime, self.refused = runtime, ""
+        self.rounds: list[list[float]] = []
         try:
             self.turns(WARM_UP)
         except ValueError as error:  # a grid that does not divide the loops of the program on so many ranks

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from functools import update_wrapper
 from operator import index
-from typing import Any, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 from diffuse.ir import ONE
 from diffuse.ir.bounded import Bounded
@@ -255,6 +255,8 @@ class plan(ContextDecorator):
     """
 
     def __init__(self, *, memory: int | None = None, _site: Any = None) -> None:
+        if memory is not None and not isinstance(memory, SupportsIndex):
+            raise TypeError(f"plan: memory={memory!r}; give a whole number of bytes")
         if memory is not None and index(memory) < 1:
             raise ValueError(f"plan: memory={memory} bytes; give it at least 1")
         place = 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ContextDecorator
 from math import prod
 from operator import index
-from typing import Any
+from typing import Any, SupportsIndex
 
 from diffuse.ir import ONE
 from diffuse.ir.template import Recorded, Template
@@ -52,6 +52,8 @@ class schedule(ContextDecorator):
                                  f"{named[name]}; name each loop once")
             named[name] = n
         for name, n in named.items():
+            if not isinstance(n, SupportsIndex):
+                raise TypeError(f"schedule: loop {name} has {n!r} points; give it a whole number")
             if index(n) < 1:
                 raise ValueError(f"schedule: loop {name} has {n} points; give it at least 1")
         self.points = {name: index(n) for name, n in named.items()}

@@ -124,7 +124,8 @@ def _grids(x: Form, y: Form, alike: bool, product: Callable[..., None], cuts: tu
         shapes = one._replace(parts=parts)
         found = 1 if exact else 0 if alike else _known.get(shapes)
         if found is None:
-            found = _known[shapes] = _unit(shapes, library.current().runtime.over_ranks)
+            runtime: Any = library.current().runtime
+            found = _known[shapes] = _unit(shapes, runtime.over_ranks)
         return found
 
     def sums() -> library.Sums | None:
