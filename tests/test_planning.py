@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from diffuse.planning import Graph, Problem, TooWide, beam, eliminate, integer_program, plan, words
+from diffuse.planning.eliminate import solve
 from diffuse.planning.layouts import PENDING, Layout, Mesh, choices, of_terms, seen
 from diffuse.planning.replay import Turn
 from diffuse.planning.windows import preferred
@@ -239,8 +240,27 @@ def test_a_problem_that_is_too_wide_is_left_to_the_integer_program() -> None:
     problem = Problem(sizes, [((a, b), rng.integers(0, 9, (3, 3)).astype(float))
                               for a in range(5) for b in range(a)])
     with pytest.raises(TooWide, match="integer program"):
-        eliminate(problem, widest=100)
-    assert problem.cost(integer_program(problem)) == problem.cost(eliminate(problem))
+        eliminate(problem, widest=10)
+    best = problem.cost(eliminate(problem))
+    assert best == problem.cost(integer_program(problem)) == problem.cost(solve(problem, widest=10))
+
+
+def test_states_that_others_dominate_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left has the same optimum, also where an integer program goes on with it; and a problem whose
+    tables would be too wide may need none."""
+    monkeypatch.setattr(sys.modules["diffuse.planning.eliminate"], "NARROW", 1)
+    rng = random.Random(2)
+    for number in range(60):
+        problem = drawn(rng)
+        best = min(map(problem.cost, product(*map(range, problem.sizes))))
+        assert problem.cost(eliminate(problem)) == best
+        if number % 6 == 0:
+            assert problem.cost(solve(problem, widest=1)) == pytest.approx(best)
+    apart = np.array([[0.0, 2.0, 3.0], [2.0, 0.5, 3.0], [3.0, 3.0, 1.0]])
+    worse = np.array([0.0, 20.0, 20.0])
+    problem = Problem([3] * 6, [*[((a, b), apart) for a in range(6) for b in range(a)],
+                                *[((v,), worse) for v in range(6)]])
+    assert eliminate(problem, widest=1) == [0] * 6
 
 
 def test_bad_input_is_refused() -> None:

@@ -82,10 +82,16 @@ def test_a_decorated_function_may_call_itself() -> None:
 
 
 def test_what_cannot_be_planned() -> None:
+    text: Any = "1G"
+    half: Any = 2.5
     with pytest.raises(TypeError, match="jit: 3 is no function"):
         diffuse.jit(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="memory=0 bytes; give it at least 1"):
         diffuse.plan(memory=0)
+    with pytest.raises(TypeError, match="plan: memory='1G'; give a whole number of bytes"):
+        diffuse.plan(memory=text)
+    with pytest.raises(TypeError, match="schedule: loop i has 2.5 points; give it a whole number"):
+        diffuse.schedule(i=half)
 
 
 # -- boxes -------------------------------------------------------------------------------------------------

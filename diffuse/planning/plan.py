@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from diffuse.planning.beam import beam
-from diffuse.planning.eliminate import TooWide, eliminate
+from diffuse.planning.eliminate import eliminate, solve
 from diffuse.planning.graph import Graph
 from diffuse.planning.integer import integer_program
 from diffuse.planning.layouts import PENDING, Layout, Mesh, parts
@@ -74,12 +74,8 @@ def plan(graph: Graph, mesh: Mesh, method: str = "auto", repeats: bool = False,
         return _plan(graph, mesh, states, beam(states.problem, order=graph.order()))
     if method == "integer":
         return _plan(graph, mesh, states, integer_program(states.problem))
-    try:
-        return _plan(graph, mesh, states, eliminate(states.problem))
-    except TooWide:
-        if method == "eliminate":
-            raise
-        return _plan(graph, mesh, states, integer_program(states.problem))
+    exact = eliminate if method == "eliminate" else solve
+    return _plan(graph, mesh, states, exact(states.problem))
 
 
 def _plan(graph: Graph, mesh: Mesh, states: States, choice: Sequence[int]) -> Plan:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from functools import update_wrapper
 from operator import index
-from typing import Any, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 from diffuse.ir import ONE
 from diffuse.ir.bounded import Bounded
@@ -42,8 +42,8 @@ Form = tuple[Any, ...]
 class Planned:
     """What is known of one region of the program, and what goes on in it now."""
 
-    def __init__(self, memory: int | None) -> None:
-        self.memory = memory
+    def __init__(self, memory: int | None, site: object = None) -> None:
+        self.memory, self.site = memory, site
         self.by_hand: schedule | None = None
         """The grid that the program names within the region, for now."""
         self.answers: dict[Form, tuple[set[tuple[int, int]], Chosen]] = Bounded(MOST_FORMS)
@@ -72,9 +72,9 @@ class Planned:
 
     # -- what the window asks ------------------------------------------------------------------------------
 
-    def check(self, recorded: Recorded) -> None:
-        if self.by_hand is not None:
-            self.by_hand.check(recorded)
+    @property
+    def asks(self) -> Callable[[Recorded], None] | None:
+        return None if self.by_hand is None else self.by_hand.asks
 
     def start(self, before: Group) -> Trail:
         memo = current().window.memo
@@ -232,7 +232,8 @@ def _told(tasks: list[Recorded], found: Chosen) -> str:
 
 
 _regions: dict[Any, Planned] = Bounded()
-"""By the place in the program where it stands, and its limit of memory."""
+"""By the place in the program where it stands, and its limit of memory.  Its code, which takes microseconds
+to hash, stands there by its number, and the region keeps it alive."""
 
 
 class plan(ContextDecorator):
@@ -254,12 +255,16 @@ class plan(ContextDecorator):
     """
 
     def __init__(self, *, memory: int | None = None, _site: Any = None) -> None:
+        if memory is not None and not isinstance(memory, SupportsIndex):
+            raise TypeError(f"plan: memory={memory!r}; give a whole number of bytes")
         if memory is not None and index(memory) < 1:
             raise ValueError(f"plan: memory={memory} bytes; give it at least 1")
+        place = 0
         if _site is None:
             frame = sys._getframe(1)
-            _site = frame.f_code, frame.f_lasti
-        self._key = _site, memory
+            _site, place = frame.f_code, frame.f_lasti
+        self._site, self._memory = _site, memory
+        self._key = id(_site), place, memory
         self._before: list[tuple[Planned | None, Any]] = []
 
     def _recreate_cm(self) -> plan:
@@ -272,7 +277,7 @@ class plan(ContextDecorator):
             return self
         found = _regions.get(self._key)
         if found is None:
-            found = _regions[self._key] = Planned(self._key[1])
+            found = _regions[self._key] = Planned(self._memory, self._site)
         found.begin()
         self._before.append((found, engine.turn_to(found)))
         return self

@@ -21,8 +21,7 @@ from diffuse.ir.template import Recorded, Template
 from diffuse.movement.choice import DEFAULT
 from diffuse.movement.machine import Machine
 from diffuse.planning.boxes import Boxes, extended, held, volumes
-from diffuse.planning.eliminate import TooWide, eliminate
-from diffuse.planning.integer import integer_program
+from diffuse.planning.eliminate import solve
 from diffuse.planning.memory import Memory
 from diffuse.planning.problem import Problem
 from diffuse.planning.replay import Replay, Turn
@@ -37,6 +36,8 @@ MOST_LAYOUTS = 32
 HEAVY, HEAVIEST = 1e-12, 1e-6
 """The seconds that a byte of memory costs at first where a plan needs too much of it; and from where on no
 dearer one is tried."""
+WIDEST = 1 << 22
+"""The most entries of a table of the elimination."""
 TRIALS = 4000
 """How many choices are tried to lower the memory of one."""
 ERROR, SURE, WORTH = 0.08, 0.12, 0.02
@@ -313,9 +314,4 @@ def needed(default: Turn, turn: Turn) -> float:
 
 
 def _solved(problem: Problem) -> list[int]:
-    if not problem.sizes:
-        return []
-    try:
-        return eliminate(problem, 1 << 22)
-    except TooWide:
-        return integer_program(problem)
+    return solve(problem, WIDEST) if problem.sizes else []

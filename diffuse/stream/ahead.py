@@ -127,6 +127,8 @@ class _Sketch(NamedTuple):
 class _Cut:
     """A region in which each task is cut in the way that is given for its number."""
 
+    asks = None
+
     def __init__(self, memo: Memo, cuts: Ways) -> None:
         self._memo, self._cuts = memo, cuts
         self._name = object()
@@ -139,9 +141,6 @@ class _Cut:
 
     def holds(self, recorded: Recorded) -> bool:
         return False
-
-    def check(self, recorded: Recorded) -> None:
-        """Refuse nothing."""
 
     def settle(self) -> None:
         """Nothing is kept back."""

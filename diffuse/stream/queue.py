@@ -80,8 +80,8 @@ class Queue:
         if self._torn:
             self._mend()
         window = self.window
-        if window.region is not None:
-            window.region.check(task)
+        if window.asks is not None:
+            window.asks(task)
         try:
             held = self.zeros.held
             if ((task[0].fills or (held and not held.keys().isdisjoint(task[1])))

@@ -8,6 +8,7 @@ was not recorded there before how it is cut.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from diffuse.ir import Decomposition, Point, Split
@@ -27,8 +28,9 @@ LETTERS = "ijklmnopqrstuvwxyzabcdefgh"
 class Region(Protocol):
     """A part of the program that decides how its operations are cut, as the window sees it."""
 
-    def check(self, recorded: Recorded) -> None:
-        """Raise ValueError for an operation that must not be recorded here."""
+    @property
+    def asks(self) -> Callable[[Recorded], None] | None:
+        """What raises ValueError for an operation that must not be recorded here; None if all may be."""
 
     def start(self, before: Group) -> Trail:
         """Return the place in the memo at which the group after this one begins."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ContextDecorator
 from math import prod
 from operator import index
-from typing import Any
+from typing import Any, SupportsIndex
 
 from diffuse.ir import ONE
 from diffuse.ir.template import Recorded, Template
@@ -51,6 +51,8 @@ class schedule(ContextDecorator):
                                  f"{named[name]}; name each loop once")
             named[name] = n
         for name, n in named.items():
+            if not isinstance(n, SupportsIndex):
+                raise TypeError(f"schedule: loop {name} has {n!r} points; give it a whole number")
             if index(n) < 1:
                 raise ValueError(f"schedule: loop {name} has {n} points; give it at least 1")
         self.points = {name: index(n) for name, n in named.items()}
@@ -68,10 +70,11 @@ class schedule(ContextDecorator):
         if runtime.ranks > 1 and prod(self.points.values()) > runtime.ranks:
             raise ValueError(f"{self} has {prod(self.points.values())} points, and there are {runtime.ranks} "
                              "ranks: name fewer points, or start more ranks")
-        outer = engine.window.region
+        window = engine.window
+        outer = window.region
         if outer is not None and hasattr(outer, "by_hand"):
             self._before.append((outer, outer.by_hand))
-            outer.by_hand = self
+            outer.by_hand, window.asks = self, self.asks
         else:
             self._before.append((None, engine.turn_to(self)))
         return self
@@ -79,13 +82,13 @@ class schedule(ContextDecorator):
     def __exit__(self, *error: object) -> None:
         outer, before = self._before.pop()
         if outer is not None:
-            outer.by_hand = before
+            outer.by_hand, current().window.asks = before, None if before is None else before.asks
         else:
             current().turn_to(before)
 
     # -- what the window asks ------------------------------------------------------------------------------
 
-    def check(self, recorded: Recorded) -> None:
+    def asks(self, recorded: Recorded) -> None:
         """Raise ValueError for an operation that cannot be cut so."""
         if (sentence := self._refused(recorded)) is not None:
             raise ValueError(f"{self}: {recorded[0].operation} {sentence}")

@@ -9,6 +9,7 @@ that the program can drop stores before they are planned.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from diffuse.fusion.constraints import Refusal, admit
@@ -63,6 +64,8 @@ class Window:
         """The habits of arrays of each shape, once ranks hold parts of them."""
         self.region: Region | None = None
         """The region that decides how newly recorded tasks are cut; None: `decompose` does."""
+        self.asks: Callable[[Recorded], None] | None = None
+        """What the region asks of each task before it is recorded, and raises ValueError."""
         self.stores = stores
         self.closed: deque[Group] = deque()
         self.held = 0
@@ -87,16 +90,19 @@ class Window:
     def turn_to(self, region: Region | None) -> Region | None:
         """Let a region decide how tasks are cut from now on; returns the one that did before."""
         before = self.region
+        self.asks = None
         try:
             self.close("a region begins or ends")
         except BaseException:
             self.mend()
-            raise
-        finally:
             self.region = None
             self.begin()
+            raise
+        self.region = None
+        if before is not None or region is None:
+            self.begin()
         if region is not None:
-            self.region = region
+            self.region, self.asks = region, region.asks
             self.begin()
         return before
 

@@ -15,6 +15,7 @@ ranks have in parts along the dimension that is summed are added up where they l
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 from itertools import product as product_of
 from math import prod
@@ -25,6 +26,7 @@ import numpy
 from diffuse import library
 from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
+from diffuse.numpy.arrays.forms import Form
 from diffuse.numpy.ops import inner, trials
 
 Array = numpy.ndarray[Any, Any]
@@ -102,33 +104,37 @@ def _in_rows(x: Any, y: Any, product: Callable[..., None], cut: Cut, runtime: An
 
 def _on_grids(x: Any, y: Any, product: Callable[..., None], cuts: tuple[Cut, ...]) -> Callable[..., None]:
     """The product as a call that a region of the program may cut into a grid of blocks."""
-    alike = storage_of(x) is storage_of(y)  # of a matrix and itself, turned, BLAS computes one half
-    exact = max(x.ndim, y.ndim) > 2 or x.dtype.kind in "biu" and y.dtype.kind in "biu"
-    cut = cuts[0]
-    if x.ndim == y.ndim == 2:
-        cuts = cut, (None, 1, 1)
     runtime: Any = library.current().runtime
-    one = Shapes(x.shape, y.shape, _turned(x), _turned(y), (x.dtype.name, y.dtype.name), runtime.points,
-                 runtime.ranks, cut)
+    alike = storage_of(x) is storage_of(y)  # of a matrix and itself, turned, BLAS computes one half
+    return _grids(x.form, y.form, alike, product, cuts, runtime.points,
+                  runtime.ranks if hasattr(runtime, "call_parts") else 1)
+
+
+@lru_cache(1 << 10)
+def _grids(x: Form, y: Form, alike: bool, product: Callable[..., None], cuts: tuple[Cut, ...], points: int,
+           ranks: int) -> library.Independent:
+    """The product of operands of these forms as such a call: one object, as recording has no time to make
+    another."""
+    exact = max(x.ndim, y.ndim) > 2 or x.dtype.kind in "biu" and y.dtype.kind in "biu"
+    one = Shapes(x.shape, y.shape, _turned(x), _turned(y), (x.name, y.name), points, ranks, cuts[0])
+    if x.ndim == y.ndim == 2:
+        cuts = cuts[0], (None, 1, 1)
 
     def unit(parts: tuple[int, ...]) -> int:
         shapes = one._replace(parts=parts)
         found = 1 if exact else 0 if alike else _known.get(shapes)
         if found is None:
+            runtime: Any = library.current().runtime
             found = _known[shapes] = _unit(shapes, runtime.over_ranks)
         return found
 
-    return library.Independent(product, cuts, blocks=unit, folded=1, sums=_sums(x, y, alike, runtime))
+    def sums() -> library.Sums | None:
+        runtime: Any = library.current().runtime
+        usual = x.ndim == y.ndim and _adds_up(x, y, runtime)
+        return inner.sums(trials.described(x), trials.described(y), alike, usual, runtime)
 
-
-def _sums(x: Any, y: Any, alike: bool, runtime: Any) -> Callable[[], library.Sums | None] | None:
-    """Makes the product as a call of all ranks, for a region of the program that may choose it."""
-    if (runtime.ranks == 1 or not hasattr(runtime, "call_parts") or max(x.ndim, y.ndim) > 2
-            or not inner.lie_along(x, y)):
-        return None
-    one, other = trials.described(x), trials.described(y)
-    usual = x.ndim == y.ndim and _adds_up(x, y, runtime)
-    return lambda: inner.sums(one, other, alike, usual, runtime)
+    sums_up = ranks > 1 and max(x.ndim, y.ndim) <= 2 and inner.lie_along(x, y)
+    return library.Independent(product, cuts, blocks=unit, folded=1, sums=sums if sums_up else None)
 
 
 def _adds_up(x: Any, y: Any, runtime: Any) -> bool:
