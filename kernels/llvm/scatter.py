@@ -26,9 +26,9 @@ target that are prefetched for them, fit into the first-level cache."""
 AHEAD = 4096
 """How many bytes ahead of their use the indices and values are fetched."""
 TURN = 4
-"""The number of indices in one turn of the loop of a point that owns the whole target."""
+"""The number of indices in one turn of a loop without queues."""
 LEAD = 96
-"""How many indices ahead that loop prefetches places in the target."""
+"""How many indices ahead a point that owns the whole target prefetches places in it."""
 NEAR = 32 << 10
 """The size in bytes up to which a target stays in the first-level cache."""
 
@@ -82,8 +82,7 @@ class Scatter:
         ordered = code.let(f"icmp ne i64 {self.ascending}, 0")
         with guarded(code, ordered):
             ends = [self._below(end, bases) for end in self.bounds[self.axis]]
-            with counted(code, *ends) as k:
-                self._element(k, bases)
+            self._series(*ends, bases)
         with guarded(code, code.let(f"xor i1 {ordered}, true")):
             self._groups(bases)
 
@@ -116,18 +115,26 @@ class Scatter:
             self._parted(bases)
 
     def _alone(self, length: str, bases: Mapping[int, str]) -> None:
-        """Process all indices, in the only part, one by one; prefetch places in a target of this length that
-        exceeds the first-level cache."""
+        """Process all indices, in the only part, in their order; prefetch places in a target of this length
+        that exceeds the first-level cache."""
         code = self.code
         far = code.let(f"icmp sgt i64 {length}, {NEAR // ITEMSIZE[self.dtype]}")
-        whole = code.let(f"and i64 {self.count}, {-TURN}")
-        early = code.let(f"select i1 {far}, i64 {code.let(f'sub i64 {whole}, {LEAD}')}, i64 0")
-        early = code.intrinsic("llvm.smax", "int64", early, "0")
-        for low, high, lead in (("0", early, LEAD), (early, whole, 0)):
-            with counted(code, low, high, TURN) as first:
-                self._turn(first, lead, bases)
-        with counted(code, whole, self.count) as k:
+        early = code.let(f"select i1 {far}, i64 {code.let(f'sub i64 {self.count}, {LEAD}')}, i64 0")
+        self._series(self._turns("0", early, LEAD, bases), self.count, bases)
+
+    def _series(self, low: str, high: str, bases: Mapping[int, str]) -> None:
+        """Process the indices of this range in their order."""
+        with counted(self.code, self._turns(low, high, 0, bases), high) as k:
             self._element(k, bases)
+
+    def _turns(self, low: str, high: str, lead: int, bases: Mapping[int, str]) -> str:
+        """Process a range except for its last indices, if these are no whole turn; returns where it ended."""
+        code = self.code
+        length = code.intrinsic("llvm.smax", "int64", code.let(f"sub i64 {high}, {low}"), "0")
+        end = code.let(f"add i64 {low}, {code.let(f'and i64 {length}, {-TURN}')}")
+        with counted(code, low, end, TURN) as first:
+            self._turn(first, lead, bases)
+        return end
 
     def _turn(self, first: str, lead: int, bases: Mapping[int, str]) -> None:
         """Process TURN indices from one on, and prefetch places for those that come `lead` later."""

@@ -6,6 +6,7 @@ indices are checked to be within the array before it is recorded.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy
@@ -97,7 +98,7 @@ def _in_order(chosen: Chosen, value: Any) -> bool:
 def _fits(x: Array, chosen: Chosen, value: Any) -> bool:
     """Should the write be recorded: is it large, within the array, and of a value with a fitting shape?"""
     shape = chosen.shape
-    size = int(numpy.prod(shape, dtype=object))
+    size = prod(shape)
     if not size or indices.sooner(size, x, value, *chosen.arrays):
         return False
     given = value.form.shape
@@ -155,6 +156,8 @@ def _apart(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, oper
 
 def _values(chosen: Chosen, value: Any, target: Mirror, axis: int) -> Any:
     """The values with the indexed dimension first, followed by the other dimensions of the target."""
+    if value.form.shape == chosen.shape and not chosen.place and len(chosen.spread) == 1:
+        return value
     while value.form.ndim > len(chosen.shape):
         value = viewing(value, value.meta[0])
     spread, place = len(chosen.spread), chosen.place
