@@ -32,7 +32,7 @@ with the task that computes its input, and no point gets more than a sixteenth m
 
 SEARCHING = 32
 """A write at indices into a vector is divided only if each point gets so many times more elements than other
-tasks give one: every point goes through all indices, which takes half as long as writing into a shorter part."""
+tasks give one: every point goes through all indices, in half the time of writing to a shorter vector."""
 
 
 def decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int,

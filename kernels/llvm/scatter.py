@@ -24,13 +24,14 @@ SOME = 256
 target that are prefetched for them, fit into the first-level cache."""
 
 AHEAD = 4096
-"""How many bytes ahead of their use the indices and values are fetched."""
-TURN = 4
-"""The number of indices in one turn of a loop without queues."""
-LEAD = 96
-"""How many indices ahead a point that owns the whole target prefetches places in it."""
+"""How many bytes ahead of their use the indices and values are fetched; twice as many where the target stays
+in the first-level cache."""
 NEAR = 32 << 10
-"""The size in bytes up to which a target stays in the first-level cache."""
+"""The size in bytes up to which it does."""
+LEAD = 96
+"""How many indices ahead a point that owns the whole target prefetches its places in it."""
+TURN = 4
+"""The number of indices in one turn of a loop over single ones."""
 
 LANES = 8
 """The number of indices that are packed by one instruction."""
@@ -82,7 +83,8 @@ class Scatter:
         ordered = code.let(f"icmp ne i64 {self.ascending}, 0")
         with guarded(code, ordered):
             ends = [self._below(end, bases) for end in self.bounds[self.axis]]
-            self._series(*ends, bases)
+            with counted(code, *ends) as k:
+                self._element(k, bases)
         with guarded(code, code.let(f"xor i1 {ordered}, true")):
             self._groups(bases)
 
@@ -120,32 +122,23 @@ class Scatter:
         code = self.code
         far = code.let(f"icmp sgt i64 {length}, {NEAR // ITEMSIZE[self.dtype]}")
         early = code.let(f"select i1 {far}, i64 {code.let(f'sub i64 {self.count}, {LEAD}')}, i64 0")
-        self._series(self._turns("0", early, LEAD, bases), self.count, bases)
-
-    def _series(self, low: str, high: str, bases: Mapping[int, str]) -> None:
-        """Process the indices of this range in their order."""
-        with counted(self.code, self._turns(low, high, 0, bases), high) as k:
+        early = code.let(f"and i64 {code.intrinsic('llvm.smax', 'int64', early, '0')}, {-TURN}")
+        whole = code.let(f"and i64 {self.count}, {-TURN}")
+        with counted(code, "0", early, TURN) as first:
+            self._fetch(first, bases, True)
+            for n in range(TURN):
+                later = element(code, "int64", bases[self.index], code.let(f"add i64 {first}, {LEAD + n}"))
+                memory.prefetch(code, self._there(str(load_one(code, "int64", later)), bases), write=True)
+            self._turn(first, bases)
+        with counted(code, early, whole, TURN) as first:
+            self._fetch(first, bases, True, 2 * AHEAD)
+            self._turn(first, bases)
+        with counted(code, whole, self.count) as k:
             self._element(k, bases)
 
-    def _turns(self, low: str, high: str, lead: int, bases: Mapping[int, str]) -> str:
-        """Process a range except for its last indices, if these are no whole turn; returns where it ended."""
-        code = self.code
-        length = code.intrinsic("llvm.smax", "int64", code.let(f"sub i64 {high}, {low}"), "0")
-        end = code.let(f"add i64 {low}, {code.let(f'and i64 {length}, {-TURN}')}")
-        with counted(code, low, end, TURN) as first:
-            self._turn(first, lead, bases)
-        return end
-
-    def _turn(self, first: str, lead: int, bases: Mapping[int, str]) -> None:
-        """Process TURN indices from one on, and prefetch places for those that come `lead` later."""
-        code = self.code
-        self._fetch(first, bases, True)
-        numbers = [code.let(f"add i64 {first}, {n}") for n in range(TURN)]
-        for k in numbers if lead else ():
-            later = element(code, "int64", bases[self.index], code.let(f"add i64 {k}, {lead}"))
-            self._prefetch(self._there(str(load_one(code, "int64", later)), bases))
-        for k in numbers:
-            self._element(k, bases)
+    def _turn(self, first: str, bases: Mapping[int, str]) -> None:
+        for n in range(TURN):
+            self._element(self.code.let(f"add i64 {first}, {n}"), bases)
 
     def _parted(self, bases: Mapping[int, str]) -> None:
         """Process the indices that lie in the point's part, where that is not the whole target."""
@@ -238,24 +231,14 @@ class Scatter:
     def _prefetched(self, position: str, bases: Mapping[int, str]) -> None:
         """Prefetch the place in the target for an index in the queue."""
         at = str(load_one(self.code, "int64", element(self.code, "int64", self.places, position)))
-        self._prefetch(self._there(at, bases))
+        memory.prefetch(self.code, self._there(at, bases), write=True)
 
-    def _fetch(self, k: str, bases: Mapping[int, str], values: bool) -> None:
-        """Fetch indices, and values if asked, ahead of their use.  They are read once and shall take no room
-        in the caches below the first one, which the target needs."""
-        self._ahead(element(self.code, "int64", bases[self.index], k))
+    def _fetch(self, k: str, bases: Mapping[int, str], values: bool, distance: int = AHEAD) -> None:
+        """Fetch indices, and values if asked, so many bytes ahead of their use.  They are read once and shall
+        take no room in the caches below the first one, which the target needs."""
+        memory.prefetch(self.code, element(self.code, "int64", bases[self.index], k), distance)
         if values:
-            self._ahead(self._value(k, bases))
-
-    def _ahead(self, place: str) -> None:
-        code = self.code
-        there = code.let(f"getelementptr i8, ptr {place}, i64 {AHEAD}")
-        code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        code.do(f"call void @llvm.prefetch.p0(ptr {there}, i32 0, i32 0, i32 1)")
-
-    def _prefetch(self, there: str) -> None:
-        self.code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        self.code.do(f"call void @llvm.prefetch.p0(ptr {there}, i32 1, i32 3, i32 1)")
+            memory.prefetch(self.code, self._value(k, bases), distance)
 
     def _queued(self, position: str, bases: Mapping[int, str], kept: str) -> None:
         """Process an index in the queue."""
