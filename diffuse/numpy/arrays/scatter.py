@@ -20,6 +20,9 @@ from diffuse.numpy.arrays.indices import Chosen
 from diffuse.numpy.ops import elementwise, rules
 from diffuse.numpy.ops.operands import adopt
 
+MANY = 1 << 19
+"""The number of indices from which on a task folds into a short array in less time than NumPy."""
+
 
 def write(x: Array, index: Any, value: Any, operator: str = "") -> bool:
     """Record `x[index] = value`, or the equivalent of `operator.at(x, index, value)`; False if NumPy has to
@@ -194,11 +197,11 @@ def fold_at(function: Any, array: Any, index: Any, value: Any) -> bool:
             or not array.meta.flags.writeable or array.form.dtype.kind not in "iuf"):
         return False
     given = adopt(numpy.asarray(value) if type(value) in rules.NUMBERS else value)
+    many = type(index) is core.array_class and index.form.size >= MANY
+    if array.form.size < core.SMALL and not many and access.ready(array) and access.ready(given):
+        return False  # one point would process all of it, and NumPy is as fast
     if type(given) is not core.array_class or given.storage is not None and given.storage is array.storage:
         return False
-    here = [access.at_hand(a) is not None for a in (array, given)]
-    if array.form.size < core.SMALL and all(here):
-        return False  # one point would process all of it, and NumPy is as fast
     try:
         types = function.numpy.resolve_dtypes((array.form.dtype, given.form.dtype, None))
     except TypeError:
