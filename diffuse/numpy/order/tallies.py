@@ -97,7 +97,8 @@ def _weighed(elements: Array, weights: Array, routine: Any) -> Array:
     sums = numpy.zeros(max(lengths))
     for start in range(0, elements.size, TOGETHER):
         part = numpy.ascontiguousarray(elements[start:start + TOGETHER])
-        routine(part, part.size, sums, numpy.ascontiguousarray(weights[start:start + TOGETHER], numpy.float64))
+        addends = numpy.ascontiguousarray(weights[start:start + TOGETHER], numpy.float64)
+        routine(part, part.size, sums, addends)
     return sums
 
 
