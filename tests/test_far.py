@@ -116,7 +116,7 @@ def test_a_generator_that_draws_otherwise_is_noticed() -> None:
 @pytest.mark.parametrize("low, high", [(0, 1), (0, 0), (3, 5), (48, 50), (0, 9), (44, 58)])
 def test_elements_that_a_part_of_a_convolution_needs(count: int, length: int, low: int, high: int) -> None:
     high = min(high, count + length - 1)
-    first, last = pieces._window(low, high, count, length)
+    first, last = pieces.window(low, high, count, length)
     if low >= high:
         assert first == last
         return

@@ -54,6 +54,9 @@ WRITES: list[Callable[..., Any]] = [
     lambda m, a, x: m.put_along_axis(x, a(ROWS), a(Y[:, :3]), 1),
     lambda m, a, x: m.copyto(x, a(Y), where=a(MASK)),
     lambda m, a, x: m.put_along_axis(x, m.argmax(x, 0)[None], 9.0, 0),
+    lambda m, a, x: m.put_along_axis(x, a(ROWS[:1]), a(Y[:, :3]), 1),
+    lambda m, a, x: m.put_along_axis(x, a(AT[:, None]), a(Y[0]), 0),
+    lambda m, a, x: m.put_along_axis(x, a(AT[None]), x[:, :1], 1),
     lambda m, a, x: m.fill_diagonal(x, 5), lambda m, a, x: m.fill_diagonal(x, a(Y[0, :4]), wrap=True),
     lambda m, a, x: m.add.at(x, a(MANY), 1.5),
     lambda m, a, x: m.add.at(x, (a(MANY), a(MANY * 2)), a(Y[0, 0] / (MANY + 3))),
@@ -70,6 +73,8 @@ WRONG: list[Callable[..., Any]] = [
     lambda m, a, x: m.select([a(AT)], [x]), lambda m, a, x: m.delete(x, a(AT + 9), 0),
     lambda m, a, x: m.take_along_axis(x, a(ROWS * 9), 1), lambda m, a, x: m.take_along_axis(x, a(AT), 1),
     lambda m, a, x: m.add.at(x, a(MANY + 9), 1.0), lambda m, a, x: m.fill_diagonal(a(AT), 1),
+    lambda m, a, x: m.put_along_axis(x, a(ROWS[:1] * 9), 1.0, 1),
+    lambda m, a, x: m.put_along_axis(x, a(ROWS[:1]), a(Y[:, :4]), 1),
     lambda m, a, x: m.insert(x, a(AT + 30), 1.0, 0), lambda m, a, x: m.nonzero(m.array(3.0)),
 ]
 

@@ -12,6 +12,8 @@ import diffuse
 import diffuse.numpy as np
 from diffuse.kernels.llvm import scatter
 from diffuse.numpy.arrays import indices
+from diffuse.numpy.arrays.scatter import MANY
+from diffuse.observe import trace
 from diffuse.settings import using
 from tests.test_fuzz_stream import stream
 
@@ -72,6 +74,26 @@ def test_indices_are_known_to_ascend_until_they_change() -> None:
     assert not indices.ascending(np.array([-1, 0, 1]))  # the last element comes first
     assert indices.ascending(np.array([0, 0, 1, 1]))
     assert not indices.ascending(np.array([[0, 1], [2, 3]]))
+
+
+@pytest.mark.local_only("other runtimes let NumPy write")
+def test_many_indices_into_a_short_array_are_a_task() -> None:
+    rng = numpy.random.default_rng(5)
+    i, v = rng.integers(-1000, 1000, MANY), rng.standard_normal(MANY)
+    with using(small=16384, compile="wait"):
+        table = np.array(numpy.arange(1000.0))
+        places, values = np.array(i), np.array(v)
+        diffuse.fence()
+        before = trace.counters["recorded"]
+        np.add.at(table, places, values)
+        np.maximum.at(table, places, 0.5)
+        table[places[:MANY // 2]] = values[MANY // 2:]
+        assert trace.counters["recorded"] >= before + 3
+    expected = numpy.arange(1000.0)
+    numpy.add.at(expected, i, v)
+    numpy.maximum.at(expected, i, 0.5)
+    expected[i[:MANY // 2]] = v[MANY // 2:]
+    assert numpy.asarray(table).tobytes() == expected.tobytes()
 
 
 @pytest.mark.local_only("what is known of arrays decides how the host's tasks run")

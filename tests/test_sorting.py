@@ -121,6 +121,8 @@ def test_sorts(kind: str) -> None:
             alike(lambda m, x, axis=axis: (m.sort(x, axis), m.argsort(x, axis, "stable")), table)
         for axis in (0, 1):
             alike(lambda m, x, axis=axis: (m.partition(x, [3, 5], axis), m.argpartition(x, 3, axis)), table)
+        for kth in (30, -1, [5, 600, 7], 700, [True], 2.0):
+            alike(lambda m, x, kth=kth: (m.partition(x, kth), m.partition(x[::-2], [20], 0)), x)
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -30,6 +30,10 @@ LONG = 16 * ROWS
 """The tile length from which on all tasks use multiples of leaves, as reductions must: a reduction then fuses
 with the task that computes its input, and no point gets more than a sixteenth more than its share."""
 
+SEARCHING = 32
+"""A write at indices into a vector is divided only if each point gets so many times more elements than other
+tasks give one: every point goes through all indices, in half the time of writing to a shorter vector."""
+
 
 def decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int,
               gaps: bool = False, completes: bool = False, shapes: Shapes | None = None) -> Template:
@@ -160,6 +164,8 @@ def adapted(template: Template, beside: Decomposition) -> Decomposition | None:
 
 def alone(template: Template, processors: int, chunk: int) -> Decomposition:
     """The decomposition of a task by itself, from its extents and the dimensions that it reduces."""
+    if len(template.shape) == 1 and template.operation.startswith("scatter"):
+        chunk *= SEARCHING
     known = kind(template)
     if known is None:
         return by_extents(template.shape, processors, chunk, *constraints(template))

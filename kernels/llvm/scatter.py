@@ -15,13 +15,23 @@ from diffuse.kernels.llvm import memory
 from diffuse.kernels.llvm.code import Value, carrying, counted, guarded, with_lanes
 from diffuse.kernels.llvm.iteration import Iteration
 from diffuse.kernels.llvm.memory import GATHERED, Place, Step, element, load_one, store_one
-from diffuse.kernels.llvm.ops.instructions import anywhere
 from diffuse.kernels.llvm.ops.rules import RULES, cast
 from diffuse.kernels.llvm.reduce import consecutive
 from diffuse.kernels.llvm.vectors import packed
 
-SOME = 512
-"""The number of indices that are tested together before any is written."""
+SOME = 256
+"""The number of indices that are tested together before any is written: their queues, and the lines of the
+target that are prefetched for them, fit into the first-level cache."""
+
+AHEAD = 4096
+"""How many bytes ahead of their use the indices and values are fetched; twice as many where the target stays
+in the first-level cache."""
+NEAR = 32 << 10
+"""The size in bytes up to which it does."""
+LEAD = 96
+"""How many indices ahead a point that owns the whole target prefetches its places in it."""
+TURN = 4
+"""The number of indices in one turn of a loop over single ones."""
 
 LANES = 8
 """The number of indices that are packed by one instruction."""
@@ -30,10 +40,6 @@ QUEUED = SOME + LANES
 
 COPIED = 2048
 """The row length in bytes from which on the C library copies a row."""
-
-SPARE = 16
-"""Dummy places for indices that belong to other points, used in turn so that writes do not wait for each
-other."""
 
 Bounds = Mapping[int, tuple[str, str]]
 
@@ -48,11 +54,10 @@ class Scatter:
         arguments = iteration.body.arguments
         self.dtype, self.source = arguments[self.target].dtype, arguments[self.values].dtype
         self.packs = self.code.module.target.packs
-        block, length = iteration.block, 2 * QUEUED if self.packs else SOME + 1
-        self.places = block.room("int64", 2 * length)
-        self.queue = element(self.code, "int64", self.places, str(length))
-        self.kept = self.queue if self.packs and self.source in GATHERED else ""
-        self.spare = block.room(self.dtype, SPARE)
+        block = iteration.block
+        self.places = block.room("int64", 4 * QUEUED)
+        self.queue = element(self.code, "int64", self.places, str(2 * QUEUED))
+        self.kept = self.queue if self.source in GATHERED else ""
         self.stride = ("" if arguments[self.target].classes[self.axis] == "1"
                        else block.stride(self.target, self.axis))
 
@@ -106,46 +111,55 @@ class Scatter:
         code, (low, high) = self.code, self.bounds[self.axis]
         length = code.let(f"sub i64 {high}, {low}")
         alone = code.let(f"icmp eq i64 {length}, {self.it.block.extent(self.it.loop.space, self.axis)}")
-        with guarded(code, alone), counted(code, "0", self.count) as k:
-            self._element(k, bases)
+        with guarded(code, alone):
+            self._alone(length, bases)
         with guarded(code, code.let(f"xor i1 {alone}, true")):
             self._parted(bases)
 
+    def _alone(self, length: str, bases: Mapping[int, str]) -> None:
+        """Process all indices, in the only part, in their order; prefetch places in a target of this length
+        that exceeds the first-level cache."""
+        code = self.code
+        far = code.let(f"icmp sgt i64 {length}, {NEAR // ITEMSIZE[self.dtype]}")
+        early = code.let(f"select i1 {far}, i64 {code.let(f'sub i64 {self.count}, {LEAD}')}, i64 0")
+        early = code.let(f"and i64 {code.intrinsic('llvm.smax', 'int64', early, '0')}, {-TURN}")
+        whole = code.let(f"and i64 {self.count}, {-TURN}")
+        with counted(code, "0", early, TURN) as first:
+            self._fetch(first, bases, True)
+            for n in range(TURN):
+                later = element(code, "int64", bases[self.index], code.let(f"add i64 {first}, {LEAD + n}"))
+                memory.prefetch(code, self._there(str(load_one(code, "int64", later)), bases), write=True)
+            self._turn(first, bases)
+        with counted(code, early, whole, TURN) as first:
+            self._fetch(first, bases, True, 2 * AHEAD)
+            self._turn(first, bases)
+        with counted(code, whole, self.count) as k:
+            self._element(k, bases)
+
+    def _turn(self, first: str, bases: Mapping[int, str]) -> None:
+        for n in range(TURN):
+            self._element(self.code.let(f"add i64 {first}, {n}"), bases)
+
     def _parted(self, bases: Mapping[int, str]) -> None:
-        """Process all indices in groups, where the point owns only a part of the target."""
+        """Process the indices that lie in the point's part, where that is not the whole target."""
         code = self.code
-        whole = code.let(f"and i64 {self.count}, {-SOME}")
-        if self.packs:
-            beside = code.let(f"icmp eq i64 {self.pitch}, 1") if self.kept else "false"
+        beside = code.let(f"icmp eq i64 {self.pitch}, 1") if self.kept else "false"
+        if self.kept:
             with guarded(code, beside):
-                self._queues(whole, bases, self.kept)
-            with guarded(code, code.let(f"xor i1 {beside}, true")):
-                self._queues(whole, bases, "")
-        else:
-            with counted(code, "0", whole, SOME) as start:
-                self._group(start, bases)
-        with guarded(code, code.let(f"icmp slt i64 {whole}, {self.count}")):
-            self._some(whole, self.count, bases)
+                self._queues(bases, self.kept)
+        with guarded(code, code.let(f"xor i1 {beside}, true")):
+            self._queues(bases, "")
 
-    def _group(self, start: str, bases: Mapping[int, str]) -> None:
-        """Process a group of indices, which are tested first: do none, some or all lie in the part?"""
-        code, end = self.code, self.code.let(f"add i64 {start}, {SOME}")
-        some, every = self._together(start, bases)
-        with guarded(code, some):
-            with guarded(code, every), counted(code, start, end) as k:
-                self._element(k, bases)
-            with guarded(code, code.let(f"xor i1 {every}, true")):
-                self._some(start, end, bases)
-
-    def _queues(self, whole: str, bases: Mapping[int, str], kept: str) -> None:
-        """Process whole groups of indices: collect those of each group that lie in the part, and prefetch
-        their places while those of the group before are written.  Values that lie side by side are collected
-        too, in the queue `kept`; of others their numbers are."""
-        code = self.code
+    def _queues(self, bases: Mapping[int, str], kept: str) -> None:
+        """Process the indices in groups: collect those of each group that lie in the part, and prefetch their
+        places while those of the group before are written.  Values that lie side by side are collected too,
+        in the queue `kept`; of others their numbers are."""
+        code, collect = self.code, self._packed if self.packs else self._picked
+        whole = code.let(f"and i64 {self.count}, {-SOME}")
         begin = [("i64", "0"), ("i64", "0"), ("i64", str(QUEUED))]
         with carrying(code, "0", whole, SOME, begin) as (start, state):
             before, written, collected = state
-            number = self._packed(start, collected, bases, kept)
+            number = collect(start, code.let(f"add i64 {start}, {SOME}"), collected, bases, kept)
             with counted(code, "0", before) as n:
                 self._prefetched(code.let(f"add i64 {collected}, {n}"), bases)
                 self._queued(code.let(f"add i64 {written}, {n}"), bases, kept)
@@ -154,17 +168,20 @@ class Scatter:
             state[:] = [number, collected, written]
         with counted(code, "0", state[0]) as n:
             self._queued(code.let(f"add i64 {state[1]}, {n}"), bases, kept)
+        with counted(code, "0", self._picked(whole, self.count, "0", bases, kept)) as n:
+            self._queued(n, bases, kept)
 
-    def _packed(self, start: str, room: str, bases: Mapping[int, str], kept: str) -> str:
-        """Collect the indices of a group that lie in the part, with their values or numbers, from a position
-        of the queues on; returns how many they are."""
+    def _packed(self, start: str, end: str, room: str, bases: Mapping[int, str], kept: str) -> str:
+        """Collect the indices that lie in the part, with their values or numbers, from a position of the
+        queues on, by instructions that pack LANES of them; returns how many they are."""
         code, (low, high) = self.code, self.bounds[self.axis]
-        length, end = code.let(f"sub i64 {high}, {low}"), code.let(f"add i64 {start}, {SOME}")
+        length = code.let(f"sub i64 {high}, {low}")
         code.declare(f"declare i{LANES} @llvm.ctpop.i{LANES}(i{LANES})")
         with with_lanes(code, LANES):
             kind, truth = code.type("int64"), code.type("bool")
             lows, lengths = code.splat("int64", low), code.splat("int64", length)
             with carrying(code, start, end, LANES, [("i64", room)]) as (k, found):
+                self._fetch(k, bases, bool(kept))
                 at = str(memory.load(code, Place("int64", "1", bases[self.index]), Step(k)))
                 first = code.let(f"sub {kind} {at}, {lows}")
                 inside = code.let(f"icmp ult {kind} {first}, {lengths}")
@@ -179,6 +196,32 @@ class Scatter:
                 found[0] = code.let(f"add i64 {found[0]}, {code.let(f'zext i{LANES} {ones} to i64')}")
         return code.let(f"sub i64 {found[0]}, {room}")
 
+    def _picked(self, start: str, end: str, room: str, bases: Mapping[int, str], kept: str) -> str:
+        """Collect them one by one, without a branch for each."""
+        code = self.code
+        whole = code.let(f"and i64 {end}, {-TURN}")
+        state = [room]
+        for low, high, turn in ((start, whole, TURN), (whole, end, 1)):
+            with carrying(code, low, high, turn, [("i64", state[0])]) as (first, state):
+                self._fetch(first, bases, bool(kept))
+                for n in range(turn):
+                    k = code.let(f"add i64 {first}, {n}")
+                    state[0] = self._picked_one(k, state[0], bases, kept)
+        return code.let(f"sub i64 {state[0]}, {room}")
+
+    def _picked_one(self, k: str, position: str, bases: Mapping[int, str], kept: str) -> str:
+        """Store an index at a position of the queues; returns the next position if it lies in the part, and
+        else the same."""
+        code = self.code
+        at = str(load_one(code, "int64", element(code, "int64", bases[self.index], k)))
+        store_one(code, "int64", element(code, "int64", self.places, position), at)
+        if kept:
+            value = load_one(code, self.source, self._value(k, bases))
+            store_one(code, self.source, element(code, self.source, kept, position), value)
+        else:
+            store_one(code, "int64", element(code, "int64", self.queue, position), k)
+        return code.let(f"add i64 {position}, {code.let(f'zext i1 {self._inside(at)} to i64')}")
+
     def _kept(self, queue: str, dtype: str, value: str, inside: str, position: str) -> None:
         """Store the lanes that lie in the part in a queue."""
         to = element(self.code, dtype, queue, position)
@@ -188,11 +231,14 @@ class Scatter:
     def _prefetched(self, position: str, bases: Mapping[int, str]) -> None:
         """Prefetch the place in the target for an index in the queue."""
         at = str(load_one(self.code, "int64", element(self.code, "int64", self.places, position)))
-        self._prefetch(self._there(at, bases))
+        memory.prefetch(self.code, self._there(at, bases), write=True)
 
-    def _prefetch(self, there: str) -> None:
-        self.code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        self.code.do(f"call void @llvm.prefetch.p0(ptr {there}, i32 1, i32 3, i32 1)")
+    def _fetch(self, k: str, bases: Mapping[int, str], values: bool, distance: int = AHEAD) -> None:
+        """Fetch indices, and values if asked, so many bytes ahead of their use.  They are read once and shall
+        take no room in the caches below the first one, which the target needs."""
+        memory.prefetch(self.code, element(self.code, "int64", bases[self.index], k), distance)
+        if values:
+            memory.prefetch(self.code, self._value(k, bases), distance)
 
     def _queued(self, position: str, bases: Mapping[int, str], kept: str) -> None:
         """Process an index in the queue."""
@@ -204,54 +250,6 @@ class Scatter:
             k = str(load_one(code, "int64", element(code, "int64", self.queue, position)))
             value = self._value(k, bases)
         self._written(self._there(at, bases), value)
-
-    def _some(self, start: str, end: str, bases: Mapping[int, str]) -> None:
-        """Process a group of indices of which some lie in the point's part, without a branch for each."""
-        if self.operator:
-            self._picked(start, end, bases)
-            return
-        code = self.code
-        with counted(code, start, end) as k:
-            at, there, source = self._places(k, bases)
-            spare = element(code, self.dtype, self.spare, code.let(f"and i64 {k}, {SPARE - 1}"))
-            to = code.let(f"select i1 {self._inside(at)}, ptr {there}, ptr {spare}")
-            value = load_one(code, self.source, source)
-            store_one(code, self.dtype, to, cast(code, self.source, self.dtype, value))
-
-    def _picked(self, start: str, end: str, bases: Mapping[int, str]) -> None:
-        """Process such a group where the target is read, too: collect the indices in the part first,
-        prefetching their places."""
-        code = self.code
-        with carrying(code, start, end, 1, [("i64", "0")]) as (k, found):
-            store_one(code, "int64", element(code, "int64", self.queue, found[0]), k)
-            at = str(load_one(code, "int64", element(code, "int64", bases[self.index], k)))
-            inside = self._inside(at)
-            there = code.let(f"select i1 {inside}, ptr {self._there(at, bases)}, ptr {self.queue}")
-            self._prefetch(there)
-            found[0] = code.let(f"add i64 {found[0]}, {code.let(f'zext i1 {inside} to i64')}")
-        with counted(code, "0", found[0]) as number:
-            self._element(str(load_one(code, "int64", element(code, "int64", self.queue, number))), bases)
-
-    def _together(self, start: str, bases: Mapping[int, str]) -> tuple[str, str]:
-        """Whether any, and whether all, indices of a group lie in the point's part."""
-        code, (low, high) = self.code, self.bounds[self.axis]
-        length = code.let(f"sub i64 {high}, {low}")
-        with with_lanes(code, code.module.target.lanes):
-            kind, truth = code.type("int64"), code.type("bool")
-            lows, lengths = code.splat("int64", low), code.splat("int64", length)
-            some, every = code.const("bool", False), code.const("bool", True)
-            for k in range(0, SOME, code.lanes):
-                step = Step(code.let(f"add i64 {start}, {k}"))
-                at = memory.load(code, Place("int64", "1", bases[self.index]), step)
-                first = code.let(f"sub {kind} {at}, {lows}")
-                inside = code.let(f"icmp ult {kind} {first}, {lengths}")
-                some = code.let(f"or {truth} {some}, {inside}")
-                every = code.let(f"and {truth} {every}, {inside}")
-            if code.lanes == 1:
-                return some, every
-            none = code.let(f"xor {truth} {every}, {code.const('bool', True)}")
-            missing = anywhere(code, none)
-            return anywhere(code, some), code.let(f"xor i1 {missing}, true")
 
     def _places(self, k: str, bases: Mapping[int, str]) -> tuple[str, str, str]:
         """An index, its place in the target, and the place of its value."""

@@ -113,7 +113,8 @@ def take_apart(meta: Mirror, index: Any, positions: Callable[[Any], Sequence[Any
     if not arrays or len(arrays) > operations.GATHERED:
         return None
     try:
-        spread = numpy.broadcast_shapes(*[a.form.shape for a in arrays])
+        spread = (arrays[0].form.shape if len(arrays) == 1
+                  else numpy.broadcast_shapes(*[a.form.shape for a in arrays]))
         part = meta[tuple(plain)]
     except (ValueError, IndexError):
         return None

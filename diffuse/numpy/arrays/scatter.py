@@ -6,6 +6,7 @@ indices are checked to be within the array before it is recorded.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy
@@ -18,6 +19,9 @@ from diffuse.numpy.arrays.forms import NATIVE, Mirror
 from diffuse.numpy.arrays.indices import Chosen
 from diffuse.numpy.ops import elementwise, rules
 from diffuse.numpy.ops.operands import adopt
+
+MANY = 1 << 19
+"""The number of indices from which on a task folds into a short array in less time than NumPy."""
 
 
 def write(x: Array, index: Any, value: Any, operator: str = "") -> bool:
@@ -97,7 +101,7 @@ def _in_order(chosen: Chosen, value: Any) -> bool:
 def _fits(x: Array, chosen: Chosen, value: Any) -> bool:
     """Should the write be recorded: is it large, within the array, and of a value with a fitting shape?"""
     shape = chosen.shape
-    size = int(numpy.prod(shape, dtype=object))
+    size = prod(shape)
     if not size or indices.sooner(size, x, value, *chosen.arrays):
         return False
     given = value.form.shape
@@ -155,6 +159,8 @@ def _apart(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, oper
 
 def _values(chosen: Chosen, value: Any, target: Mirror, axis: int) -> Any:
     """The values with the indexed dimension first, followed by the other dimensions of the target."""
+    if value.form.shape == chosen.shape and not chosen.place and len(chosen.spread) == 1:
+        return value
     while value.form.ndim > len(chosen.shape):
         value = viewing(value, value.meta[0])
     spread, place = len(chosen.spread), chosen.place
@@ -191,11 +197,11 @@ def fold_at(function: Any, array: Any, index: Any, value: Any) -> bool:
             or not array.meta.flags.writeable or array.form.dtype.kind not in "iuf"):
         return False
     given = adopt(numpy.asarray(value) if type(value) in rules.NUMBERS else value)
+    many = type(index) is core.array_class and index.form.size >= MANY
+    if array.form.size < core.SMALL and not many and access.ready(array) and access.ready(given):
+        return False  # one point would process all of it, and NumPy is as fast
     if type(given) is not core.array_class or given.storage is not None and given.storage is array.storage:
         return False
-    here = [access.at_hand(a) is not None for a in (array, given)]
-    if array.form.size < core.SMALL and all(here):
-        return False  # one point would process all of it, and NumPy is as fast
     try:
         types = function.numpy.resolve_dtypes((array.form.dtype, given.form.dtype, None))
     except TypeError:

@@ -32,6 +32,7 @@ ORDERING = {name: module for module, names in (
     ("searching", "searchsorted digitize interp"),
     ("histograms", "histogram histogramdd histogram2d"),
     ("tallies", "bincount"),
+    ("filters", "convolve correlate"),
     ("sets", "unique unique_all unique_counts unique_inverse intersect1d union1d setdiff1d setxor1d isin"),
 ) for name in names.split()}
 """The functions of `diffuse.numpy.order`, and the module of each, which is imported when one is used."""
@@ -42,7 +43,7 @@ tril_indices_from triu_indices_from diag_indices_from""".split()
 TEXT = """array2string array_repr array_str format_float_positional format_float_scientific save savez
 savez_compressed savetxt datetime_as_string base_repr binary_repr info""".split()
 TESTS = """broadcast_shapes array_equiv can_cast min_scalar_type isscalar iterable""".split()
-LIBRARY = "einsum_path polyfit roots convolve correlate packbits unpackbits".split()
+LIBRARY = "einsum_path polyfit roots packbits unpackbits".split()
 ORDER = "histogram_bin_edges unique_values sort_complex".split()
 SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter
 tril_indices triu_indices mask_indices diag_indices bartlett blackman hamming hanning

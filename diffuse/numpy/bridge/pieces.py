@@ -55,13 +55,12 @@ def _filtered(real: Callable[..., Any], a: Any, v: Any, mode: Any) -> Any:
     if dtype not in NATIVE:
         return None
     count, length = a.form.size, len(short)
-    begin = {"full": 0, "same": length - 1 - length // 2, "valid": length - 1}[mode]
-    shape = {"full": count + length - 1, "same": count, "valid": count - length + 1}[mode]
-    out = core.recorded(row_major((shape,), dtype))
+    begin, total = place(mode, count, length)
+    out = core.recorded(row_major((total,), dtype))
 
     def run(peers: Any, given: Array, target: Array) -> None:
         own = peers.ends[0][peers.rank:peers.rank + 2]
-        wants = [_window(begin + low, begin + high, count, length)
+        wants = [window(begin + low, begin + high, count, length)
                  for low, high in zip(peers.ends[1], peers.ends[1][1:], strict=False)]
         found, _ = peers.swap([given[slice(*[min(max(end, own[0]), own[1]) - own[0] for end in want])]
                                for want in wants])
@@ -73,7 +72,14 @@ def _filtered(real: Callable[..., Any], a: Any, v: Any, mode: Any) -> Any:
     return out
 
 
-def _window(low: int, high: int, count: int, length: int) -> tuple[int, int]:
+def place(mode: str, count: int, length: int) -> tuple[int, int]:
+    """Where in the full convolution of `count` elements with `length` others the one of a mode begins, and
+    how many elements it has."""
+    begin = {"full": 0, "same": length - 1 - length // 2, "valid": length - 1}[mode]
+    return begin, {"full": count + length - 1, "same": count, "valid": count - length + 1}[mode]
+
+
+def window(low: int, high: int, count: int, length: int) -> tuple[int, int]:
     """Of `count` elements those that some elements of the full convolution with `length` others need, and no
     fewer than these, so that NumPy does not exchange both operands."""
     if low >= high:

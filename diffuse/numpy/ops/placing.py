@@ -100,6 +100,13 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
         _by_numpy(numpy.put_along_axis, arr, indices, values, axis)
 
 
+def _assigned(values: Any, dtype: numpy.dtype[Any]) -> Any:
+    """Values as assignment casts them, or refuses them."""
+    if type(values) in assign.NUMBERS:
+        return core.hosted(assign.chosen(values, dtype))
+    return assign.assigned(values if type(values) in assign.SEQUENCES else asanyarray(values), dtype)
+
+
 def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
     target: Any = _target(arr)
     array: Any = indices.integers(chosen) if hasattr(chosen, "ndim") else None
@@ -108,11 +115,11 @@ def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
             or not array.meta.flags.c_contiguous or not target.form.size or not array.form.size):
         return False
     axis %= arr.ndim
+    if array.form.size == array.form.shape[axis] and arr.ndim > 1:  # the same indices in each line
+        places = viewing(array, array.meta.reshape(-1))
+        return assign.stored(arr, (*[slice(None)] * axis, places), _assigned(values, target.form.dtype))
     shape = tuple([array.form.shape[k] if k == axis else n for k, n in enumerate(arr.shape)])
-    number = type(values) in assign.NUMBERS  # as assignment casts it, or refuses it
-    given = (core.hosted(assign.chosen(values, target.form.dtype)) if number
-             else assign.assigned(values if type(values) in assign.SEQUENCES else asanyarray(values),
-                                  target.form.dtype))
+    given = _assigned(values, target.form.dtype)
     if (array.form.shape != shape or type(given) is not core.array_class
             or given.form.dtype.kind == "c" != target.form.dtype.kind or given.form.ndim > len(shape)
             or any([n not in (1, m) for n, m in zip(given.form.shape[::-1], shape[::-1], strict=False)])

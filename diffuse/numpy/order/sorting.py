@@ -18,7 +18,7 @@ from diffuse.numpy.arrays import base, core
 from diffuse.numpy.bridge import fallback, parts
 from diffuse.numpy.order import memory, merging, radix
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own
-from diffuse.numpy.order.team import slabs, threads
+from diffuse.numpy.order.team import on_parts, slabs, threads
 
 KINDS = "quicksort", "heapsort", "stable", "mergesort"
 STABLE = KINDS[2:]
@@ -260,10 +260,10 @@ def lexsort(keys: Any, axis: Any) -> Any:
     return None if numbers is None else given(radix.long(numbers))
 
 
-def _lines(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> tuple[Array, int] | None:
-    """The array and the axis of a partition whose lines are divided among the threads."""
+def _lines(a: Any, kth: Any, axis: Any, kind: Any, order: Any, fewest: int = 2) -> tuple[Array, int] | None:
+    """The array, of so many dimensions at least, and the axis of a partition for the threads."""
     array = at_hand(a)
-    if array is None or array.ndim < 2 or kind != "introselect" or order is not None:
+    if array is None or array.ndim < fewest or kind != "introselect" or order is not None:
         return None
     along = None if axis is None else _axis(axis, array)
     numbers = (kth,) if type(kth) is int else kth if type(kth) in (tuple, list) else ()
@@ -275,13 +275,18 @@ def _lines(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> tuple[Array, i
 
 @own(numpy.partition, 0, by_lines=_partition_by_lines(numpy.partition))
 def partition(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> Any:
-    found = _lines(a, kth, axis, kind, order)
+    found = _lines(a, kth, axis, kind, order, 1)
     return None if found is None else given(partitioned(*found, kth))
 
 
 def partitioned(array: Array, axis: int, kth: Any) -> Array:
-    """A partitioned copy of an array, whose lines are divided among the threads."""
+    """A partitioned copy of an array, whose lines are divided among the threads; a single line is copied by
+    all of them."""
     out = memory.like(array)
+    if array.ndim == 1:
+        on_parts(array.size, lambda low, high: numpy.copyto(out[low:high], array[low:high]))
+        out.partition(kth)
+        return out
 
     def one(part: Any) -> None:
         numpy.copyto(out[part], array[part])

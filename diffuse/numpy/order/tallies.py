@@ -17,6 +17,8 @@ from diffuse.numpy.order.team import on_parts, threads
 
 POSITIONS = "int8 int16 int32 int64 uint8 uint16 uint32".split()
 """Element types that NumPy accepts as positions."""
+TOGETHER = 1 << 20
+"""The number of weights that are added by one call."""
 APART = 4
 """The least number of elements for each count of each thread."""
 
@@ -38,10 +40,12 @@ def bincount(x: Any, weights: Any, minlength: Any) -> Any:
     found = radix.routines(elements.size, (routine, elements.dtype.name))
     if found is None:
         return None
-    several = values is None or _exact(values)
     try:
-        pieces = on_parts(elements.size, lambda low, high: _counted(elements, values, low, high, found[0]),
-                          0 if several else elements.size)
+        if values is None or _exact(values):
+            pieces = on_parts(elements.size,
+                              lambda low, high: _counted(elements, values, low, high, found[0]))
+        else:
+            pieces = [_weighed(elements, values, found[0])]
     except Unfit:
         return None
     out = numpy.zeros(max(minlength, *[piece.size for piece in pieces]), pieces[0].dtype)
@@ -71,16 +75,12 @@ def _counted(elements: Array, weights: Array | None, low: int, high: int, routin
     """The counts, or sums of weights, of a part of the elements, up to that of the largest of them.  Each
     block is checked while it is in cache: its elements must be nonnegative positions, not so large that few
     share a count."""
-    most = elements.size // (APART * threads())
     counts = numpy.zeros(0, numpy.intp if weights is None else numpy.float64)
     length = 0
     for start in range(low, high, BLOCK):
         end = min(high, start + BLOCK)
         part = numpy.ascontiguousarray(elements[start:end])
-        first, last = int(part.min()), int(part.max())
-        if first < 0 or last >= most:
-            raise Unfit
-        length = max(length, last + 1)
+        length = max(length, _length(part, elements.size))
         if length > counts.size:
             counts = numpy.concatenate([counts, numpy.zeros(2 * length - counts.size, counts.dtype)])
         if weights is None:
@@ -88,3 +88,23 @@ def _counted(elements: Array, weights: Array | None, low: int, high: int, routin
             continue
         routine(part, part.size, counts, numpy.ascontiguousarray(weights[start:end], numpy.float64))
     return counts[:length]
+
+
+def _weighed(elements: Array, weights: Array, routine: Any) -> Array:
+    """The sums of weights that are added one after another, by this thread; all look for the largest element
+    before."""
+    lengths = on_parts(elements.size, lambda low, high: _length(elements[low:high], elements.size))
+    sums = numpy.zeros(max(lengths))
+    for start in range(0, elements.size, TOGETHER):
+        part = numpy.ascontiguousarray(elements[start:start + TOGETHER])
+        addends = numpy.ascontiguousarray(weights[start:start + TOGETHER], numpy.float64)
+        routine(part, part.size, sums, addends)
+    return sums
+
+
+def _length(part: Array, size: int) -> int:
+    """The number of counts for some of `size` elements."""
+    first, last = int(part.min()), int(part.max())
+    if first < 0 or last >= size // (APART * threads()):
+        raise Unfit
+    return last + 1

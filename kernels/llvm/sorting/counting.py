@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from diffuse.kernels.llvm.code import ELEMENT, Code, carrying, counted, guarded, with_lanes
+from diffuse.kernels.llvm.memory import prefetch
+from diffuse.kernels.llvm.scatter import AHEAD, TURN
 from diffuse.kernels.llvm.sorting.keys import BITS, encoded, key_type, raw_type
 from diffuse.kernels.llvm.sorting.words import load, place, pointer, put, store, word
 
@@ -143,17 +145,33 @@ def _index(code: Code, dtype: str, elements: str, i: str) -> str:
 def tally(code: Code, dtype: str) -> None:
     """Words: elements, count, counts.  Adds one, for each element, to the 64-bit integer at this position."""
     elements, count, counts = pointer(code, 0), word(code, 1), pointer(code, 2)
-    with counted(code, "0", count) as i:
+
+    def one(i: str) -> None:
         slot = place(code, "uint64", counts, _index(code, dtype, elements, i))
         store(code, "uint64", code.let(f"add i64 {load(code, 'uint64', slot)}, 1"), slot)
+
+    _each(code, count, ((dtype, elements),), one)
 
 
 def weigh(code: Code, dtype: str) -> None:
     """Words: elements, count, sums, weights.  Adds the weight of each element to the sum at this position;
     both are float64."""
     elements, count, sums, weights = pointer(code, 0), word(code, 1), pointer(code, 2), pointer(code, 3)
-    with counted(code, "0", count) as i:
-        _add_weight(code, place(code, "float64", sums, _index(code, dtype, elements, i)), weights, i)
+    _each(code, count, ((dtype, elements), ("float64", weights)), lambda i: _add_weight(
+        code, place(code, "float64", sums, _index(code, dtype, elements, i)), weights, i))
+
+
+def _each(code: Code, count: str, streams: tuple[tuple[str, str], ...], one: Callable[[str], None]) -> None:
+    """Call `one` for each number below a count, TURN at a time.  The arrays that are read in this order are
+    fetched ahead, as the processor does not follow them between accesses in any order."""
+    whole = code.let(f"and i64 {count}, {-TURN}")
+    with counted(code, "0", whole, TURN) as first:
+        for dtype, base in streams:
+            prefetch(code, place(code, dtype, base, first), 2 * AHEAD)
+        for n in range(TURN):
+            one(code.let(f"add i64 {first}, {n}"))
+    with counted(code, whole, count) as i:
+        one(i)
 
 
 def _add_weight(code: Code, slot: str, weights: str, i: str) -> None:
