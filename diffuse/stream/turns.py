@@ -18,8 +18,10 @@ def begins_turn(held: Sequence[Recorded], recorded: Recorded, least: int, loops:
     count = len(held)
     if count < least:
         return False
+    operation, where = recorded[0].operation, recorded[3]
     for period in range(1, count // 2 + 1):
-        if _alike(recorded, held[count - period]):
+        made, _, _, place = held[-period]
+        if place is where and made.operation == operation:
             first = count - period
             while first and _alike(held[first - 1], held[first - 1 + period]):
                 first -= 1

@@ -67,9 +67,8 @@ class LoopFusion:
         """As in `Facts`."""
         self._last: dict[Any, int] = {}
         """The last fused loop over each space, if others may join it."""
-        self._users: dict[str, dict[int, dict[int, int]]] = {
-            "load": {}, "look": {}, "store": {}, "reduce": {}}
-        """For each kind of access and slot, the last fused loop that accesses each view in that way."""
+        self._users: dict[int, dict[str, dict[int, int]]] = {}
+        """For each slot and kind of access, the last fused loop that accesses each view in that way."""
 
     def add(self, space: Any, touched: Touched, alone: bool = False) -> int:
         """Add a loop over this space; returns the number of the fused loop that it joins or begins.  Nothing
@@ -82,9 +81,15 @@ class LoopFusion:
             if not alone:
                 self._last[space] = home
         for slot, accesses in touched.items():
+            users = self._users.get(slot)
+            if users is None:
+                users = self._users[slot] = {}
             for view, kind in accesses:
-                found = self._users[kind].setdefault(slot, {})
-                found[view] = max(found.get(view, -1), home)
+                found = users.get(kind)
+                if found is None:
+                    users[kind] = {view: home}
+                elif found.get(view, -1) < home:
+                    found[view] = home
         return home
 
     def _barrier(self, touched: Touched) -> tuple[int, bool]:
@@ -92,10 +97,10 @@ class LoopFusion:
         iteration."""
         barrier, same = -1, True
         for slot, accesses in touched.items():
-            for earlier, users in self._users.items():
-                found = users.get(slot)
-                if not found:
-                    continue
+            users = self._users.get(slot)
+            if users is None:
+                continue
+            for earlier, found in users.items():
                 for view, kind in accesses:
                     if kind in READS and earlier in READS:
                         continue
