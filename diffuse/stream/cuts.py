@@ -45,20 +45,22 @@ class Cuts:
 
     def add(self, task: IndexTask) -> None:
         """Record the cuts of one more task of the group."""
-        if len(task.domain) != 1 or task.domain[0] <= 1 or task.splits[0].axis < 0:
+        domain = task.domain
+        if len(domain) != 1 or domain[0] <= 1 or task.splits[0].axis < 0:
             return
         split = task.splits[0]
         if self.split is None:
-            self.split, self.domain = split, task.domain
-        if split.tile != self.split.tile or task.domain != self.domain:
+            self.split, self.domain = split, domain
+        if split.tile != self.split.tile or domain != self.domain:
             return
         if split.begin is not None:
             self._begins[task.shape[split.axis]] = split.begin
         for access in task.accesses:
-            place = _place(access, split.tile)
-            if place is not None:
-                known = self._written if access.privilege.writes else self._read
-                known.setdefault(access.store.id, place)
+            known = self._written if access.privilege.writes else self._read
+            if access.store.id not in known:
+                place = _place(access, split.tile)
+                if place is not None:
+                    known[access.store.id] = place
 
     def aligned(self, template: Template, stores: Sequence[int]) -> Template | None:
         """Cut the template like the stores that it shares with the group, else like an earlier task over as

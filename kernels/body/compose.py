@@ -276,7 +276,7 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
                 named = operator, argument(target, written), *[argument(k, read) for k in others], axis
             elif kind == "turn":
                 named = argument(named[0], read), named[1]
-            found.append(op if named is op.attribute else op._replace(attribute=named))
+            found.append(op if named is op[3] else _op(Op, (*op[:3], named)))
         loops.append(Loop(spaces.setdefault(space, len(spaces)), order, tuple(found)))
 
     def privilege(touch: tuple[int, bool]) -> Privilege:

@@ -281,7 +281,9 @@ def _picked(ops: Ops, numbers: Sequence[int]) -> tuple[Op, ...]:
     names = {old: new for new, old in enumerate(numbers) if new != old}
     if not names:
         return tuple([ops[number] for number in numbers])
-    return tuple([_renamed(ops[number], names) for number in numbers])
+    moved = names.keys()
+    return tuple([op if moved.isdisjoint(op[2]) else _renamed(op, names)
+                  for op in [ops[number] for number in numbers]])
 
 
 def _renamed(op: Op, names: Mapping[int, int]) -> Op:
