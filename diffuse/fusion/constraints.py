@@ -112,22 +112,22 @@ def launch_domain_equivalence(effects: Effects, task: IndexTask) -> Refusal | No
 
 def true_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
     """No other point may read or overwrite what one point wrote."""
+    domain = task.domain
     for access in task.accesses:
         if access.privilege is not Privilege.REDUCE:
             for earlier, issuer in effects.near(access):
-                if (earlier.privilege in WRITING
-                        and relation(earlier, access, task.domain) is Relation.ALIAS):
+                if earlier[2] in WRITING and relation(earlier, access, domain) is Relation.ALIAS:
                     return Refusal("true dependence", issuer, task, access)
     return None
 
 
 def anti_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
     """No other point may overwrite what one point read."""
+    domain = task.domain
     for access in task.accesses:
         if access.privilege in WRITING:
             for earlier, issuer in effects.near(access):
-                if (earlier.privilege in READING
-                        and relation(earlier, access, task.domain) is Relation.ALIAS):
+                if earlier[2] in READING and relation(earlier, access, domain) is Relation.ALIAS:
                     return Refusal("anti-dependence", issuer, task, access)
     return None
 

@@ -71,14 +71,14 @@ class _Names:
             self.owners.append(number)
         return found
 
-    def argument(self, number: int, position: int, space: int) -> int:
-        """The number of the argument for one access of one task."""
-        access = self.tasks[number].accesses[position]
+    def argument(self, access: Access, number: int, position: int, space: int) -> int:
+        """The number of the argument for one access of one task, at this position."""
         privilege = Privilege.READ if access.privilege is Privilege.READ else Privilege.WRITE
         layout = self._layout(access)
-        found = self.numbers.get((access.store, layout, space))
+        name = access.store, layout, space
+        found = self.numbers.get(name)
         if found is None:
-            found = self.numbers[access.store, layout, space] = len(self.arguments)
+            found = self.numbers[name] = len(self.arguments)
             self.sources.append((number, position))
             slot, view = self._view(access, layout)
             classes = self._classes(access, number, layout, space)
@@ -227,7 +227,7 @@ def _loop(names: _Names, number: int, equal: Mapping[Source, Source]) -> Loop:
     rank = len(task.shape)
     inputs, outputs = [], []
     for k, access in enumerate(task.accesses):
-        argument = names.argument(number, k, space)
+        argument = names.argument(access, number, k, space)
         if access.privilege is Privilege.READ:
             inputs.append(_op(Op, ("load", access.store.dtype, (), argument)))
         else:

@@ -30,6 +30,9 @@ READS = frozenset(("load", "look"))
 TOUCHING = LOOKING | {"load", "store", "reduce", "scatter"}
 """Kinds of ops that name arguments."""
 
+ALONE = frozenset(("scan", "scatter"))
+"""Kinds of ops whose loop no other one joins."""
+
 MOVING = frozenset(("load", "store", "turn", "pick"))
 """Kinds of ops that advance along an argument with the iteration."""
 
@@ -122,7 +125,7 @@ def fuse_loops(body: Body, facts: Facts) -> Body:
     fusion = LoopFusion(facts.relation, facts.near)
     fused: list[tuple[Loop, list[Op]]] = []
     for loop in body.loops:
-        alone = any(op.kind in ("scan", "scatter") for op in loop.ops)
+        alone = not ALONE.isdisjoint([op[0] for op in loop.ops])
         home = fusion.add(loop.space, _touched(body.arguments, loop.ops), alone)
         if home == len(fused):
             fused.append((loop, []))
@@ -159,8 +162,9 @@ def forward_stores(body: Body, facts: Facts) -> Body:
     def forwarded(ops: Ops) -> Iterable[Op]:
         names: dict[int, int] = {}
         stored: dict[int, int] = {}
+        moved = names.keys()
         for number, op in enumerate(ops):
-            op = _renamed(op, names) if names else op
+            op = op if moved.isdisjoint(op[2]) else _renamed(op, names)
             if op.kind == "store":
                 stored[op.attribute] = op.args[0]
             elif op.kind == "load" and op.attribute in stored:
@@ -178,9 +182,10 @@ def share_expressions(body: Body, facts: Facts) -> Body:
     def shared(ops: Ops) -> Iterable[Op]:
         names: dict[int, int] = {}
         firsts: dict[Op, int] = {}
+        moved = names.keys()
         for number, op in enumerate(ops):
-            op = _renamed(op, names) if names else op
-            first = number if op.kind in EFFECTS else firsts.setdefault(op, number)
+            op = op if moved.isdisjoint(op[2]) else _renamed(op, names)
+            first = number if op[0] in EFFECTS else firsts.setdefault(op, number)
             if first != number:
                 names[number] = first
             yield op
@@ -289,6 +294,4 @@ def _picked(ops: Ops, numbers: Sequence[int]) -> tuple[Op, ...]:
 def _renamed(op: Op, names: Mapping[int, int]) -> Op:
     """The op with the values that it uses renamed."""
     kind, dtype, args, attribute = op
-    if args and not names.keys().isdisjoint(args):
-        return _op(Op, (kind, dtype, tuple([names.get(a, a) for a in args]), attribute))
-    return op
+    return _op(Op, (kind, dtype, tuple([names.get(a, a) for a in args]), attribute))
