@@ -16,7 +16,7 @@ import pytest
 import diffuse.numpy
 from diffuse.ir import ONE
 from diffuse.numpy.ops import moving
-from diffuse.stream import cuts, window
+from diffuse.stream import cuts, sketch, window
 from diffuse.stream.replay import Replay
 from tests.test_fuzz_stream import same, stream
 
@@ -181,12 +181,12 @@ def test_the_rows_of_sketches_say_what_canonical_rows_do(first: int) -> None:
 
 def test_rows_of_sketches_are_made_where_a_prefix_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first extents are analysed alone, the second make rows, the third are found by them."""
-    sketched, numbered = window.sketched, window.Window._numbered
+    numbered = window.Window._numbered
     calls = {"sketched": 0, "numbered": 0}
 
     def count_sketched(*arguments: Any) -> Any:
         calls["sketched"] += 1
-        return sketched(*arguments)
+        return sketch.sketched(*arguments)
 
     def count_numbered(*arguments: Any) -> Any:
         calls["numbered"] += 1
@@ -195,7 +195,8 @@ def test_rows_of_sketches_are_made_where_a_prefix_comes_again(monkeypatch: pytes
     monkeypatch.setattr(window, "sketched", count_sketched)
     monkeypatch.setattr(window.Window, "_numbered", count_numbered)
     seen = []
-    with stream(**SETTINGS, points=3):
+    settings: dict[str, Any] = {**SETTINGS, "points": 3}
+    with stream(**settings):
         a = diffuse.numpy.ones((ROWS, COLUMNS))
         float(a.sum())
         for rows in (400, 411, 422):
