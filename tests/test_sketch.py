@@ -16,7 +16,7 @@ import pytest
 import diffuse.numpy
 from diffuse.ir import ONE
 from diffuse.numpy.ops import moving
-from diffuse.stream import cuts, window
+from diffuse.stream import cuts, sketch, window
 from diffuse.stream.replay import Replay
 from tests.test_fuzz_stream import same, stream
 
@@ -177,3 +177,34 @@ def test_the_rows_of_sketches_say_what_canonical_rows_do(first: int) -> None:
         chunk = random.Random(seed).choice([900, 20_000])
         problem = same(expected, ran(program, check=True, min_chunk=chunk))
         assert not problem, f"seed {seed}: {problem}\n{program}"
+
+
+def test_rows_of_sketches_are_made_where_a_prefix_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first extents are analysed alone, the second make rows, the third are found by them."""
+    numbered = window.Window._numbered
+    calls = {"sketched": 0, "numbered": 0}
+
+    def count_sketched(*arguments: Any) -> Any:
+        calls["sketched"] += 1
+        return sketch.sketched(*arguments)
+
+    def count_numbered(*arguments: Any) -> Any:
+        calls["numbered"] += 1
+        return numbered(*arguments)
+
+    monkeypatch.setattr(window, "sketched", count_sketched)
+    monkeypatch.setattr(window.Window, "_numbered", count_numbered)
+    seen = []
+    settings: dict[str, Any] = {**SETTINGS, "points": 3}
+    with stream(**settings):
+        a = diffuse.numpy.ones((ROWS, COLUMNS))
+        float(a.sum())
+        for rows in (400, 411, 422):
+            calls.update(sketched=0, numbered=0)
+            part = a[:rows]
+            result = (part * 2.0 + part).sum()
+            assert float(result) == 3.0 * rows * COLUMNS
+            seen.append((calls["sketched"], calls["numbered"]))
+    tasks = seen[0][1]
+    assert tasks >= 3
+    assert seen == [(0, tasks), (tasks, tasks), (tasks, 0)]

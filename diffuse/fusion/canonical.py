@@ -70,7 +70,7 @@ class _Slot:
 class Numbering:
     """The canonical numbers of a growing window.  Asking for the row of a task appends the task."""
 
-    __slots__ = ("slots", "stores", "spaces", "_slots", "_seen", "_numbers", "_domain", "_last")
+    __slots__ = ("slots", "stores", "spaces", "_slots", "_seen", "_numbers", "_vectors", "_domain", "_last")
 
     def __init__(self) -> None:
         self.slots: dict[int, int] = {}
@@ -82,6 +82,8 @@ class Numbering:
         self._slots: list[_Slot] = []
         self._seen: dict[tuple[int, int, int], tuple[_Slot, int, Store, AccessMap, Partition]] = {}
         self._numbers: dict[tuple[Point, tuple[Split, ...]], int] = {}
+        self._vectors: list[int] = []
+        """For each space, `flat` of its tasks."""
         self._domain: Point | None = None
         self._last: tuple[Any, Any, int] = (None, None, 0)
 
@@ -105,7 +107,8 @@ class Numbering:
             store, map, privilege, operator, partition = access
             found = seen.get((store[0], id(map), id(partition)))
             if found is None or (found[2] is not store and found[2] != store):
-                row += (*self._view(access, shape, decomposition), privilege, operator)
+                row += (*self._view(access, shape, decomposition, self._vectors[self._last[2]]),
+                        privilege, operator)
             elif privilege is _READ or found[1] in found[0].written:
                 row += (found[0].number, found[1], privilege, operator)
             else:
@@ -136,6 +139,7 @@ class Numbering:
             self.spaces.append((shape, splits))
             entry = (len(shape), tuple([split.axis for split in splits]))
             vectors = flat(shape, decomposition)
+            self._vectors.append(vectors)
             begins = any([split.begin is not None for split in splits])
             if vectors or begins:
                 entry += (vectors, begins)
@@ -147,8 +151,9 @@ class Numbering:
             self._domain = domain
         return tuple([extent <= 1 for extent in domain])
 
-    def _view(self, access: Access, shape: Point, decomposition: Decomposition) -> tuple[int, Any]:
-        """The slot and `View` of an access whose view was not found by identity."""
+    def _view(self, access: Access, shape: Point, decomposition: Decomposition, vectors: int
+              ) -> tuple[int, Any]:
+        """The slot and `View` of an access whose view was not found by identity.  `vectors`: see `flat`."""
         domain = decomposition.domain
         store, map, privilege, _, partition = access
         number = self.slots.get(store[0])
@@ -158,7 +163,9 @@ class Numbering:
             self._slots.append(_Slot(number))
         slot = self._slots[number]
         views = slot.views
-        alike = slot.alike.setdefault(map, [])
+        alike = slot.alike.get(map)
+        if alike is None:
+            alike = slot.alike[map] = []
         for known in alike:  # an equal view may be another object, while the kernel's body has one view
             other = views[known]
             if other.partition == partition and other.store == store:
@@ -170,11 +177,11 @@ class Numbering:
         alike.append(mine)
         self._seen[store[0], id(map), id(partition)] = (slot, mine, store, map, partition)
         slot.spans.add(access)
-        if privilege is _READ:
-            relations = _relations(slot, access, domain) if slot.written else ()
-        else:
+        if privilege is not _READ:
             relations = self._write(slot, mine, access, domain)[1]
-        classes, covered = _form(access, shape, flat(shape, decomposition), decomposition.gaps)
+        else:
+            relations = _relations(slot, access, domain) if slot.written else ()
+        classes, covered = _form(access, shape, vectors, decomposition.gaps)
         return number, (mine, store.dtype, classes, relations, store is self.stores[number]
                         or store == self.stores[number], covered)
 

@@ -26,6 +26,9 @@ from diffuse.ir import (
 )
 from diffuse.ir.spans import Spans
 
+WRITING = Privilege.WRITE, Privilege.READ_WRITE
+READING = Privilege.READ, Privilege.READ_WRITE
+
 Opaque = Callable[[IndexTask], bool]
 """Is a task's code unknown to the analysis?  Such a task fuses with nothing."""
 
@@ -88,8 +91,12 @@ class Effects:
     def near(self, access: Access) -> Iterable[tuple[Access, IndexTask]]:
         """The group's accesses that may overlap this one, through any frame, each with the first task to
         issue it."""
-        found = self._touched.get(access.store.id)
-        return [found[1][number] for number in found[0].near(access)] if found is not None else ()
+        found = self._touched.get(access[0][0])
+        if found is None:
+            return ()
+        spans, accesses = found
+        numbers = spans.near(access)
+        return accesses if len(numbers) == len(accesses) else [accesses[number] for number in numbers]
 
 
 def launch_domain_equivalence(effects: Effects, task: IndexTask) -> Refusal | None:
@@ -105,20 +112,22 @@ def launch_domain_equivalence(effects: Effects, task: IndexTask) -> Refusal | No
 
 def true_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
     """No other point may read or overwrite what one point wrote."""
+    domain = task.domain
     for access in task.accesses:
-        if access.privilege.reads or access.privilege.writes:
+        if access.privilege is not Privilege.REDUCE:
             for earlier, issuer in effects.near(access):
-                if earlier.privilege.writes and relation(earlier, access, task.domain) is Relation.ALIAS:
+                if earlier[2] in WRITING and relation(earlier, access, domain) is Relation.ALIAS:
                     return Refusal("true dependence", issuer, task, access)
     return None
 
 
 def anti_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
     """No other point may overwrite what one point read."""
+    domain = task.domain
     for access in task.accesses:
-        if access.privilege.writes:
+        if access.privilege in WRITING:
             for earlier, issuer in effects.near(access):
-                if earlier.privilege.reads and relation(earlier, access, task.domain) is Relation.ALIAS:
+                if earlier[2] in READING and relation(earlier, access, domain) is Relation.ALIAS:
                     return Refusal("anti-dependence", issuer, task, access)
     return None
 
@@ -131,7 +140,8 @@ def reduction(effects: Effects, task: IndexTask) -> Refusal | None:
 
     The paper speaks of a single operator; two operators on one element depend on each other as writes do.
     """
-    if volume(task.domain) <= 1:
+    reduces = effects.reduces or any([access.privilege is Privilege.REDUCE for access in task.accesses])
+    if not reduces or volume(task.domain) <= 1:
         return None
     for access in task.accesses:
         for earlier, issuer in effects.near(access):

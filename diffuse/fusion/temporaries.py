@@ -21,17 +21,22 @@ def temporaries(prefix: Sequence[IndexTask], pending: Iterable[IndexTask] = (),
     visible: set[int] = set()
     for task in prefix:
         # all reads of a task precede its writes: an in-place update reads the previous contents
+        writes = []
         for access in task.accesses:
-            if access.privilege is Privilege.REDUCE:
-                visible.add(access.store.id)
-            elif access.privilege.reads:
-                if not _inside(complete.get(access.store.id, ()), access, task.domain):
-                    visible.add(access.store.id)
-        for access in task.accesses:
-            if access.privilege.writes:
-                written.add(access.store.id)
-                if covers(access):
-                    complete.setdefault(access.store.id, []).append(access)
+            id, privilege = access[0][0], access[2]
+            if privilege is Privilege.REDUCE:
+                visible.add(id)
+                continue
+            if privilege is not Privilege.READ:
+                writes.append(access)
+            if privilege is not Privilege.WRITE and id not in visible:
+                if not _inside(complete.get(id, ()), access, task.domain):
+                    visible.add(id)
+        for access in writes:
+            id = access[0][0]
+            written.add(id)
+            if covers(access):
+                complete.setdefault(id, []).append(access)
     for task in pending:
         visible.update(a.store.id for a in task.accesses if a.privilege is not Privilege.WRITE)
     return {id for id in written - visible if id not in live}

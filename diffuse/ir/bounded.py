@@ -7,6 +7,7 @@ then grows, up to its limit.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TypeVar
 
 LIMIT = 1 << 16
@@ -75,20 +76,33 @@ class Size:
 class Bounded(dict[K, V]):
     """A dictionary that is emptied when it is full: it may only hold what can be computed again."""
 
-    __slots__ = ("limit", "_size")
+    __slots__ = ("limit", "_size", "_counted")
 
     def __init__(self, limit: int = LIMIT, first: int = FIRST) -> None:
         super().__init__()
         self._size = Size(first, limit) if limit > first else None
+        self._counted = 0
+        """How many of its entries, the oldest ones, `_size` has counted."""
         self.limit = min(limit, first)
 
     def __setitem__(self, key: K, value: V) -> None:
-        size = self._size
-        if size is not None and key not in self:
-            size.count(hash(key))
         if len(self) >= self.limit:
-            if size is not None and size.grows():
-                self.limit = size.limit
-            else:
-                self.clear()
+            self._make_room()
         super().__setitem__(key, value)
+
+    def _make_room(self) -> None:
+        """Raise the limit or drop all entries."""
+        size = self._size
+        if size is not None:  # only now, as counting each entry takes longer than adding it
+            for key in islice(self, self._counted, None):
+                size.count(hash(key))
+            self._counted = len(self)
+            if size.grows():
+                self.limit = size.limit
+                return
+        self.clear()
+
+    def clear(self) -> None:
+        """Drop all entries."""
+        super().clear()
+        self._counted = 0

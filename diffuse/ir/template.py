@@ -28,6 +28,9 @@ from diffuse.ir.task import (
 )
 from diffuse.ir.view import View, located
 
+_new = tuple.__new__
+# Calling the base's constructor halves the cost of making named tuples.
+
 VARIANTS = 64
 """The most decompositions that one template caches."""
 
@@ -140,11 +143,11 @@ class Template:
 
     def _cut(self, use: Use, decomposition: Decomposition) -> Use:
         """A use with the partition that follows from a decomposition."""
-        store = Store(-1, use.frame, use.dtype)
-        completed = use.privilege is Privilege.REDUCE and self._completed(use, decomposition)
-        privilege, operator = (Privilege.WRITE, None) if completed else use[3:5]
-        return Use(use.frame, use.dtype, use.map, privilege, operator,
-                   use.map.partition(store, decomposition.splits))
+        frame, dtype, view, privilege, operator, _ = use
+        if privilege is Privilege.REDUCE and self._completed(use, decomposition):
+            privilege, operator = Privilege.WRITE, None
+        partition = view.partition(_new(Store, (-1, frame, dtype)), decomposition.splits)
+        return _new(Use, (frame, dtype, view, privilege, operator, partition))
 
     def _copy(self, uses: tuple[Use, ...], decomposition: Decomposition) -> Template:
         """The template with other privileges and partitions, which nothing depends on that was derived."""
@@ -193,10 +196,13 @@ class Template:
         """The index task of a recorded operation with this template, and with this decomposition, if one is
         given, but no partitions."""
         _, stores, values, where = recorded
-        accesses = tuple([use.access(store) for store, use in zip(stores, self.uses, strict=True)])
-        scalars = tuple([Scalar(*number, value) for number, value in zip(self.numbers, values, strict=True)])
-        return IndexTask(self.operation, self.signature, self.shape, accesses, scalars,
-                         decomposition or self.decomposition, where)
+        accesses = tuple([
+            _new(Access, (_new(Store, (store, frame, dtype)), *rest))
+            for store, (frame, dtype, *rest) in zip(stores, self.uses, strict=True)])
+        scalars = tuple([_new(Scalar, (*number, value))
+                         for number, value in zip(self.numbers, values, strict=True)]) if values else ()
+        return _new(IndexTask, (self.operation, self.signature, self.shape, accesses, scalars,
+                                decomposition or self.decomposition, where))
 
 
 Recorded = tuple[Template, tuple[int, ...], tuple[Any, ...], Any]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diffuse.ir import Access, Decomposition, IndexTask, Point, Split, Tiling
+from diffuse.ir import Access, Decomposition, IndexTask, Point, Privilege, Split, Tiling, disjoint
 from diffuse.ir.kinds import kind
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
@@ -45,29 +45,28 @@ class Cuts:
 
     def add(self, task: IndexTask) -> None:
         """Record the cuts of one more task of the group."""
-        if len(task.domain) != 1 or task.domain[0] <= 1 or task.splits[0].axis < 0:
+        domain = task.domain
+        if len(domain) != 1 or domain[0] <= 1 or task.splits[0].axis < 0:
             return
         split = task.splits[0]
         if self.split is None:
-            self.split, self.domain = split, task.domain
-        if split.tile != self.split.tile or task.domain != self.domain:
+            self.split, self.domain = split, domain
+        if split.tile != self.split.tile or domain != self.domain:
             return
         if split.begin is not None:
             self._begins[task.shape[split.axis]] = split.begin
         for access in task.accesses:
-            place = _place(access, split.tile)
-            if place is not None:
-                known = self._written if access.privilege.writes else self._read
-                known.setdefault(access.store.id, place)
+            known = self._written if access.privilege.writes else self._read
+            if access.store.id not in known:
+                place = _place(access, split.tile)
+                if place is not None:
+                    known[access.store.id] = place
 
-    def aligned(self, template: Template, stores: Sequence[int], alone: Decomposition) -> Template | None:
+    def aligned(self, template: Template, stores: Sequence[int]) -> Template | None:
         """Cut the template like the stores that it shares with the group, else like an earlier task over as
-        many rows; as the first task, like one over all rows of its stores.  None if it is no elementwise task
-        over nearly as many rows.  `alone` is its decomposition by itself."""
-        if not movable(template):
+        many rows.  None if it is no elementwise task over nearly as many rows."""
+        if self.split is None or not movable(template):
             return None
-        if self.split is None:
-            return _like_all_rows(template, alone)
         for use, store in zip(template.uses, stores, strict=True):
             place = self._written.get(store)
             if place is None and use.privilege.writes:
@@ -92,13 +91,17 @@ class Cuts:
 def _under(template: Template, domain: Point, split: Split | None) -> Template | None:
     if split is None:
         return None
-    found = Decomposition(domain, (split,))
-    return template.under(found) if template.fits(found) else None
+    made = template.under(Decomposition(domain, (split,)))
+    apart = all([disjoint(use.partition, domain) for use in made.uses if use.privilege is not Privilege.READ])
+    return made if apart else None
 
 
-def _like_all_rows(template: Template, alone: Decomposition) -> Template | None:
+def like_all_rows(template: Template, alone: Decomposition) -> Template | None:
     """Cut the first task of a group like one over all rows of its stores, as if it omitted as many rows
-    before as after its own; None if its stores have no more rows."""
+    before as after its own; None if it is no elementwise task, or its stores have no more rows.  `alone` is
+    its decomposition by itself."""
+    if not movable(template):
+        return None
     axis, tile, _ = alone.splits[0]
     points = alone.domain[0]
     if len(alone.domain) != 1 or points <= 1 or axis < 0:

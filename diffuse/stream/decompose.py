@@ -136,6 +136,7 @@ def leading(decomposition: Decomposition) -> bool:
     return all(split.axis == d for d, split in enumerate(decomposition.splits))
 
 
+@lru_cache(maxsize=1 << 11)
 def followed(decomposition: Decomposition, before: Decomposition | None) -> Decomposition | None:
     """The decomposition that small tasks after this one follow: this one, if it cuts rows, or if it cuts one
     dimension and `before` is None.  One with a `begin` is followed without it, and only if `before` is
@@ -159,7 +160,10 @@ def adapted(template: Template, beside: Decomposition) -> Decomposition | None:
         found = beside._replace(splits=(Split(len(template.shape) - 1, beside.splits[0].tile),))
     fits = all([(points - 1) * tile < template.shape[axis] <= points * tile
                 for points, (axis, tile, _) in zip(found.domain, found.splits, strict=True)])
-    return found if fits and template.fits(found) else None
+    if not fits:
+        return None
+    several = all([points > 1 for points in found.domain])
+    return found if (_fits(template, found) if several else template.fits(found)) else None
 
 
 def alone(template: Template, processors: int, chunk: int) -> Decomposition:

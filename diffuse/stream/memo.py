@@ -11,7 +11,8 @@ look-up per task, no decomposition, no row, no analysis.
 
 Between the two is the *sketch* (sketch.py): a row that is made of the kinds of templates (ir/kinds.py)
 without partitioning their views.  It finds the edge of a window that has other extents and offsets than any
-before, at a quarter of the cost of a canonical row.
+before, at a quarter of the cost of a canonical row.  Rows of sketches are made when a window comes for the
+second time with extents of its own, since most windows never do.
 """
 
 from __future__ import annotations

@@ -53,19 +53,25 @@ class Outline:
         self.cost += row.cost if row is not None else 1
         result = "store" if row is None or row.elementwise else "reduce"
         touched: Touched = {}
+        loaded = set()
         for access in task.accesses:
             slot, view = self._numbering.place(access)
-            kind = "load" if access.privilege is Privilege.READ else result
-            touched.setdefault(slot, set()).add((view, kind))
+            kind = result
+            if access.privilege is Privilege.READ:
+                kind = "load"
+                loaded.add(slot)
+            if slot in touched:
+                touched[slot].add((view, kind))
+            else:
+                touched[slot] = {(view, kind)}
         home = self._fusion.add((task.shape, task.splits), touched)
-        found = []
-        for slot, accesses in touched.items():
-            first = self._homes.get(slot)
+        found, homes = [], self._homes
+        for slot in touched:
+            first = homes.get(slot)
             if first is None:
-                made = all(kind != "load" for _, kind in accesses)
-                self._homes[slot] = home if made else -1
+                homes[slot] = -1 if slot in loaded else home
             elif first not in (-1, home):
-                self._homes[slot] = -1
+                homes[slot] = -1
                 found.append(slot)
         return tuple(found)
 

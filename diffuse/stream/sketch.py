@@ -202,6 +202,8 @@ def sketched(group: Group, recorded: Recorded, runtime: Runtime) -> tuple[Any, D
     known = kind(template)
     sketch = group.sketch = group.sketch or Sketch()
     missing = len(group.recorded) - sketch.count
+    if missing < 0:  # it was appended, and has no row
+        return None, ONE
     if missing:
         sketch.catch_up(links(group.trail.templates, missing), group.recorded[-missing:], group.slots)
     if known is None:

@@ -18,17 +18,17 @@ def begins_turn(held: Sequence[Recorded], recorded: Recorded, least: int, loops:
     count = len(held)
     if count < least:
         return False
+    operation, where = recorded[0].operation, recorded[3]
     for period in range(1, count // 2 + 1):
-        if _alike(recorded, held[count - period]):
+        made, _, _, place = held[-period]
+        if place is where and made.operation == operation:
             first = count - period
-            while first and _alike(held[first - 1], held[first - 1 + period]):
+            while first:
+                one, other = held[first - 1], held[first - 1 + period]
+                if one[3] is not other[3] or one[0].operation != other[0].operation:
+                    break
                 first -= 1
             turned = count - first
             if turned >= max(least, 2 * period):
                 return turned % period == 0 and turned // period <= loops
     return False
-
-
-def _alike(one: Recorded, other: Recorded) -> bool:
-    """Were two tasks recorded on one line of the program, for the same operation?"""
-    return one[3] is other[3] and one[0].operation == other[0].operation

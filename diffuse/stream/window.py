@@ -19,7 +19,7 @@ from diffuse.observe import trace
 from diffuse.observe.provenance import calls
 from diffuse.settings import config
 from diffuse.stream.borders import recut, recuts
-from diffuse.stream.cuts import alike
+from diffuse.stream.cuts import Cuts, alike, like_all_rows
 from diffuse.stream.decompose import chosen_for, decompose, followed
 from diffuse.stream.group import Group, opaque
 from diffuse.stream.memo import Later, Memo, Node, Trail
@@ -199,6 +199,18 @@ class Window:
         chosen = None if self.region is None else self.region.chosen(self.open.behind + number, recorded)
         return chosen or self.decomposed(recorded[0], beside)
 
+    def _aligned(self, cuts: Cuts, recorded: Recorded, number: int, beside: Decomposition | None) -> Template:
+        """Decompose the task of this number of the open group, a small one like the tasks before it."""
+        aligns = self.stores.runtime.addressed and self.region is None
+        found = cuts.aligned(recorded[0], recorded[1]) if aligns else None
+        if found is not None:
+            recorded[0].cut = True
+            return found
+        found = self.cut(recorded, number, beside)
+        if aligns and cuts.split is None and found.decomposition is not None:
+            return like_all_rows(recorded[0], found.decomposition) or found
+        return found
+
     @property
     def learned(self) -> Shapes | None:
         """The habits of shapes if ranks hold parts of arrays and cut them by shape; else None."""
@@ -262,11 +274,14 @@ class Window:
 
     def _analysed(self, group: Group, recorded: Recorded) -> Trail | Refusal:
         """Make the edge for a task that was not recorded here before: from the row of a sketch or from its
-        canonical row, if one of these is known, else by dependence analysis."""
-        row, chosen = None, ONE
-        if self.region is None and self.learned is None:
+        canonical row, if one of these is known, else by dependence analysis.
+
+        Rows of sketches are made where a prefix has come again with other extents, as most never do.
+        """
+        row, chosen, known = None, ONE, group.trail.node.sketched
+        if (known or config.check) and self.region is None and self.learned is None:
             row, chosen = sketched(group, recorded, self.stores.runtime)
-        edge = None if row is None else group.trail.node.sketched.get(row)
+        edge = None if row is None else known.get(row)
         if edge is None or config.check or (isinstance(edge, Refusal) and recuts(group, edge, chosen)):
             return self._numbered(group, recorded, row, chosen)
         if isinstance(edge, Refusal):
@@ -282,10 +297,7 @@ class Window:
             analysis.numbering.row(earlier)
             analysis.cuts.add(earlier)
         self.learn(recorded)
-        template = self.cut(recorded, len(tasks), group.trail.beside)
-        if self.stores.runtime.addressed and self.region is None:
-            alone = template.decomposition or ONE
-            template = analysis.cuts.aligned(recorded[0], recorded[1], alone) or template
+        template = self._aligned(analysis.cuts, recorded, len(tasks), group.trail.beside)
         task = template.task(recorded)
         if config.check and not opaque(template):
             from diffuse.ir.check import check
@@ -296,6 +308,8 @@ class Window:
         group.numbered = len(tasks) + 1
         node = group.trail.node
         edge = node.edges.get(row)
+        if edge is not None and brief is None and self.region is None and self.learned is None:
+            brief, chosen = sketched(group, recorded, self.stores.runtime)
         if edge is None:
             for earlier in tasks[group.analysed:]:
                 analysis.effects.add(earlier)

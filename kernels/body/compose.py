@@ -71,18 +71,18 @@ class _Names:
             self.owners.append(number)
         return found
 
-    def argument(self, number: int, position: int, space: int) -> int:
-        """The number of the argument for one access of one task."""
-        access = self.tasks[number].accesses[position]
+    def argument(self, access: Access, number: int, position: int, space: int) -> int:
+        """The number of the argument for one access of one task, at this position."""
         privilege = Privilege.READ if access.privilege is Privilege.READ else Privilege.WRITE
         layout = self._layout(access)
-        found = self.numbers.get((access.store, layout, space))
+        name = access.store, layout, space
+        found = self.numbers.get(name)
         if found is None:
-            found = self.numbers[access.store, layout, space] = len(self.arguments)
+            found = self.numbers[name] = len(self.arguments)
             self.sources.append((number, position))
             slot, view = self._view(access, layout)
             classes = self._classes(access, number, layout, space)
-            self.arguments.append(Argument(slot, view, access.store.dtype, space, classes, privilege))
+            self.arguments.append(_op(Argument, (slot, view, access.store.dtype, space, classes, privilege)))
         elif self.arguments[found].privilege not in (privilege, Privilege.READ_WRITE):
             self.arguments[found] = self.arguments[found]._replace(privilege=Privilege.READ_WRITE)
         return found
@@ -224,23 +224,22 @@ def _written(names: _Names, equal: Mapping[Source, Source]) -> Body:
 def _loop(names: _Names, number: int, equal: Mapping[Source, Source]) -> Loop:
     """The loop of one task, written by its operation."""
     task, space = names.tasks[number], names.space(number)
-    scalars = {s.position: k for k, s in enumerate(task.scalars)}
-    reads = [k for k, a in enumerate(task.accesses) if a.privilege is Privilege.READ]
-    unread, inputs = iter(reads), []
-    for position in range(len(reads) + len(scalars)):
-        if position in scalars:
-            source = number, scalars[position]
-            value = names.scalars.setdefault(equal.get(source, source), len(names.scalars))
-            inputs.append(_op(Op, ("scalar", task.scalars[source[1]].dtype, (), value)))
+    rank = len(task.shape)
+    inputs, outputs = [], []
+    for k, access in enumerate(task.accesses):
+        argument = names.argument(access, number, k, space)
+        if access.privilege is Privilege.READ:
+            inputs.append(_op(Op, ("load", access.store.dtype, (), argument)))
         else:
-            k = next(unread)
-            argument = names.argument(number, k, space)
-            inputs.append(_op(Op, ("load", task.accesses[k].store.dtype, (), argument)))
-    outputs = tuple([Output(a.store.dtype, names.argument(number, k, space), len(task.shape))
-                     for k, a in enumerate(task.accesses) if a.privilege is not Privilege.READ])
-    builder = Builder(tuple(inputs), outputs, task.signature, task.operation.partition(":")[2])
+            outputs.append(Output(access.store.dtype, argument, rank))
+    if task.scalars:
+        for position, k in sorted([(scalar.position, k) for k, scalar in enumerate(task.scalars)]):
+            source = number, k
+            value = names.scalars.setdefault(equal.get(source, source), len(names.scalars))
+            inputs.insert(position, _op(Op, ("scalar", task.scalars[k].dtype, (), value)))
+    builder = Builder(tuple(inputs), tuple(outputs), task.signature, task.operation.partition(":")[2])
     operations.find(task.operation).write(builder)
-    return Loop(space, tuple(range(len(task.shape))), tuple(builder.ops))
+    return Loop(space, tuple(range(rank)), tuple(builder.ops))
 
 
 def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
@@ -277,7 +276,7 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
                 named = operator, argument(target, written), *[argument(k, read) for k in others], axis
             elif kind == "turn":
                 named = argument(named[0], read), named[1]
-            found.append(op if named is op.attribute else op._replace(attribute=named))
+            found.append(op if named is op[3] else _op(Op, (*op[:3], named)))
         loops.append(Loop(spaces.setdefault(space, len(spaces)), order, tuple(found)))
 
     def privilege(touch: tuple[int, bool]) -> Privilege:

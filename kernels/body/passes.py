@@ -30,6 +30,9 @@ READS = frozenset(("load", "look"))
 TOUCHING = LOOKING | {"load", "store", "reduce", "scatter"}
 """Kinds of ops that name arguments."""
 
+ALONE = frozenset(("scan", "scatter"))
+"""Kinds of ops whose loop no other one joins."""
+
 MOVING = frozenset(("load", "store", "turn", "pick"))
 """Kinds of ops that advance along an argument with the iteration."""
 
@@ -67,9 +70,8 @@ class LoopFusion:
         """As in `Facts`."""
         self._last: dict[Any, int] = {}
         """The last fused loop over each space, if others may join it."""
-        self._users: dict[str, dict[int, dict[int, int]]] = {
-            "load": {}, "look": {}, "store": {}, "reduce": {}}
-        """For each kind of access and slot, the last fused loop that accesses each view in that way."""
+        self._users: dict[int, dict[str, dict[int, int]]] = {}
+        """For each slot and kind of access, the last fused loop that accesses each view in that way."""
 
     def add(self, space: Any, touched: Touched, alone: bool = False) -> int:
         """Add a loop over this space; returns the number of the fused loop that it joins or begins.  Nothing
@@ -82,9 +84,15 @@ class LoopFusion:
             if not alone:
                 self._last[space] = home
         for slot, accesses in touched.items():
+            users = self._users.get(slot)
+            if users is None:
+                users = self._users[slot] = {}
             for view, kind in accesses:
-                found = self._users[kind].setdefault(slot, {})
-                found[view] = max(found.get(view, -1), home)
+                found = users.get(kind)
+                if found is None:
+                    users[kind] = {view: home}
+                elif found.get(view, -1) < home:
+                    found[view] = home
         return home
 
     def _barrier(self, touched: Touched) -> tuple[int, bool]:
@@ -92,10 +100,10 @@ class LoopFusion:
         iteration."""
         barrier, same = -1, True
         for slot, accesses in touched.items():
-            for earlier, users in self._users.items():
-                found = users.get(slot)
-                if not found:
-                    continue
+            users = self._users.get(slot)
+            if users is None:
+                continue
+            for earlier, found in users.items():
                 for view, kind in accesses:
                     if kind in READS and earlier in READS:
                         continue
@@ -117,7 +125,7 @@ def fuse_loops(body: Body, facts: Facts) -> Body:
     fusion = LoopFusion(facts.relation, facts.near)
     fused: list[tuple[Loop, list[Op]]] = []
     for loop in body.loops:
-        alone = any(op.kind in ("scan", "scatter") for op in loop.ops)
+        alone = not ALONE.isdisjoint([op[0] for op in loop.ops])
         home = fusion.add(loop.space, _touched(body.arguments, loop.ops), alone)
         if home == len(fused):
             fused.append((loop, []))
@@ -154,8 +162,9 @@ def forward_stores(body: Body, facts: Facts) -> Body:
     def forwarded(ops: Ops) -> Iterable[Op]:
         names: dict[int, int] = {}
         stored: dict[int, int] = {}
+        moved = names.keys()
         for number, op in enumerate(ops):
-            op = _renamed(op, names) if names else op
+            op = op if moved.isdisjoint(op[2]) else _renamed(op, names)
             if op.kind == "store":
                 stored[op.attribute] = op.args[0]
             elif op.kind == "load" and op.attribute in stored:
@@ -173,9 +182,10 @@ def share_expressions(body: Body, facts: Facts) -> Body:
     def shared(ops: Ops) -> Iterable[Op]:
         names: dict[int, int] = {}
         firsts: dict[Op, int] = {}
+        moved = names.keys()
         for number, op in enumerate(ops):
-            op = _renamed(op, names) if names else op
-            first = number if op.kind in EFFECTS else firsts.setdefault(op, number)
+            op = op if moved.isdisjoint(op[2]) else _renamed(op, names)
+            first = number if op[0] in EFFECTS else firsts.setdefault(op, number)
             if first != number:
                 names[number] = first
             yield op
@@ -276,12 +286,12 @@ def _picked(ops: Ops, numbers: Sequence[int]) -> tuple[Op, ...]:
     names = {old: new for new, old in enumerate(numbers) if new != old}
     if not names:
         return tuple([ops[number] for number in numbers])
-    return tuple([_renamed(ops[number], names) for number in numbers])
+    moved = names.keys()
+    return tuple([op if moved.isdisjoint(op[2]) else _renamed(op, names)
+                  for op in [ops[number] for number in numbers]])
 
 
 def _renamed(op: Op, names: Mapping[int, int]) -> Op:
     """The op with the values that it uses renamed."""
     kind, dtype, args, attribute = op
-    if args and not names.keys().isdisjoint(args):
-        return _op(Op, (kind, dtype, tuple([names.get(a, a) for a in args]), attribute))
-    return op
+    return _op(Op, (kind, dtype, tuple([names.get(a, a) for a in args]), attribute))
