@@ -24,7 +24,7 @@ _NUMBERS = {int, *(d.type for d in NATIVE if d.kind in "iu")}
 
 
 def basic(index: Any) -> Any:
-    """The index with lazy integers replaced by their values if it selects a view, else None."""
+    """The index with pending numbers replaced by their values if it selects a view, else None."""
     kind = type(index)
     if kind in SIMPLE:
         return index if kind is not type(None) else (None,)
