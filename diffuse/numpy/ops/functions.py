@@ -210,6 +210,10 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
             or not all([spreads(v, dst.shape) for v in arrays])):
         fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")  # raises
         return
+    if mask is not True and not numpy.ndim(mask):
+        if not mask:
+            return  # without a warning of the cast
+        mask = True
     if not isinstance(source, Array):  # cast here, as an assignment may refuse it
         cell = numpy.empty(1 if dst.size else 0, dst.dtype)
         numpy.copyto(cell, source, casting)
