@@ -15,7 +15,7 @@ from diffuse.numpy.arrays import access, base, core, gather
 from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import distant
 from diffuse.numpy.arrays.core import Array, hosted, viewing
-from diffuse.numpy.arrays.forms import NATIVE, Mirror, computable, memory_order
+from diffuse.numpy.arrays.forms import NATIVE, Mirror, computable, copying, memory_order
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.operands import answering, lowered, refused, wrap
 
@@ -101,6 +101,8 @@ def reshape(x: Array, shape: Any, order: Any = "C", copy: bool | None = None) ->
     if isinstance(shape, Array):
         shape = host(shape)
     order = "C" if order is None else order
+    if copy is not None:
+        copy = copying(copy)
     if copy:
         laid = memory_order(order)
         if laid == "A":

@@ -16,7 +16,7 @@ import numpy
 from diffuse.numpy.arrays import access, base, core
 from diffuse.numpy.arrays.access import ready
 from diffuse.numpy.arrays.core import Array
-from diffuse.numpy.arrays.forms import NATIVE, replica
+from diffuse.numpy.arrays.forms import NATIVE, copying, replica
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import at_once, elementwise, known, rules
 from diffuse.numpy.ops.arguments import spreads
@@ -231,7 +231,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 @asking(numpy.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    a = asanyarray(x)
+    a, copy = asanyarray(x), copying(copy)
     if (type(a) is not core.array_class or a.dtype.kind != "f" or small(a) or not _is_number(nan)
             or not all([limit is None or _is_number(limit) for limit in (posinf, neginf)])
             or not (copy or copy is None or a is x or isinstance(x, numpy.ndarray))):  # it raises
