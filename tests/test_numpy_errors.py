@@ -273,8 +273,8 @@ IMAGINARY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("value", IMAGINARY.values(), ids=IMAGINARY)
-@pytest.mark.parametrize("index", [
-    False, True, [], [1, 1], (None, [2]), numpy.zeros(40, bool), numpy.ones(40, bool), slice(3), slice(0)], ids=str)
+@pytest.mark.parametrize("index", [False, True, [], [1, 1], (None, [2]), numpy.zeros(40, bool),
+                                   numpy.ones(40, bool), slice(3), slice(0)], ids=str)
 @pytest.mark.parametrize("dtype", ["i4", "f8"])
 def test_assignments_that_drop_imaginary_parts_warn_as_often_as_numpys(
         index: Any, value: Any, dtype: str, caught: list[warnings.WarningMessage]) -> None:

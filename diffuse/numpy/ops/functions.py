@@ -230,7 +230,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 
 @asking(numpy.nan_to_num)
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(x: Any, copy: bool | None = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+               ) -> Any:
     a, copy = asanyarray(x), copying(copy)
     if (type(a) is not core.array_class or a.dtype.kind != "f" or small(a) or not _is_number(nan)
             or not all([limit is None or _is_number(limit) for limit in (posinf, neginf)])
