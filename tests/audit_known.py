@@ -59,7 +59,7 @@ KNOWN = {
     "some bytes of long doubles say nothing":
         r"'[gG]'.*(tobytes\(|byteswap\(|getfield\(|setattr\(\w, 'dtype'|= a\.view\()",
     "a method of NumPy's own array takes no numbers of Diffuse's for truth values":
-        r"\ba\.compress\(.*Cannot cast array data from .* to dtype\('bool'\)",
+        r"\b\w\.compress\(.*Cannot cast array data from .* to dtype\('bool'\)",
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
     "a method of NumPy's own array takes no output of Diffuse's":
         r"(output|'out') must be an array.\), NumPy's None",
