@@ -47,9 +47,9 @@ ADAPTED = {
     "torch": ("from_numpy",),
 }
 """Functions that accept only NumPy's arrays, or would treat other arrays differently: SciPy leaves outputs
-that are no arrays of NumPy's as they were.  `*` is all public ones.  Behind `->` are those whose results, which
-are those of a function of the program, are to be NumPy's arrays, and behind `=>` those whose results have
-methods that accept only NumPy's arrays (adapters.py)."""
+that are no arrays of NumPy's as they were.  `*` is all public ones.  Behind `->` are those whose results,
+which are those of a function of the program, are to be NumPy's arrays, and behind `=>` those whose results
+have methods that accept only NumPy's arrays (adapters.py)."""
 
 
 class _Watch:
