@@ -83,6 +83,9 @@ KNOWN = {
         r"'c(8|16)'.*np\.(vecmat|matvec|vecdot)\(.*out=.*elements",
     "NumPy's casts of floats beyond uint32 come to two things, by the layout":
         r"^(?=.*'u4')(?=.*('unsafe'.*where=|where=.*'unsafe'|'(f[48]|c16|c8)'.*assign\(a)).*elements: ",
+    "NumPy's casts of NaN to uint32 come to 0 or 2147483648, by the layout":
+        r"^(?=.*'u4')(?=.*'unsafe')(?=.*out=).*elements: .*\[[^]]*(2147483648[^]]*\], NumPy's \[[^]]*\b0"
+        r"|\b0[^]]*\], NumPy's \[[^]]*2147483648)",
     "errors in results that are overwritten before anybody reads them are not reported":
         r"after\(.*out=.*=> warnings: \[\], NumPy's \[\('RuntimeWarning', '[^,]*'\)\]$",
     "NumPy's dispatchers refuse what its functions would take":
