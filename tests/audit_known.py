@@ -64,7 +64,7 @@ KNOWN = {
     "a method of NumPy's own array takes no output of Diffuse's":
         r"(output|'out') must be an array.\), NumPy's None",
     "a method of NumPy's own array takes element types from Diffuse's arrays, which it refuses from NumPy's":
-        r"(dtype=|\.\w+\([^,()]*, )np\.\w+\(.*=> error: None, "
+        r"(dtype=|\.\w+\([^,()]*, |getfield\()np\.\w+\(.*=> error: None, "
         r"NumPy's \('TypeError', 'Cannot construct a dtype from an array'\)",
     "the square root that a method of NumPy's own array writes into an output of Diffuse's is cast":
         r"\.std\(out=.*=> error: None, NumPy's \('UFuncTypeError', .Cannot cast ufunc 'sqrt' output",
@@ -86,6 +86,8 @@ KNOWN = {
     "NumPy's casts of NaN to uint32 come to 0 or 2147483648, by the layout":
         r"^(?=.*'u4')(?=.*'unsafe')(?=.*out=).*elements: .*\[[^]]*(2147483648[^]]*\], NumPy's \[[^]]*\b0"
         r"|\b0[^]]*\], NumPy's \[[^]]*2147483648)",
+    "which of two zeros of different signs NumPy's fmin and fmax give goes by their place in the array":
+        r"\b(fmin|fmax)\(.*elements: \d+ of \d+, at .*: \[[^]]*-0[^]]*\], NumPy's \[[^]1-9]*\]",
     "errors in results that are overwritten before anybody reads them are not reported":
         r"after\(.*out=.*=> warnings: \[\], NumPy's \[\('RuntimeWarning', '[^,]*'\)\]$",
     "NumPy's dispatchers refuse what its functions would take":
