@@ -40,6 +40,9 @@ KNOWN = {
     "an array of NumPy's own asks one of Diffuse's for a real number":
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*'c(8|16)'.*assign\(.*=> "
         r"(a\.elements|error: \('TypeError', .*not 'complex')",
+    "an array of NumPy's own converts one of Diffuse's before it knows whether anything is assigned":
+        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*'c(8|16)'.*assign\(.*=> "
+        r"warnings: \[\('ComplexWarning', '.*'\)\], NumPy's \[\]$",
     "NumPy takes other libraries' masks without elements for integers":
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\((\d, )*0(, \d|,)*\), '\?'.*(a\[[a-h]\]|assign\(a, "
         r"numpy\.s_\[[a-h]\].*) => (result|error: None, NumPy's \('IndexError', '(too many|boolean) ind)",
@@ -56,12 +59,12 @@ KNOWN = {
     "some bytes of long doubles say nothing":
         r"'[gG]'.*(tobytes\(|byteswap\(|getfield\(|setattr\(\w, 'dtype'|= a\.view\()",
     "a method of NumPy's own array takes no numbers of Diffuse's for truth values":
-        r"\ba\.compress\(.*Cannot cast array data from .* to dtype\('bool'\)",
+        r"\b\w\.compress\(.*Cannot cast array data from .* to dtype\('bool'\)",
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
     "a method of NumPy's own array takes no output of Diffuse's":
         r"(output|'out') must be an array.\), NumPy's None",
     "a method of NumPy's own array takes element types from Diffuse's arrays, which it refuses from NumPy's":
-        r"(dtype=|\.\w+\([^,()]*, )np\.\w+\(.*=> error: None, "
+        r"(dtype=|\.\w+\([^,()]*, |getfield\()np\.\w+\(.*=> error: None, "
         r"NumPy's \('TypeError', 'Cannot construct a dtype from an array'\)",
     "the square root that a method of NumPy's own array writes into an output of Diffuse's is cast":
         r"\.std\(out=.*=> error: None, NumPy's \('UFuncTypeError', .Cannot cast ufunc 'sqrt' output",
@@ -80,6 +83,11 @@ KNOWN = {
         r"'c(8|16)'.*np\.(vecmat|matvec|vecdot)\(.*out=.*elements",
     "NumPy's casts of floats beyond uint32 come to two things, by the layout":
         r"^(?=.*'u4')(?=.*('unsafe'.*where=|where=.*'unsafe'|'(f[48]|c16|c8)'.*assign\(a)).*elements: ",
+    "NumPy's casts of NaN to uint32 come to 0 or 2147483648, by the layout":
+        r"^(?=.*'u4')(?=.*'unsafe')(?=.*out=).*elements: .*\[[^]]*(2147483648[^]]*\], NumPy's \[[^]]*\b0"
+        r"|\b0[^]]*\], NumPy's \[[^]]*2147483648)",
+    "which of two zeros of different signs NumPy's fmin and fmax give goes by their place in the array":
+        r"\b(fmin|fmax)\(.*elements: \d+ of \d+, at .*: \[[^]]*-0[^]]*\], NumPy's \[[^]1-9]*\]",
     "errors in results that are overwritten before anybody reads them are not reported":
         r"after\(.*out=.*=> warnings: \[\], NumPy's \[\('RuntimeWarning', '[^,]*'\)\]$",
     "NumPy's dispatchers refuse what its functions would take":

@@ -73,7 +73,7 @@ REASONS = {
         "the flag that warned of NumPy 1.9's views is not kept",
     r"Matmul\w*::test_result_types|test_ufunc_binop_interaction"
     r"|ACTUAL: <class 'diffuse\.numpy\.arrays\.scalar":
-        "a result without dimensions is a lazy scalar",
+        "a result without dimensions is a pending number",
     r"TestWritebackIfCopy::test_view": "copies that C code writes back to NumPy's arrays",
     r"test_error_if_stored_buffer_info": "NumPy's own record of the buffers that it gave",
     r"TestMaskedArrayArithmetic::test_(basic_ufuncs|addsumprod)|test_masked_unary_operations"

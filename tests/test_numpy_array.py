@@ -248,7 +248,7 @@ def test_astype() -> None:
         ones(3, complex).astype(float)
 
 
-def test_a_lazy_scalar_is_what_it_will_be() -> None:
+def test_a_pending_number_is_what_it_will_be() -> None:
     engine.fence()
     total = (arange(100000.0) + 1).sum()
     before = total

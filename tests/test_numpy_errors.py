@@ -264,3 +264,43 @@ def test_cross_products_of_integers_report_no_overflow() -> None:
         unaligned = ours.zeros(13, "u1")[1:].view("u4")
         unaligned[...] = second
         assert ours.cross(ours.array(first, "u4"), unaligned).tolist() == expected.tolist()
+
+
+IMAGINARY: dict[str, Any] = {
+    "number": lambda np: numpy.complex128(1), "sum": lambda np: np.ones(40, complex).sum(),
+    "array": lambda np: np.ones((), complex),
+}
+
+
+@pytest.mark.parametrize("value", IMAGINARY.values(), ids=IMAGINARY)
+@pytest.mark.parametrize("index", [False, True, [], [1, 1], (None, [2]), numpy.zeros(40, bool),
+                                   numpy.ones(40, bool), slice(3), slice(0)], ids=str)
+@pytest.mark.parametrize("dtype", ["i4", "f8"])
+def test_assignments_that_drop_imaginary_parts_warn_as_often_as_numpys(
+        index: Any, value: Any, dtype: str, caught: list[warnings.WarningMessage]) -> None:
+    for np in numpy, ours:
+        for _ in range(3):
+            target = np.zeros(40, dtype)
+            target[index] = value(np)
+        kept.append(target.sum())
+        engine.fence()
+        if np is numpy:
+            expected, kept[:] = len(caught), []
+            caught.clear()
+    assert len(caught) == expected
+
+
+def test_an_index_that_does_not_fit_is_an_error_before_the_cast() -> None:
+    for value in 1j, numpy.complex128(1), ours.ones(40, complex).sum():
+        with warnings.catch_warnings(), pytest.raises(IndexError):
+            warnings.simplefilter("error")
+            ours.zeros(40)[[True]] = value
+
+
+def test_a_copy_that_copies_nothing_does_not_warn_of_its_cast() -> None:
+    target = ours.zeros(40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for nowhere in False, numpy.False_, ours.array(False):
+            ours.copyto(target, ours.ones(40, complex), casting="unsafe", where=nowhere)
+    assert not target.any()

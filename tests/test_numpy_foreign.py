@@ -222,3 +222,22 @@ def test_an_array_that_a_class_answers_with_and_keeps_is_not_taken_over(call: An
     after = found + 1
     found[3] = 7.0
     assert (before[5], after[5], other.kept[3]) == (6.0, -4.0, 7.0)
+
+
+class Recorded(numpy.ndarray[Any, Any]):
+    """A class derived from NumPy's array."""
+
+
+@pytest.mark.parametrize("name", ["mean", "var", "std", "sum", "prod", "any"])
+@pytest.mark.parametrize("options", [{"axis": 0}, {"axis": ()}, {"axis": 0, "keepdims": True}, {"axis": (0,)},
+                                     {"axis": 1, "where": numpy.arange(300) % 3 > 0}], ids=str)
+@pytest.mark.parametrize("kind", [numpy.ndarray, Recorded])
+@pytest.mark.parametrize("dtype", [">f8", ">c16", "i8", "f2"])
+def test_methods_of_numpys_arrays_write_their_results_into_ours(
+        name: str, options: Any, kind: Any, dtype: str, threshold: None) -> None:
+    values = (numpy.arange(90_000).reshape(300, 300) % 11 - 4).astype(dtype).view(kind)
+    expected = numpy.asarray(getattr(values, name)(**options))
+    target = np.ones(expected.shape, expected.dtype.newbyteorder("=")) * np.array(3).astype(expected.dtype)
+    found = getattr(values, name)(out=target, **options)
+    assert found is target and type(target) is np.ndarray
+    numpy.testing.assert_allclose(numpy.asarray(target), expected, rtol=2e-3 if dtype == "f2" else 1e-12)

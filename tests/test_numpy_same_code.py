@@ -138,6 +138,7 @@ numpy.asarray(x)[0]=1"""
 
 RESIZED = """
 x.resize(8); x
+x.resize(np.array(8)); x
 x.resize(2,2); x
 x.resize((2,3)); x
 x.resize(); x

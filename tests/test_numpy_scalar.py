@@ -1,4 +1,4 @@
-"""Lazy scalars: what a program may do with the result of a reduction before anybody has computed it."""
+"""Pending numbers: what a program may do with the result of a reduction before anybody has computed it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ USES: list[Callable[[Any, Any], Any]] = [
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_lazy_scalar_serves_as_numpys(use: Callable[[Any, Any], Any]) -> None:
+def test_a_pending_number_serves_as_numpys(use: Callable[[Any, Any], Any]) -> None:
     assert use(total(), count()) == use(numpy.float64(50_000.0), numpy.int64(SIZE))
 
 
@@ -86,7 +86,7 @@ KINDS: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "i4", "u1", "?", "c16", "c8"])
-def test_the_class_of_a_lazy_scalar_stands_for_numpys(dtype: str) -> None:
+def test_the_class_of_a_pending_number_stands_for_numpys(dtype: str) -> None:
     def told(use: Callable[[Any], Any], number: Any) -> str:
         try:
             return repr(use(number))
@@ -109,7 +109,7 @@ ODD: list[Any] = [decimal.Decimal("1.5"), fractions.Fraction(1, 3), datetime.tim
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "?"])
-def test_operands_that_no_ufunc_knows_meet_the_value_of_a_lazy_scalar(odd: Any, dtype: str) -> None:
+def test_operands_that_no_ufunc_knows_meet_the_value_of_a_pending_number(odd: Any, dtype: str) -> None:
     names = "add sub mul truediv floordiv mod pow lt le eq ne and_ lshift matmul".split()
     plain = numpy.ones(SIZE, dtype).max()
 
@@ -128,7 +128,7 @@ def test_operands_that_no_ufunc_knows_meet_the_value_of_a_lazy_scalar(odd: Any, 
         assert told(function, odd, number) == told(function, odd, plain)
 
 
-def test_functions_take_lazy_scalars_where_they_take_numpys_of_the_same_class() -> None:
+def test_functions_take_pending_numbers_where_they_take_numpys_of_the_same_class() -> None:
     n, half, three = np.arange(SIZE).max() % 7, np.ones(SIZE).mean() / 2, np.full(SIZE, 3.0).max()
     assert {type(n), type(half), type(three)} <= PENDING
     table = np.arange(SIZE) * 2
@@ -147,7 +147,7 @@ def test_functions_take_lazy_scalars_where_they_take_numpys_of_the_same_class() 
         assert ours is theirs is None or ours.tolist() == theirs.tolist()
 
 
-def test_statistics_convert_their_results_to_the_class_of_lazy_scalars() -> None:
+def test_statistics_convert_their_results_to_the_class_of_pending_numbers() -> None:
     for dtype in "f8", "f4", "i8":
         some: list[Any] = [np.full(SIZE, n, dtype).max() for n in (1, 2, 3)]
         numbers: list[Any] = [numpy.array(n, dtype)[()] for n in (1, 2, 3)]
@@ -160,31 +160,31 @@ def test_statistics_convert_their_results_to_the_class_of_lazy_scalars() -> None
 
 
 @pytest.mark.skipif(native is None and sys.version_info < (3, 12), reason="Python classes give no buffers")
-def test_a_lazy_scalar_gives_its_bytes_as_numpys_does() -> None:
+def test_a_pending_number_gives_its_bytes_as_numpys_does() -> None:
     pairs: tuple[tuple[Any, Any], ...] = (total(), numpy.float64(50_000)), (count(), numpy.int64(SIZE))
-    for lazy, number in pairs:
-        ours, theirs = memoryview(lazy), memoryview(number)
+    for pending, number in pairs:
+        ours, theirs = memoryview(pending), memoryview(number)
         assert (ours.format, ours.shape, ours.tobytes()) == (theirs.format, theirs.shape, theirs.tobytes())
-        assert zlib.crc32(lazy) == zlib.crc32(number) and io.BytesIO().write(lazy) == 8
-        assert numpy.frombuffer(lazy, "u1").tolist() == list(number.tobytes())
-        assert lazy.__reduce__() == number.__reduce__()
+        assert zlib.crc32(pending) == zlib.crc32(number) and io.BytesIO().write(pending) == 8
+        assert numpy.frombuffer(pending, "u1").tolist() == list(number.tobytes())
+        assert pending.__reduce__() == number.__reduce__()
         for request in (lambda x: numpy.frombuffer(x).fill(0), io.BytesIO(b"12345678").readinto):
             with pytest.raises((TypeError, ValueError)):  # it cannot be written to
-                request(lazy)
-        array = numpy.asarray(lazy)
+                request(pending)
+        array = numpy.asarray(pending)
         array[()] = 3
-        assert array == 3 and lazy == number  # nor through an array of its value
+        assert array == 3 and pending == number  # nor through an array of its value
 
 
 @pytest.mark.parametrize("use", [lambda s: s @ s, lambda s: s @ [1], lambda s: 2 @ s, lambda s: "a" + s])
-def test_operators_of_a_lazy_scalar_refuse_what_numpys_do(use: Callable[[Any], Any]) -> None:
+def test_operators_of_a_pending_number_refuse_what_numpys_do(use: Callable[[Any], Any]) -> None:
     for value in (total(), numpy.float64(50_000.0)):
         with pytest.raises(TypeError, match="unsupported operand|can only concatenate"):
             use(value)
 
 
 @pytest.mark.filterwarnings("ignore:'where' used without 'out'")
-def test_a_lazy_scalar_is_a_mask_as_numpys_is() -> None:
+def test_a_pending_number_is_a_mask_as_numpys_is() -> None:
     for some, none in ((count(), np.zeros(SIZE, int).max()), (numpy.int64(3), numpy.int64(0))):
         out = numpy.zeros(300)
         np.add(np.ones(300), 1, out=out, where=none)
@@ -193,7 +193,7 @@ def test_a_lazy_scalar_is_a_mask_as_numpys_is() -> None:
         assert (out == 2).all()
 
 
-def test_functions_of_shapes_and_types_read_the_value_of_a_lazy_scalar() -> None:
+def test_functions_of_shapes_and_types_read_the_value_of_a_pending_number() -> None:
     """Those that only look at descriptions must not take what a pending number has for memory."""
     three = (np.ones(SIZE, dtype=numpy.int64) * 3).max()
     assert type(three) in PENDING
@@ -209,7 +209,7 @@ def test_functions_of_shapes_and_types_read_the_value_of_a_lazy_scalar() -> None
         np.zeros(3, like=three)
 
 
-def test_a_lazy_scalar_stands_for_its_type_where_a_type_is_asked_for() -> None:
+def test_a_pending_number_stands_for_its_type_where_a_type_is_asked_for() -> None:
     assert np.ones(300).astype(count()).dtype == numpy.ones(300).astype(numpy.int64(1)).dtype == "int64"
 
 
@@ -220,7 +220,7 @@ def test_powers_of_a_lazy_truth_value_have_numpys_type() -> None:
         assert repr(some ** exponent) == repr(numpy.True_ ** exponent)
 
 
-def test_indices_of_a_lazy_scalar_are_those_of_numpys() -> None:
+def test_indices_of_a_pending_number_are_those_of_numpys() -> None:
     assert (total()[()], type(total()[...]), count()[None].shape) == (50_000.0, numpy.ndarray, (1,))
     for index in (0, slice(None), (0,), 1.5):
         with pytest.raises(IndexError, match="invalid index to scalar variable"):
@@ -244,7 +244,7 @@ FUNCTIONS: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("call", FUNCTIONS)
-def test_functions_of_a_lazy_scalar_give_scalars(call: Callable[[Any], Any]) -> None:
+def test_functions_of_a_pending_number_give_scalars(call: Callable[[Any], Any]) -> None:
     found, expected = call(np), call(numpy)
     assert not isinstance(found, np.ndarray) and repr(found) == repr(expected)
 
@@ -258,11 +258,11 @@ class Matrix:
         return f"answered {float(other)}"
 
 
-def test_operands_that_answer_themselves_do_so_for_a_lazy_scalar() -> None:
+def test_operands_that_answer_themselves_do_so_for_a_pending_number() -> None:
     assert total() * Matrix() == numpy.float64(50_000.0) * Matrix() == "answered 50000.0"
 
 
-def test_what_a_lazy_scalar_is_does_not_wait_for_its_value() -> None:
+def test_what_a_pending_number_is_does_not_wait_for_its_value() -> None:
     found = total()
     value = numpy.float64(found.size)
     for name in ("shape", "ndim", "size", "dtype", "itemsize", "nbytes"):

@@ -289,3 +289,35 @@ def test_arguments_that_numpy_refuses_are_refused(call: Callable[[Any], Any]) ->
     assert str(ours.value) == str(theirs.value)
     parts = diffuse.numpy.split([1, 2, 3, 4], [1, 3])
     assert [part.tolist() for part in parts] == [[1], [2, 3], [4]]
+
+
+COPIES: list[Callable[[Any, Any], Any]] = [
+    lambda x, copy: x.reshape(40, copy=copy), lambda x, copy: x.T.reshape(40, copy=copy),
+    lambda x, copy: x.__array__(copy=copy), lambda x, copy: x.__array__("f4", copy=copy),
+]
+
+
+@pytest.mark.parametrize("copy", ["f8", "", None, False, True, 0, 2, *numpy._CopyMode, []], ids=repr)
+@pytest.mark.parametrize("use", COPIES, ids=["view", "copy", "array", "cast"])
+def test_copy_is_what_numpy_takes_it_for(use: Callable[[Any, Any], Any], copy: Any) -> None:
+    def outcome(np: Any) -> tuple[Any, ...]:
+        x = np.arange(40.0).reshape(5, 8)
+        try:
+            found = use(x, copy)
+        except (TypeError, ValueError) as error:
+            return type(error), str(error)
+        return found.shape, found.dtype, numpy.shares_memory(numpy.asarray(found), numpy.asarray(x))
+
+    assert outcome(diffuse.numpy) == outcome(numpy)
+
+
+@pytest.mark.parametrize("options", [
+    {"subok": []}, {"subok": "a"}, {"subok": 1}, {"ndmin": numpy.float64(2)}, {"ndmin": [1]}], ids=str)
+def test_array_takes_the_options_that_numpys_takes(options: Any) -> None:
+    def outcome(np: Any) -> tuple[Any, ...]:
+        try:
+            return np.array(np.arange(40.0), **options).shape, ""
+        except (TypeError, ValueError) as error:
+            return type(error), str(error)
+
+    assert outcome(diffuse.numpy) == outcome(numpy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,18 @@ def test_an_unknown_setting_or_variable_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("DIFFUSE_WINDOW", "3")
     with pytest.raises(ValueError, match="DIFFUSE_WINDOW='3': there is no such setting"):
         settings.check_environment()
+
+
+@pytest.mark.parametrize("variable, text", [
+    *((setting.variable, "no, value!") for setting in settings.SETTINGS.values()
+      if setting.rule is not settings.FOLDER),
+    ("DIFFUSE_NUM_THREADS", "0"), ("DIFFUSE_NUM_THREADS", "2.5"), ("DIFFUSE_MEMORY", "4X"),
+    ("DIFFUSE_TREADS", "2")])
+def test_a_program_that_imports_diffuse_hears_of_a_wrong_setting(variable: str, text: str) -> None:
+    done = subprocess.run([sys.executable, "-c", "import diffuse.numpy"], env=os.environ | {variable: text},
+                          capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"ValueError: {variable}={text!r}: " in done.stderr and "expected " in done.stderr
 
 
 @pytest.mark.parametrize("text, size", [("512M", 512 << 20), ("4G", 4 << 30), ("1GiB", 1 << 30), ("100", 100),

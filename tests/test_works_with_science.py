@@ -122,3 +122,43 @@ def test_scipys_own_solvers_take_dense_matrices(grid: Any) -> None:
     for solve in linalg.cg, linalg.gmres, linalg.minres:
         assert numpy.allclose(plain @ solve(matrix, right, rtol=1e-9)[0], 1.0, atol=1e-5), solve.__name__
     assert numpy.allclose(linalg.aslinearoperator(matrix * 2) @ right, 2 * plain.sum(1))
+
+
+OUTPUTS = {
+    "label": ("output", "i4"), "sobel": ("output", "f8"), "binary_closing": ("output", "?"),
+    "binary_fill_holes": ("output", "?"), "morphological_gradient": ("output", "f8"),
+    "distance_transform_edt": ("distances", "f8"), "distance_transform_cdt": ("distances", "i4"),
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_scipys_ndimage_writes_outputs(name: str, grid: Any) -> None:
+    function = getattr(pytest.importorskip("scipy.ndimage"), name)
+    key, dtype = OUTPUTS[name]
+    options = {"size": 3} if "morph" in name else {}
+    image = (grid * 7 % 1 > 0.4).astype("?" if "binary" in name else "f8")
+    target = np.zeros(grid.shape, dtype) + np.ones(grid.shape, dtype)
+    real = numpy.array(target)
+    expected = function(numpy.asarray(image), **options, **{key: real})
+    found = function(image, **options, **{key: target})
+    assert numpy.array_equal(numpy.asarray(target), real)
+    assert (found is target) == (expected is real)
+
+
+def test_scipys_distances_are_written_into_outputs(grid: Any) -> None:
+    distance = pytest.importorskip("scipy.spatial.distance")
+    target = np.zeros(grid.shape) + 1
+    assert distance.cdist(grid, grid, out=target) is target
+    assert numpy.array_equal(numpy.asarray(target), distance.cdist(numpy.asarray(grid), numpy.asarray(grid)))
+
+
+@pytest.mark.parametrize("name", ["splu", "spilu", "factorized"])
+def test_scipys_factorisations_solve_for_our_vectors(name: str) -> None:
+    linalg, sparse = (pytest.importorskip(f"scipy.sparse{part}") for part in (".linalg", ""))
+    n = 500
+    matrix = sparse.csc_array(sparse.diags_array([numpy.full(n, 4.0), -numpy.ones(n - 1)], offsets=[0, 1]))
+    vector = np.ones(n) * 2
+    factors = getattr(linalg, name)(matrix)
+    solve = factors if name == "factorized" else factors.solve
+    assert numpy.array_equal(solve(vector), solve(numpy.full(n, 2.0)))
+    assert name == "factorized" or isinstance(factors, linalg.SuperLU) and factors.shape == (n, n)

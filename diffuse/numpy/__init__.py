@@ -18,8 +18,10 @@ from diffuse.numpy.bridge import errors as _errors  # noqa: F401 (reports errors
 from diffuse.numpy.bridge import mirrors as _mirrors
 from diffuse.numpy.bridge import namespace as _namespace
 from diffuse.numpy.bridge import sharing as _sharing
+from diffuse.settings import check_environment as _check_environment
 from diffuse.settings import config as _config
 
+_check_environment()
 _mirrors.mirrored("diffuse.numpy", _namespace.member)
 _prepare(_config.runtime)
 _sharing.adapt_imported()

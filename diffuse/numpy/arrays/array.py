@@ -20,7 +20,7 @@ from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import exported
 from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.flags import Flags
-from diffuse.numpy.arrays.forms import NATIVE, Mirror
+from diffuse.numpy.arrays.forms import NATIVE, Mirror, copying
 from diffuse.numpy.arrays.interface import Held, Interface, Pointers
 from diffuse.numpy.arrays.lending import origin
 from diffuse.numpy.arrays.methods import Methods
@@ -227,6 +227,7 @@ class ndarray(Methods, metaclass=Kind):
 
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> Any:
         base.raise_postponed(self)
+        copy = copying(copy)
         memory = host(self) if copy else exported(self)
         return memory.__array__(dtype, copy=copy)  # itself, where NumPy needs no copy
 

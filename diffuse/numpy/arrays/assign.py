@@ -65,6 +65,8 @@ def keep(x: Array, index: Any, value: Any, template: Any) -> None:
     if key is None:
         return
     if type(value) in NUMBERS:
+        if dtype.kind not in "cb" and numpy.asarray(value).dtype.kind == "c":
+            return
         plain = dtype == numpy.float64 and type(value) in (float, int)
         known.keep(("assign", *key), (value,), x, template, (float if plain else partial(cast, dtype=dtype),))
     elif (type(value) is core.array_class and value.part is not None
@@ -76,8 +78,8 @@ def write(x: Array, meta: Mirror, value: Any) -> Any:
     """Write `value` to the part of `x` that a view of its meta describes; returns the template of the task if
     the same call can be recorded again."""
     source = assigned(value, meta.dtype)
-    if type(source) in core.PENDING and source.form.dtype.kind in "fc" and meta.dtype.kind in "iub":
-        source = host(source)[()]  # NaN and infinity raise errors, which need the value
+    if type(source) in core.PENDING and lossy(source.form.dtype, meta.dtype):
+        source = host(source)[()]
     if (
         type(source) not in ARRAYS
         and type(source) not in rules.WEAK
@@ -89,18 +91,16 @@ def write(x: Array, meta: Mirror, value: Any) -> Any:
         if type(value) in (list, tuple) and source.form.ndim > meta.ndim:
             base.put(core.viewing(x, meta), ..., readable(value))  # raises, also for extents of 1
         mirror = fitted(source.meta, meta.shape)
-        elementwise.warn_complex(source.meta.dtype, meta.dtype)
-        if not meta.size:
-            return None
         if elementwise.eager_errors:
             base.put(core.viewing(x, meta), ..., host(source))
             return None
+        target = (storage_of(x), view_in(x, meta)) if meta.size else None
         part = base.operand(source if mirror is source.meta else core.viewing(source, mirror), meta.shape)
-        return elementwise.assign((storage_of(x), view_in(x, meta)), part)
+        elementwise.warn_complex(source.meta.dtype, meta.dtype)
+        return target and elementwise.assign(target, part)
+    target = (storage_of(x), view_in(x, meta)) if meta.size else None
     number = cast(source, meta.dtype)
-    if not meta.size:
-        return None
-    return elementwise.assign((storage_of(x), view_in(x, meta)), Scalar(0, NATIVE[meta.dtype], number))
+    return target and elementwise.assign(target, Scalar(0, NATIVE[meta.dtype], number))
 
 
 def fitted(meta: Mirror, shape: tuple[int, ...]) -> Mirror:
@@ -135,6 +135,12 @@ def cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
     return cell.item()
 
 
+def lossy(source: numpy.dtype[Any], target: numpy.dtype[Any]) -> bool:
+    """Does it depend on the value of a number whether NumPy raises an error or warns when it casts it?  NaN
+    and infinity are no integers, and of imaginary parts it warns unless the index selects nothing."""
+    return target.kind in "iub" and source.kind in "fc" or source.kind == "c" != target.kind
+
+
 def chosen(value: Any, dtype: numpy.dtype[Any]) -> Mirror:
     """Convert a number as assignment through masks and indices does, to a 0-d array: NumPy's numbers are
     treated as arrays there, and wrap around."""
@@ -154,10 +160,12 @@ def asked(value: Any, dtype: numpy.dtype[Any]) -> Any:
 
 def choose(x: Array, index: Any, value: Any) -> None:
     """Assign through arrays of indices and masks: by a task, or by NumPy at once."""
-    source = assigned(value, x.form.dtype)
-    if type(source) in core.PENDING and source.form.dtype.kind in "fc" and x.form.dtype.kind in "iub":
-        source = host(source)[()]  # NaN and infinity raise errors, which need the value
-    if filled(x, index, source) or stored(x, index, source):
+    dtype = x.form.dtype
+    source = assigned(value, dtype)
+    if type(source) in core.PENDING and lossy(source.form.dtype, dtype):
+        value = source = host(source)[()]
+    asks = isinstance(source, (numpy.generic, complex)) and lossy(numpy.asarray(source).dtype, dtype)
+    if not asks and (filled(x, index, source) or stored(x, index, source)):
         return
     key, elements = lowered(index), host(source) if isinstance(source, Array) else readable(value)
     try:

@@ -1,9 +1,9 @@
 """The parts of an array, and its construction.
 
 `Array` holds the parts of an array and nothing else; `Operators` (arithmetic.py) adds Python's operators,
-`Described` (elements.py) elements and shape, and `ndarray` and the lazy scalar NumPy's methods.  An array is
-created in one of two ways: *recorded* (a store, perhaps without memory yet; `meta` is a mirror) or *hosted*
-(`meta` is a real NumPy array; a store is attached when the first task touches it).
+`Described` (elements.py) elements and shape, and `ndarray` and the pending number NumPy's methods.  An array
+is created in one of two ways: *recorded* (a store, perhaps without memory yet; `meta` is a mirror) or
+*hosted* (`meta` is a real NumPy array; a store is attached when the first task touches it).
 
 An array of fewer than DIFFUSE_SMALL elements that nothing pending writes behaves as NumPy's, bits, warnings
 and errors included, and costs little more: no form is looked up, nothing is recorded.  So does a small view
@@ -35,7 +35,7 @@ NUMBERS: set[type] = {float, int, complex, bool, *(dtype.type for dtype in NATIV
 
 
 class Array:
-    """The common part of `ndarray` and the lazy scalar."""
+    """The common part of `ndarray` and the pending number."""
 
     __slots__ = ("storage", "_form", "part", "meta", "memory", "owner", "lent", "__weakref__")
 
@@ -70,16 +70,16 @@ class Array:
 
 array_class: Any = Array
 scalar_class: Any = Array
-"""The class of arrays and the common one of lazy scalars that operations return (`set_classes`)."""
+"""The class of arrays and the common one of pending numbers that operations return (`set_classes`)."""
 
 PENDING: set[type] = set()
-"""The classes of lazy scalars, one for each element type."""
+"""The classes of pending numbers, one for each element type."""
 ARRAYS: set[type] = set()
-"""The classes of lazy scalars and that of arrays: one look-up tells whether an operand is Diffuse's."""
+"""The classes of pending numbers and that of arrays: one look-up tells whether an operand is Diffuse's."""
 
 
 def set_classes(array: Any, scalar: Any, pending: dict[Any, Any]) -> None:
-    """Set the classes of arrays and lazy scalars; `pending` has those for each element type."""
+    """Set the classes of arrays and pending numbers; `pending` has those for each element type."""
     global array_class, scalar_class
     array_class, scalar_class = array, scalar
     PENDING.update(pending.values())

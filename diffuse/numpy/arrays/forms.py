@@ -134,6 +134,16 @@ def memory_order(order: Any) -> str:
     return str(order).upper()
 
 
+def copying(copy: Any) -> bool | None:
+    """Convert a `copy` argument to True, False or None, or raise NumPy's error; `_CopyMode` is accepted."""
+    if copy is numpy._CopyMode.IF_NEEDED:
+        return None
+    if isinstance(copy, str):
+        convert: Any = numpy.array
+        convert(0, copy=copy)  # raises
+    return None if copy is None else bool(copy)
+
+
 def form(shape: Point, strides: Point, dtype: numpy.dtype[Any]) -> Form:
     found = _forms.get((shape, strides, dtype))
     if found is None:

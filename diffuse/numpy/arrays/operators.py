@@ -1,4 +1,4 @@
-"""Python's operators on arrays and lazy scalars: `a + b` calls the ufunc that NumPy would call.
+"""Python's operators on arrays and pending numbers: `a + b` calls the ufunc that NumPy would call.
 
 An operand of another library to which NumPy would defer handles the operator here, too: with the array itself
 if it supports that, else with NumPy's array over the same memory.
@@ -78,7 +78,7 @@ def answered(name: str, self: Any, other: Any, turned: bool = False) -> Any:
 
 
 def as_number(self: Any, other: Any) -> bool:
-    """Is it a lazy scalar beside an operand of a type that no ufunc knows?  Python's operator on its value
+    """Is it a pending number beside an operand of a type that no ufunc knows?  Python's operator on its value
     decides then, as on a number of NumPy's."""
     return type(self) in core.PENDING and type(other) not in ARRAYS and type(other) not in PLAIN
 

@@ -1,4 +1,4 @@
-"""The lazy scalar: the result of a full reduction while its value is still being computed.
+"""The pending number: the result of a full reduction while its value is still being computed.
 
 It behaves as the NumPy scalar that it will be (immutable, hashable, a `numpy.float64` to `isinstance`);
 arithmetic with it is recorded, and only reading the value waits.
@@ -33,8 +33,8 @@ def of_value(function: Callable[[Any], Any]) -> Any:
 
 
 class NumberKind(type):
-    """The metaclass of lazy scalars: one's class stands for NumPy's class of its element type, whose objects
-    are instances, too.
+    """The metaclass of pending numbers: one's class stands for NumPy's class of its element type, whose
+    objects are instances, too.
 
     It equals NumPy's class, while tables of types tell the two apart by the hash, which is that of any class.
     """
@@ -55,7 +55,7 @@ class NumberKind(type):
 
     def __subclasscheck__(cls, kind: type) -> bool:
         """Either of `kind` and NumPy's class may derive from the other: `statistics.mean` asks both ways, and
-        Python cannot be told that the class of a lazy scalar derives from `float`."""
+        Python cannot be told that the class of a pending number derives from `float`."""
         return issubclass(kind, cls._number) or issubclass(cls._number, kind)
 
     @property
@@ -76,7 +76,7 @@ class scalar(Protocols, arithmetic.Operators, metaclass=NumberKind):
 
     @staticmethod
     def of(x: Any) -> Any:
-        """Make the lazy scalar over the store of a fresh 0-d array."""
+        """Make the pending number over the store of a fresh 0-d array."""
         found = core.Array.__new__(PENDING[x.form.dtype])
         found.storage, found._form, found.part, found.meta = x.storage, x._form, x.part, x.meta
         found.memory = found.owner = None
@@ -160,7 +160,7 @@ class scalar(Protocols, arithmetic.Operators, metaclass=NumberKind):
 
 
 def _kind(number: type[numpy.generic]) -> Any:
-    """The class of lazy scalars that stand for numbers of one of NumPy's classes."""
+    """The class of pending numbers that stand for numbers of one of NumPy's classes."""
     members: dict[str, Any] = {"__slots__": (), "__doc__": number.__doc__, "__module__": "numpy",
                                "_number": number}
     if issubclass(number, numpy.integer):
@@ -169,11 +169,11 @@ def _kind(number: type[numpy.generic]) -> Any:
 
 
 PENDING: dict[numpy.dtype[Any], Any] = {dtype: _kind(dtype.type) for dtype in NATIVE}
-"""The classes of lazy scalars of each element type."""
+"""The classes of pending numbers of each element type."""
 
 
 def settled(value: Any) -> Any:
-    """Replace lazy scalars in `value` by numbers, at any depth of dicts, lists and tuples."""
+    """Replace pending numbers in `value` by numbers, at any depth of dicts, lists and tuples."""
     if type(value) in core.PENDING:
         return value.value()
     if type(value) is dict:
@@ -182,7 +182,7 @@ def settled(value: Any) -> Any:
 
 
 def _encode_values() -> None:
-    """Let Python's JSON encoder, which inspects objects in C, find the values of lazy scalars."""
+    """Let Python's JSON encoder, which inspects objects in C, find the values of pending numbers."""
     encoder: Any = json.JSONEncoder
     plain = encoder.iterencode
 

@@ -15,7 +15,7 @@ from diffuse.numpy.arrays import access, base, core, gather
 from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import distant
 from diffuse.numpy.arrays.core import Array, hosted, viewing
-from diffuse.numpy.arrays.forms import NATIVE, Mirror, computable, memory_order
+from diffuse.numpy.arrays.forms import NATIVE, Mirror, computable, copying, memory_order
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.operands import answering, lowered, refused, wrap
 
@@ -24,7 +24,7 @@ _NUMBERS = {int, *(d.type for d in NATIVE if d.kind in "iu")}
 
 
 def basic(index: Any) -> Any:
-    """The index with lazy integers replaced by their values if it selects a view, else None."""
+    """The index with pending numbers replaced by their values if it selects a view, else None."""
     kind = type(index)
     if kind in SIMPLE:
         return index if kind is not type(None) else (None,)
@@ -101,6 +101,8 @@ def reshape(x: Array, shape: Any, order: Any = "C", copy: bool | None = None) ->
     if isinstance(shape, Array):
         shape = host(shape)
     order = "C" if order is None else order
+    if copy is not None:
+        copy = copying(copy)
     if copy:
         laid = memory_order(order)
         if laid == "A":

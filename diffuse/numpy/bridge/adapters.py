@@ -21,13 +21,15 @@ from diffuse.numpy.bridge.sharing import ADAPTED
 
 def adapt(module: ModuleType) -> None:
     """Replace the functions of a library that `ADAPTED` names, if this version of it has them."""
-    for path in ADAPTED[module.__name__]:
+    paths = ADAPTED[module.__name__]
+    for path in vars(module)["__all__"] if paths == ("*",) else paths:
         if path == "@njit":
             importlib.import_module("diffuse.numpy.bridge.jitted").register()
             continue
-        adapted = giving_plain if path.startswith("-> ") else given_plain
+        mark, _, called = path.rpartition(" ")
+        adapted = {"->": giving_plain, "=>": giving_receivers}.get(mark, given_plain)
         owner: Any = module
-        *holders, name = path.removeprefix("-> ").split(".")
+        *holders, name = called.split(".")
         for holder in holders:
             owner = getattr(owner, holder, None)
         found = vars(owner).get(name) if owner is not None else None
@@ -39,14 +41,56 @@ def adapt(module: ModuleType) -> None:
 
 def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function to receive NumPy's array for each argument, or item of a tuple, that is a Diffuse
-    array."""
+    array.  An argument that it returns is the program's."""
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
             if type(value) in core.ARRAYS or type(value) is tuple:
                 named = {key: taken(value) for key, value in kwargs.items()}
-                return function(*map(taken, args), **named)
+                given = *map(taken, args), *named.values()
+                found = function(*given[:len(args)], **named)
+                back = {id(new): old for new, old in zip(given, (*args, *kwargs.values()), strict=True)}
+                return back.get(id(found), found)
         return function(*args, **kwargs)
+
+    return run
+
+
+class Receiver:
+    """Stands for an object of a class in C, whose methods receive NumPy's arrays for Diffuse's."""
+
+    __slots__ = ("_real",)
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    @property
+    def __class__(self) -> Any:
+        return type(self._real)
+
+    @__class__.setter
+    def __class__(self, kind: Any) -> None:
+        self._real.__class__ = kind  # raises
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._real, name)
+        return given_plain(value) if callable(value) else value
+
+    def __dir__(self) -> list[str]:
+        return dir(self._real)
+
+    def __repr__(self) -> str:
+        return repr(self._real)
+
+
+def giving_receivers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function to receive NumPy's arrays, and to return an object whose methods do so."""
+    function = given_plain(function)
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        return found if type(found) is Receiver else Receiver(found)
 
     return run
 

@@ -7,6 +7,7 @@ function, and gets NumPy's result as a Diffuse array elsewhere.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import core
-from diffuse.numpy.bridge import fallback, namespace, overrides
+from diffuse.numpy.bridge import fallback, namespace, outputs, overrides
 
 _PLAIN = (numpy.ndarray, numpy.generic)
 _found: dict[Callable[..., Any], tuple[Callable[..., Any] | None, str, str | None]] = {}
@@ -78,7 +79,10 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
         return fallback.call(getattr(ufunc, method), inputs, kwargs, name)
     if method == "__call__":
         return ours(*inputs, **kwargs)
-    return getattr(ours, method)(*inputs, **kwargs)
+    found = getattr(ours, method)(*inputs, **kwargs)
+    if method == "reduce" and out and found is out[0]:
+        return outputs.between(found, sys._getframe(2).f_code)  # this is the method's second frame
+    return found
 
 
 @cache

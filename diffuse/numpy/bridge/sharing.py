@@ -21,7 +21,7 @@ PROTOCOL = "__diffuse__"
 
 
 OPERATORS = """
-    sparse.linalg sparse.linalg._interface sparse.linalg._isolve.utils sparse.linalg._isolve.lsqr
+    sparse.linalg._interface sparse.linalg._isolve.utils sparse.linalg._isolve.lsqr
     sparse.linalg._isolve.lsmr sparse.linalg._eigen.arpack.arpack sparse.linalg._eigen._svds
     sparse.linalg._eigen.lobpcg.lobpcg sparse.linalg._svdp sparse.linalg._expm_multiply
     sparse.linalg._onenormest optimize._lsq.common optimize._lsq.dogbox optimize._nonlin""".split()
@@ -37,13 +37,19 @@ ADAPTED = {
                "core.indexing._LocationIndexer.__getitem__", "core.indexing._LocationIndexer.__setitem__"),
     "PIL.Image": ("fromarray",),
     "polars": ("Series.__init__", "DataFrame.__init__"),
+    "scipy.ndimage": ("*",),
+    "scipy.sparse.linalg": ("aslinearoperator", "=> splu", "=> spilu"),
+    "scipy.sparse.linalg._dsolve.linsolve": ("=> splu", "=> spilu"),
+    "scipy.spatial.distance": ("cdist", "pdist"),
     "scipy.optimize._differentiable_functions": (
         "-> _ScalarGradWrapper.__call__", "-> _VectorFunWrapper.__call__", "-> _VectorJacWrapper.__call__",
         "-> VectorFunction.jac"),
     "torch": ("from_numpy",),
 }
-"""Functions that accept only NumPy's arrays, or would treat other arrays differently, and behind `->` those
-whose results, which are those of a function of the program, are to be NumPy's arrays (adapters.py)."""
+"""Functions that accept only NumPy's arrays, or would treat other arrays differently: SciPy leaves outputs
+that are no arrays of NumPy's as they were.  `*` is all public ones.  Behind `->` are those whose results,
+which are those of a function of the program, are to be NumPy's arrays, and behind `=>` those whose results
+have methods that accept only NumPy's arrays (adapters.py)."""
 
 
 class _Watch:

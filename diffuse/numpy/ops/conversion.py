@@ -11,7 +11,7 @@ from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import element_type, exported
 from diffuse.numpy.arrays.core import Array, viewing
-from diffuse.numpy.arrays.forms import Mirror, computable, memory_order
+from diffuse.numpy.arrays.forms import Mirror, computable, copying, memory_order
 from diffuse.numpy.bridge import fallback, sharing
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.operands import PLAIN, Answer, answering, foreign, lowered, refused, shared, wrap
@@ -27,7 +27,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     if type(a) is core.array_class and dtype is None and order is None and copy is None:
         return a
     if copy is not None:
-        copy = _copying(copy)
+        copy = copying(copy)
     if isinstance(a, Array):
         return _converted(a, dtype, order, copy)
     if type(a) is numpy.ndarray and not copy:
@@ -44,16 +44,6 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
 def _lent(array: Any) -> Any:
     """An array over memory that other code holds; a NumPy array if it has few elements."""
     return array if type(array) is numpy.ndarray and array.size < core.TINY else shared(array)
-
-
-def _copying(copy: Any) -> bool | None:
-    """Convert a `copy` argument to True, False or None; NumPy's `_CopyMode` is accepted."""
-    if copy is numpy._CopyMode.IF_NEEDED:
-        return None
-    if isinstance(copy, str):
-        convert: Any = numpy.array
-        convert(0, copy=copy)  # raises
-    return bool(copy)
 
 
 def _asked(value: Any, dtype: Any, **options: Any) -> tuple[Any, Any]:
@@ -125,8 +115,10 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> 
 def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: Any = "K", subok: bool = False,
           ndmin: int = 0, ndmax: int = 64, like: Any = None) -> Any:
     """NumPy's array: a copy unless told otherwise."""
+    if type(ndmin) is not int or type(subok) is not bool:
+        numpy.array(0, subok=subok, ndmin=ndmin)  # raises
     if copy is not True and copy is not None:
-        copy = _copying(copy)
+        copy = copying(copy)
     if like is not None and elsewhere(None, like):
         most = {} if ndmax == 64 else {"ndmax": ndmax}
         return fallback.asked(numpy.array, object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin,

@@ -16,7 +16,7 @@ import numpy
 from diffuse.numpy.arrays import access, base, core
 from diffuse.numpy.arrays.access import ready
 from diffuse.numpy.arrays.core import Array
-from diffuse.numpy.arrays.forms import NATIVE, replica
+from diffuse.numpy.arrays.forms import NATIVE, copying, replica
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import at_once, elementwise, known, rules
 from diffuse.numpy.ops.arguments import spreads
@@ -215,6 +215,10 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
             or not all([spreads(v, dst.shape) for v in arrays])):
         fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")  # raises
         return
+    if mask is not True and not numpy.ndim(mask):
+        if not mask:
+            return  # without a warning of the cast
+        mask = True
     if not isinstance(source, Array):  # cast here, as an assignment may refuse it
         cell = numpy.empty(1 if dst.size else 0, dst.dtype)
         numpy.copyto(cell, source, casting)
@@ -231,8 +235,9 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 
 @asking(numpy.nan_to_num)
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    a = asanyarray(x)
+def nan_to_num(x: Any, copy: bool | None = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+               ) -> Any:
+    a, copy = asanyarray(x), copying(copy)
     if (type(a) is not core.array_class or a.dtype.kind != "f" or small(a) or not _is_number(nan)
             or not all([limit is None or _is_number(limit) for limit in (posinf, neginf)])
             or not (copy or copy is None or a is x or isinstance(x, numpy.ndarray))):  # it raises

@@ -36,7 +36,7 @@ class Known:
     part: view.View
     meta: Mirror
     plain: bool
-    """Is the result an array, rather than a lazy scalar?"""
+    """Is the result an array, rather than a pending number?"""
 
     def __init__(self, template: Any, form: Form | None, casts: Sequence[Callable[[Any], Any] | None] = (),
                  values: tuple[int, ...] = ()) -> None:

@@ -25,7 +25,7 @@ STRONG.update({dtype.type: dtype for dtype in NATIVE})
 """The types of numbers that are passed by value: `WEAK` ones take the type of the arrays, `STRONG` ones keep
 theirs."""
 NUMBERS = frozenset((*WEAK, *STRONG))
-"""Both as a set, in which the class of a lazy scalar is not, though it equals one of them."""
+"""Both as a set, in which the class of a pending number is not, though it equals one of them."""
 
 RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 11, 1 << 11)
 """The rules, by NumPy's function and the forms or types of the operands."""

@@ -67,7 +67,7 @@ static PyGetSetDef array_getset[] = {
 PyTypeObject Array_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "diffuse.numpy.small.Array",
-    .tp_doc = "The common part of `ndarray` and the lazy scalar.",
+    .tp_doc = "The common part of `ndarray` and the pending number.",
     .tp_basicsize = sizeof(Array),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .tp_weaklistoffset = offsetof(Array, weakrefs),

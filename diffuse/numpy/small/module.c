@@ -26,7 +26,7 @@ static PyObject *concatenate(PyObject *x, PyObject *y)
 static PyObject *set_classes(PyObject *module, PyObject *args)
 {
     PyTypeObject *array, *scalar;
-    PyObject *pending, *one, *number; /* the classes of lazy scalars, and for each that of NumPy's numbers */
+    PyObject *pending, *one, *number; /* the classes of pending numbers, and for each that of NumPy's numbers */
     if (!PyArg_ParseTuple(args, "O!O!O!", &PyType_Type, &array, &PyType_Type, &scalar, &PyDict_Type, &pending))
         return NULL;
     Py_XSETREF(state.array_class, (PyTypeObject *)Py_NewRef((PyObject *)array));
@@ -273,7 +273,7 @@ static PyMethodDef methods[] = {
     {"looking", (PyCFunction)(void (*)(void))looking, METH_FASTCALL, "As core.looking."},
     {"set_sees", set_sees, METH_O, "Say whether the memory of arrays that is known is the stores' own."},
     {"set_sizes", set_sizes, METH_VARARGS, "Set which arrays are small, and which results stay NumPy's."},
-    {"set_classes", set_classes, METH_VARARGS, "Say of which classes arrays and lazy scalars are."},
+    {"set_classes", set_classes, METH_VARARGS, "Say of which classes arrays and pending numbers are."},
     {"connect", connect, METH_VARARGS, "Give the Python functions for what is not done here."},
     {"connect_moving", connect_moving, METH_VARARGS,
      "Give the table of what was decided about places, the counters, and where mirrors lie."},

@@ -209,7 +209,7 @@ static inline void small_step(Array *x)
 #define SLOT(object, place) (*(PyObject **)((char *)(object) + (place)))
 
 static inline npy_intp size_of(PyObject *x) { return PyArray_SIZE((PyArrayObject *)x); }
-/* Is it a class of lazy scalars, of which there is one for each element type? */
+/* Is it a class of pending numbers, of which there is one for each element type? */
 static inline int small_is_pending(PyTypeObject *type) { return type->tp_base == state.scalar_class; }
 static inline int small_is_ours(PyObject *x)
 {

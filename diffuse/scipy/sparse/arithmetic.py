@@ -27,7 +27,7 @@ ceil trunc sqrt""".split()
 
 
 def scalar(x: Any) -> bool:
-    """Is `x` a scalar operand: a number of Python's or NumPy's, a lazy scalar, or a 0-d Diffuse array?"""
+    """Is `x` a scalar operand: a number of Python's or NumPy's, a pending number, or a 0-d Diffuse array?"""
     kind = type(x)
     if kind in core.ARRAYS:
         return not x.form.ndim

@@ -1,4 +1,4 @@
-"""The two matrices of `gmres`: the Krylov basis by rows, and coefficients that stay lazy until one is read.
+"""The two matrices of `gmres`: the Krylov basis by rows, and coefficients, pending until one is read.
 
 SciPy's code keeps the basis of its Krylov space in the rows of one array, and dot products of these vectors
 in another.  As views of one store the rows would keep tasks from fusing, and each product would be a task of
@@ -46,7 +46,7 @@ class Rows:
 
 
 class Coefficients:
-    """A matrix of numbers, some of which are lazy scalars until an element is read."""
+    """A matrix of numbers, some of which are pending numbers until an element is read."""
 
     def __init__(self, shape: Any, dtype: Any) -> None:
         self.values = numpy.zeros(shape, dtype)

@@ -83,7 +83,7 @@ def _import(name: str, globals: Mapping[str, Any] | None = None, locals: Mapping
 
 
 def _type(x: Any, *more: Any) -> Any:
-    """`type`, except that a lazy scalar has the NumPy type that it stands for."""
+    """`type`, except that a pending number has the NumPy type that it stands for."""
     return type(x, *more) if more else x.__class__
 
 

@@ -172,7 +172,7 @@ def _whole(x: Any) -> Any:
 
 
 def value(x: Any) -> Any:
-    """The value of a lazy scalar, after waiting for it; anything else as it is."""
+    """The value of a pending number, after waiting for it; anything else as it is."""
     return x.value() if type(x) in core.PENDING else x
 
 
