@@ -157,7 +157,9 @@ def test_lists_of_numbers_are_arrays(call: Callable[..., Any], elements: int) ->
 
 @pytest.mark.parametrize("wrong", [[1.0, 2.0, 3.0], (), [1, "a"]])
 def test_lists_that_do_not_fit_are_refused_as_by_numpy(wrong: Any) -> None:
-    for call in (lambda x: x + wrong, lambda x: wrong * x, lambda x: x.__isub__(wrong)):
+    calls: list[Callable[[Any], Any]]
+    calls = [lambda x: x + wrong, lambda x: wrong * x, lambda x: x.__isub__(wrong)]
+    for call in calls:
         with pytest.raises((ValueError, TypeError)) as expected:
             call(numpy.ones((50, 20)))
         with pytest.raises(type(expected.value)):

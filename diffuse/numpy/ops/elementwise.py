@@ -302,6 +302,6 @@ def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...],
         template = record(operation, signature, shape, inputs, (place,))
         if keep and into is None:
             KNOWN[(operation, *map(name_of, operands))] = Known(template, out.form, casts)
-        elif keep:
+        elif keep and into is not None:
             remember_into(("into", into[0]), operands, out, inputs, template, casts)
     return out
