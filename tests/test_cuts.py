@@ -17,7 +17,7 @@ from diffuse.ir.check import check
 from diffuse.stream import blocking, cuts
 from tests.build import Region, access, array
 from tests.build import task as made
-from tests.calls import launches
+from tests.outcomes import launches
 from tests.test_fuzz_stream import stream
 
 ROWS = 81

@@ -14,7 +14,7 @@ from diffuse.numpy.arrays import indices
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
-from tests.calls import launches, outcome
+from tests.outcomes import launches, outcome
 from tests.test_fuzz_stream import stream
 
 TYPES = ("float64", "float32", "int64", "int32", "uint8", "bool", "complex128", "float16")

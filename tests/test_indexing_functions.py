@@ -13,7 +13,7 @@ from diffuse import library
 from diffuse.numpy.ops import choosing
 from diffuse.observe import trace
 from diffuse.settings import using
-from tests.calls import outcome
+from tests.outcomes import outcome
 from tests.test_fuzz_stream import stream
 
 DRAW = numpy.random.default_rng(0)

@@ -12,7 +12,7 @@ import diffuse.numpy as np
 from diffuse.numpy.small import native
 from diffuse.settings import config
 from diffuse.stream import engine
-from tests.calls import launches
+from tests.outcomes import launches
 
 SIZE = 1 << 20
 """Of float64, more bytes than a mapping of its own needs (`runtime.local.system.MAPPED`)."""

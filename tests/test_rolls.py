@@ -14,7 +14,7 @@ from diffuse.numpy.ops import known
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
-from tests.calls import launches
+from tests.outcomes import launches
 from tests.test_fuzz_stream import stream
 
 LAYOUTS: dict[str, Any] = {

@@ -12,7 +12,7 @@ import pytest
 
 import diffuse
 import diffuse.numpy as np
-from tests.calls import outcome
+from tests.outcomes import outcome
 
 SHAPES = [(7,), (300,), (40_000,), (5, 6), (150, 140), (3, 4, 5), (30, 20, 40), (2, 3, 4, 5),
           (1, 17_000), (2, 1, 3, 2, 2)]

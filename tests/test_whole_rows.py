@@ -11,7 +11,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse.settings import using
 from diffuse.stream import blocking, engine
-from tests.calls import launches
+from tests.outcomes import launches
 from tests.test_fuzz_stream import stream
 
 pytestmark = pytest.mark.local_only("the launch domain is chosen here")

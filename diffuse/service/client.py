@@ -383,9 +383,7 @@ def _spawn(theirs: int) -> int:
     llvm = fingerprint.llvmlite()
     if llvm is None:
         raise LookupError("llvmlite is not installed")
-    options = ["-S", "-I"]
-    if sys.dont_write_bytecode:
-        options.append("-B")
+    options = ["-S", "-I", "-B"] if sys.dont_write_bytecode else ["-S", "-I"]
     if sys.pycache_prefix:
         options += ["-X", f"pycache_prefix={sys.pycache_prefix}"]
     roots = [str(Path(__file__).resolve().parent.parent.parent), str(llvm.parent)]

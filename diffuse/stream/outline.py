@@ -9,6 +9,7 @@ would take long to compile, or that would hold much more memory than the program
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from diffuse.fusion.canonical import Numbering
 from diffuse.ir import Frame, IndexTask, Privilege
@@ -17,6 +18,9 @@ from diffuse.kernels.body import operations
 from diffuse.kernels.body.passes import LoopFusion, Touched
 from diffuse.stream.memo import Node
 from diffuse.stream.stores import Stores, nbytes
+
+if TYPE_CHECKING:
+    from diffuse.stream.group import Group
 
 MOST_LOOPS = 128
 MOST_COST = 2048
@@ -102,3 +106,21 @@ def dropped_bytes(node: Node, ids: Sequence[int], stores: Stores) -> int:
         found += sum([nbytes(stores.storages[ids[slot]]) for slot in slots
                       if ids[slot] not in stores.alive and ids[slot] not in stores.instances])
     return found
+
+
+def overfull(group: Group, stores: Stores) -> bool:
+    """Would a group hold more memory than it may of stores that the program has dropped?
+
+    If not, sets how heavy it may become before it is asked again.  A group that would hold half as much, or
+    that has many loops, is closed when the loop comes back.
+    """
+    node = group.trail.node
+    dropped = dropped_bytes(node, list(group.slots), stores)
+    most = max(SPARE, stores.held_bytes() // 2)
+    if dropped > most:
+        return True
+    if dropped > most // 2 or node.loops >= MANY_LOOPS:
+        group.long = 1
+    left = (most if dropped > most // 2 else most // 2) - dropped
+    group.room = group.trail.weight + max(left, most // 16)  # checking takes as long as recording
+    return False

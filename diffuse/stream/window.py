@@ -23,15 +23,7 @@ from diffuse.stream.cuts import Cuts, alike, like_all_rows
 from diffuse.stream.decompose import chosen_for, decompose, followed
 from diffuse.stream.group import Group, opaque
 from diffuse.stream.memo import Later, Memo, Node, Trail
-from diffuse.stream.outline import (
-    MANY_LOOPS,
-    MOST_COST,
-    MOST_LOOPS,
-    SPARE,
-    dropped_bytes,
-    spilled_bytes,
-    weight,
-)
+from diffuse.stream.outline import MOST_COST, MOST_LOOPS, SPARE, overfull, spilled_bytes, weight
 from diffuse.stream.sketch import sketched
 from diffuse.stream.stores import Stores
 from diffuse.stream.turns import begins_turn
@@ -168,18 +160,9 @@ class Window:
             self._weigh(group)
 
     def _weigh(self, group: Group) -> None:
-        """Close a group that would hold much memory of stores that the program has dropped; close one that
-        would hold half as much, or has many loops, when the loop comes back."""
-        node = group.trail.node
-        dropped = dropped_bytes(node, list(group.slots), self.stores)
-        most = max(SPARE, self.stores.held_bytes() // 2)
-        if dropped > most:
+        """Close a group that would hold too much memory of stores that the program has dropped."""
+        if overfull(group, self.stores):
             self.close("it holds as much memory of dropped stores as it may")
-            return
-        if dropped > most // 2 or node.loops >= MANY_LOOPS:
-            group.long = 1
-        left = (most if dropped > most // 2 else most // 2) - dropped
-        group.room = group.trail.weight + max(left, most // 16)  # checking takes as long as recording
 
     def _large(self, template: Template) -> bool:
         """Would the task by itself run over several points?"""

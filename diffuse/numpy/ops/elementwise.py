@@ -305,3 +305,18 @@ def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...],
         elif keep and into is not None:
             remember_into(("into", into[0]), operands, out, inputs, template, casts)
     return out
+
+
+HARMLESS = {"arctanh": 0.5}
+"""Replacements of inputs where a mask is false, if they are not 1."""
+
+
+def filled(mask: base.Operand, x: Any, name: str, shape: tuple[int, ...], operation: str) -> base.Operand:
+    """Replace an input by 1, or 0.5, where the mask is false, so that masked lanes raise no floating-point
+    errors."""
+    place = scratch(shape, name)
+    if type(x) is Scalar:
+        x = Scalar(1, name, x.value)
+    one = Scalar(2, name, True if name == "bool" else 1 if "int" in name else HARMLESS.get(operation, 1.0))
+    record("where", ("bool", name, name, name), shape, (mask, x, one), (place,))
+    return place

@@ -37,8 +37,6 @@ EXTREMA_OF_TWO = (
     "more than 2 inputs, combine them into a single array and get the extrema for the relevant axis.")
 """NumPy's message for an unnamed output array of an extremum."""
 
-HARMLESS = {"arctanh": 0.5}
-"""Replacements of inputs where a mask is false, if they are not 1."""
 UNINITIALIZED = ("'where' used without 'out', expect unitialized memory in output. If this is intentional, "
                  "use out=None.")
 """NumPy's message for a mask without an output."""
@@ -286,7 +284,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
             ]
         if mask is not None:
             mask = elementwise.copied(mask) if any(elementwise.meets(mask[0], p[0]) for p in places) else mask
-            inputs = [_filled(mask, x, name, shape, self.operation)
+            inputs = [elementwise.filled(mask, x, name, shape, self.operation)
                       for x, name in zip(inputs, signature, strict=False)]
         for n, (name, place) in enumerate(
             zip(SPLIT.get(self.operation, (self.operation,)), places, strict=True)
@@ -387,18 +385,6 @@ def alone(out: Any) -> Any:
     """The output of a ufunc's method, which may be given as a tuple of one; a tuple that NumPy refuses stays
     one."""
     return out[0] if type(out) is tuple and len(out) == 1 and out[0] is not None else out
-
-
-def _filled(mask: base.Operand, x: Any, name: str, shape: tuple[int, ...], operation: str
-            ) -> base.Operand:
-    """Replace an input by 1, or 0.5, where the mask is false, so that masked lanes raise no floating-point
-    errors."""
-    place = elementwise.scratch(shape, name)
-    if isinstance(x, Scalar):
-        x = Scalar(1, name, x.value)
-    one = Scalar(2, name, True if name == "bool" else 1 if "int" in name else HARMLESS.get(operation, 1.0))
-    elementwise.record("where", ("bool", name, name, name), shape, (mask, x, one), (place,))
-    return place
 
 
 UFUNCS: dict[str, ufunc] = base.UFUNCS

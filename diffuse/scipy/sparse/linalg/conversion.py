@@ -81,7 +81,7 @@ class Conversion(Lowering):
         return scipy.sparse.linalg.LinearOperator(value.shape, dtype=value.dtype, **products)
 
     def raised(self, value: Any, held: bool = True) -> Any:
-        if type(value).__name__ == "SuperLU":
+        if value.__class__.__name__ == "SuperLU":  # or what stands for it (bridge/adapters.py)
             return Factorization(value)
         if callable(value) and not isinstance(value, (type, LinearOperator)):
             return _solving(value)
