@@ -12,13 +12,15 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.bridge import fallback, pieces
-from diffuse.numpy.order import memory, radix
+from diffuse.numpy.order import memory
 from diffuse.numpy.order.calls import at_hand, given, own, table
 from diffuse.numpy.order.team import on_parts
 
 BLOCK = 1 << 15
 """The number of elements of the result that are computed at once: they stay in a processor's cache until they
 are copied to it."""
+FEWEST = 1 << 23
+"""The number of products from which on they are worth sharing: NumPy takes some milliseconds for them."""
 FACTORS = "biufc"
 
 
@@ -48,7 +50,7 @@ def _filtered(real: Callable[..., Any], a: Any, v: Any, mode: Any) -> Any:
         return None
     if line.ndim != 1 or short.ndim != 1 or not 0 < short.size <= min(pieces.SHORT, line.size // 2):
         return None
-    if line.dtype.kind not in FACTORS or short.dtype.kind not in FACTORS or line.size < radix.FEWEST:
+    if line.dtype.kind not in FACTORS or short.dtype.kind not in FACTORS or line.size * short.size < FEWEST:
         return None
     begin, count = pieces.place(mode, line.size, short.size)
     out = memory.empty(count, real(line[:1], short[:1]).dtype)
