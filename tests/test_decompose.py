@@ -21,6 +21,7 @@ from diffuse.stream.decompose import LONG, by_extents, decompose
 
 READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
 TWO = Decomposition((2,), (Split(0, 300),))
+LAST_TWO = Decomposition((2, 2), (Split(1, 300), Split(2, 20)))
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +57,7 @@ def template(operation: str, shape: tuple[int, ...], privilege: Privilege = WRIT
     ("negative", (200,), WRITE, TWO, ONE),                      # too few for both points
     ("sum", (600,), REDUCE, TWO, ONE),                          # a reduction keeps its tree
     ("sum", (600, 40), REDUCE, None, by_extents((600, 40), 2, 1000)),
+    ("negative", (600, 1), WRITE, LAST_TWO, ONE),               # blocks of a large task over other dimensions
     ("no such operation", (600, 40), WRITE, TWO, ONE),          # a host function
 ])
 def test_the_rule(operation: str, shape: tuple[int, ...], privilege: Privilege, beside: Decomposition | None,

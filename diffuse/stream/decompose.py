@@ -152,11 +152,13 @@ def followed(decomposition: Decomposition, before: Decomposition | None) -> Deco
 
 def adapted(template: Template, beside: Decomposition) -> Decomposition | None:
     """The decomposition of a small elementwise task that cuts as many rows as `beside`; or, if that cuts
-    another dimension, a last dimension of the same length: a row of a short, wide array."""
+    one other dimension, a last dimension of the same length: a row of a short, wide array."""
     if not operations.find(template.operation).elementwise or len(beside.domain) > len(template.shape):
         return None
     found = beside
     if not leading(beside):
+        if len(beside.splits) > 1:
+            return None
         found = beside._replace(splits=(Split(len(template.shape) - 1, beside.splits[0].tile),))
     fits = all([(points - 1) * tile < template.shape[axis] <= points * tile
                 for points, (axis, tile, _) in zip(found.domain, found.splits, strict=True)])
