@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_int64
@@ -63,3 +64,9 @@ def test_a_file_that_exists_already_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "diffuse-5").touch()
     with pytest.raises(FileExistsError):
         boards._mapped(tmp_path / "diffuse-5", 64, True)
+
+
+def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
+    other = tmp_path / f"diffuse-{os.getpid()}"
+    other.write_text("not ours")
+    assert made(tmp_path, ["a", "a"]) == [None, None] and other.read_text() == "not ours"

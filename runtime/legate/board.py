@@ -42,10 +42,10 @@ def board(rank: int, gather: Callable[[int], list[int]], crowded: bool, folder: 
     memory = None
     for turn in (True, False):  # the first rank makes the file, the others open it
         if (rank == leader) is turn and crowded and len(here) > 1:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # no file, or one that is shorter
                 memory = _mapped(path, len(here) * LINE, turn)
         complete = gather(memory is not None)
-    if rank == leader:
+    if rank == leader and memory is not None:
         path.unlink(missing_ok=True)
     ready = memory is not None and all([complete[other] for other in here])
     return Board(memory, place, len(here)) if memory is not None and ready else None
