@@ -25,7 +25,8 @@ ROW = 8 * N
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(window, "SPARE", 10 * ROW)
+    for module in (outline, window):
+        monkeypatch.setattr(module, "SPARE", 10 * ROW)
     monkeypatch.setattr(moving, "MOST", 0)  # operations on ever new views are recorded
     engine.fence()
     engine.current().window.forget()
@@ -125,7 +126,8 @@ def test_stores_that_vanish_do_not_count() -> None:
 
 
 def test_the_kernel_of_a_group_has_a_bounded_number_of_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "SPARE", 1 << 40)
+    for module in (outline, window):
+        monkeypatch.setattr(module, "SPARE", 1 << 40)
     monkeypatch.setattr(window, "LOOP", 1 << 40)
     stacked(100)
     engine.flush()
