@@ -191,7 +191,7 @@ def ways_of(name: str) -> tuple[str, ...]:
 
 
 class Running:
-    """A program under one partition, in the middle of its turns."""
+    """A program that runs under one partition, a few turns at a time."""
 
     def __init__(self, name: str, way: str, runtime: Any) -> None:
         import diffuse

@@ -31,8 +31,9 @@ LONG = 16 * ROWS
 with the task that computes its input, and no point gets more than a sixteenth more than its share."""
 
 SEARCHING = 32
-"""A write at indices into a vector is divided only if each point gets so many times more elements than other
-tasks give one: every point goes through all indices, in half the time of writing to a shorter vector."""
+"""A task that writes at indices into a vector is divided only if each point gets at least this many times the
+smallest number of elements of a point in other tasks.  Every point reads all the indices, which takes half as
+long as writing to a shorter vector."""
 
 
 def decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int,

@@ -31,7 +31,7 @@ NEAR = 32 << 10
 LEAD = 96
 """How many indices ahead a point that owns the whole target prefetches its places in it."""
 TURN = 4
-"""The number of indices in one turn of a loop over single ones."""
+"""The number of indices that one iteration handles in loops that write element by element."""
 
 LANES = 8
 """The number of indices that are packed by one instruction."""

@@ -57,6 +57,19 @@ struct Place {
   Word stride[MOST]{};                 // bytes
   Word extent[MOST]{};                 // of the whole store
   bool empty{}, output{};
+
+  // Show all of the store, its elements side by side in the order of rows; returns how many bytes that are.
+  Word spread()
+  {
+    Word pitch = item;
+    for (Word d = dims - 1; d >= 0; --d) {
+      low[d] = 0;
+      high[d] = extent[d];
+      stride[d] = pitch;
+      pitch *= extent[d];
+    }
+    return pitch;
+  }
 };
 
 // Reads the words of a message one after another.
@@ -90,13 +103,7 @@ void locate(Reader& words, const Word* pointers, Place& place, Find&& find)
   std::memcpy(place.extent, words.take(place.dims), place.dims * sizeof(Word));
   if (kind == HOST) {
     place.pointer = reinterpret_cast<char*>(pointers[index]);
-    Word pitch = place.item;
-    for (Word d = place.dims - 1; d >= 0; --d) {
-      place.low[d] = 0;
-      place.high[d] = place.extent[d];
-      place.stride[d] = pitch;
-      pitch *= place.extent[d];
-    }
+    place.spread();
     return;
   }
   place.output = kind == OUTPUT;
@@ -337,14 +344,7 @@ class Arguments {
   {
     Place whole = places_[first];
     if (!dense(whole)) {  // else all of it is in the host's memory
-      Word pitch = whole.item;
-      for (Word d = whole.dims - 1; d >= 0; --d) {
-        whole.low[d] = 0;
-        whole.high[d] = whole.extent[d];
-        whole.stride[d] = pitch;
-        pitch *= whole.extent[d];
-      }
-      whole.pointer = memory_.mirror(k, pitch);
+      whole.pointer = memory_.mirror(k, whole.spread());
       if (!whole.pointer) { complain(NO_MEMORY); return; }
       for (Word piece = first; piece < first + number; ++piece) memory_.copy(places_[piece], whole.pointer, false);
       wholes_.push_back({first, number, whole.pointer});

@@ -37,7 +37,8 @@ class Output(numpy.ndarray[Any, Any]):
 
 
 def between(ours: Any, code: CodeType) -> Any:
-    """What the code of NumPy that called `add.reduce` gets for its output, an array of Diffuse's."""
+    """Return what stands for a Diffuse output in NumPy's function that called `add.reduce`, whose code is
+    given: an `Output` in `mean` and `var`, which go on computing in place; elsewhere the output itself."""
     if code is not _MEAN and code is not _VAR:
         return ours
     memory = base.writable(ours).view(Output)
