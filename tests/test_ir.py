@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from diffuse.ir import (
     disjoint,
     relation,
     tiling,
+    view,
     volume,
 )
 from diffuse.ir.text import partition_text
@@ -209,3 +211,20 @@ def test_the_grammar_of_views_keeps_elements_on_their_comb() -> None:
 
 def test_replicated_is_every_point_s_whole_store() -> None:
     assert sub_store(Replicated(), Store(0, (2, 2), "bool"), (7,)) == set(points((2, 2)))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_strides_of_a_view_are_those_of_its_map(seed: int) -> None:
+    """Kernels compare strides, and fusion compares maps: also along dimensions of one index."""
+    pick = Random(seed)
+    shape = tuple(pick.choice((1, 1, 2, 3, 5)) for _ in range(pick.randint(1, 4)))
+    whole = numpy.zeros(shape)
+    part = whole[tuple([slice(None, None, pick.choice((1, 1, -1, 2, -2))) for _ in shape])]
+    part = part.transpose(pick.sample(range(part.ndim), part.ndim))
+    part = part.reshape([n for k in part.shape for n in [k, *[1] * pick.choice((0, 0, 1, 2))]])
+    if not numpy.shares_memory(part, whole):
+        return
+    at = part.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    found = view.of(shape, "float64", "float64", 8, at, part.strides, part.shape)
+    plain = AccessMap(found.rows, found.free, found.turned)
+    assert view.located(plain, Store(0, found.frame, "float64"), part.shape).strides == found.strides

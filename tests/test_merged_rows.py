@@ -101,3 +101,14 @@ def test_one_kernel_runs_where_rows_are_adjacent_and_where_they_are_not() -> Non
         memory = np.arange(16000.0).reshape(20, 20, 40)
         for part in (memory[2:7], memory[2:7, 3:9], memory[:, :7, 1:36], memory[:1], memory[3:, :1]):
             assert numpy.array_equal(numpy.asarray(part * 2.0), numpy.asarray(part) * 2.0)
+
+
+@pytest.mark.parametrize("shape", [(12, 1), (12, 1, 1), (1, 12, 1), (3, 4, 1), (1, 4, 3, 1), (2, 1, 6)],
+                         ids=str)
+def test_reversed_views_with_dimensions_of_one_index(shape: tuple[int, ...]) -> None:
+    with using(small=0, compile="wait"):
+        x = np.arange(12.0)
+        for part in (x[::-1], x.reshape(6, 2)[::-1, ::-1], np.arange(24.0)[::-2]):
+            shown = part.reshape(shape)
+            assert numpy.array_equal(numpy.asarray(np.copy(shown)), numpy.asarray(shown))
+            assert numpy.array_equal(numpy.asarray(shown * shown), numpy.asarray(shown) ** 2)

@@ -229,11 +229,13 @@ def _rows(frame: Point, start: int, steps: Point, shape: Point
     terms: list[list[tuple[int, int]]] = [[] for _ in frame]
     free = {d for d, n in enumerate(frame) if n == 1}
     for k, (step, n) in enumerate(zip(steps, shape, strict=True)):
-        if n == 1:  # any coordinate will do: one of extent 1 first, else the one of this pitch
+        # Along one index any coordinate will do: one of extent 1 first, else the one of this pitch.  The step
+        # has the stride's sign, because kernels read strides at run time and were emitted for the steps.
+        if n == 1:
             place = next((d for d in sorted(free) if pitch[d] == abs(step)),
                          next((d for d, p in enumerate(pitch) if p == abs(step) and frame[d] > 1), None))
             if place is not None:
-                terms[place].append((k, 1))
+                terms[place].append((k, 1 if step > 0 else -1))
                 free.discard(place)
             continue
         sign, rest_step = (1, step) if step >= 0 else (-1, -step)
