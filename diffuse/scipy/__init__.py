@@ -1,4 +1,4 @@
-"""Drop-in SciPy: `import diffuse.scipy.special`, `.linalg`, `.ndimage`, `.fft`, `.sparse`.
+"""Drop-in SciPy: `import diffuse.scipy.special`, `.sparse`, `.linalg`, `.signal` and others.
 
 A module that Diffuse has is imported when it is first used, as an attribute or by an import; every other
 module and name of this namespace is SciPy's own.
@@ -14,10 +14,10 @@ if _util.find_spec("scipy") is None:
     raise ModuleNotFoundError("diffuse.scipy needs SciPy for all that it does not compute itself, and it is "
                               "not installed: pip install 'scipy>=1.14'", name="scipy")
 
-from diffuse.scipy import fallback as _fallback  # noqa: E402, F401 (its first need is SciPy; adds the mirrors)
+from diffuse.scipy import fallback as _fallback  # noqa: E402 (its first need is SciPy)
 
-OURS = ("fft", "linalg", "ndimage", "sparse", "special")
-"""The modules that replace SciPy's."""
+OURS = (*_fallback.MIRRORED, "sparse")
+"""The modules that replace SciPy's; those without a file here are mirrors (numpy/bridge/mirrors.py)."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
-"""SciPy's modules with their functions wrapped: Diffuse arrays in and out, one warning per call site.
+"""SciPy's modules with their functions wrapped: Diffuse arrays in and out.
 
-The conversion, the warning and the setting `DIFFUSE_FALLBACK` are those of `diffuse.numpy.bridge.fallback`.
-A name is looked up once; classes, exceptions and constants are SciPy's own.
+SciPy's code gets NumPy's arrays, which its tests of types and its C code expect, and the program continues
+with Diffuse's.  The conversion, the warning and the setting `DIFFUSE_FALLBACK` are those of
+`diffuse.numpy.bridge.fallback`.  A name is looked up once; classes, exceptions and constants are SciPy's own.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ import numpy
 from diffuse.numpy.bridge import fallback, mirrors
 from diffuse.numpy.bridge.namespace import FallbackUfunc, public
 
-MIRRORED = ("fft", "linalg", "ndimage", "special")
+WARNING = ("fft", "linalg", "ndimage", "special")
+"""Modules whose functions warn once for each line that calls them, as NumPy's own functions do: a program may
+well call them where it could record something else."""
+
+MIRRORED = (*WARNING, "cluster", "integrate", "interpolate", "signal", "spatial")
 """The modules of SciPy whose functions are wrapped, down to their submodules."""
 
 SILENT = frozenset("""scipy.fft.next_fast_len scipy.fft.prev_fast_len scipy.fft.get_workers
 scipy.fft.set_workers scipy.fft.set_backend scipy.fft.set_global_backend scipy.fft.skip_backend
 scipy.fft.register_backend scipy.linalg.get_blas_funcs scipy.linalg.get_lapack_funcs
 scipy.linalg.find_best_blas_type scipy.special.seterr scipy.special.geterr""".split())
-"""Functions that compute no elements, and so need no warning."""
+"""Functions of these modules that compute no elements, and so need no warning."""
 
 
 def ours(real: ModuleType, name: str) -> Any:
@@ -44,7 +49,8 @@ def ours(real: ModuleType, name: str) -> Any:
         return value
     if isinstance(value, numpy.ufunc):
         return FallbackUfunc(value, path)
-    found = fallback.wrapped(value, path, "inspection" if path in SILENT else None)
+    loud = path.split(".")[1] in WARNING
+    found = fallback.wrapped(value, path, "inspection" if path in SILENT else None if loud else "library")
     found.__module__ = f"diffuse.{real.__name__}"
     return found
 

@@ -23,7 +23,8 @@ _members: dict[str, Member] = {}
 
 
 def mirrored(package: str, member: Member) -> None:
-    """Resolve imports of modules below `package` that have no file here to mirrors of the library's own."""
+    """Resolve imports of `package` and of modules below it that have no file here to mirrors of the library's
+    own."""
     if not _members:
         sys.meta_path.append(_Finder())
     _members[package + "."] = member
@@ -51,7 +52,7 @@ class Mirror(ModuleType):
 
 def _member(module: str) -> Any:
     """The function that resolves the names of a module; None for modules that are not mirrors."""
-    return next((found for package, found in _members.items() if module.startswith(package)), None)
+    return next((found for package, found in _members.items() if (module + ".").startswith(package)), None)
 
 
 class _Finder:

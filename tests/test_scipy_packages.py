@@ -1,0 +1,86 @@
+"""SciPy's packages that Diffuse wraps because their code asks whether an argument is NumPy's own array, or is
+compiled for one: arrays in and out, no warning."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+pytest.importorskip("scipy")
+
+import scipy.cluster.vq  # noqa: E402 (these may not be there)
+import scipy.integrate  # noqa: E402
+import scipy.interpolate  # noqa: E402
+import scipy.signal  # noqa: E402
+import scipy.spatial.distance  # noqa: E402
+
+import diffuse.numpy as np  # noqa: E402
+import diffuse.scipy  # noqa: E402
+from diffuse.settings import using  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def recorded() -> Iterator[None]:
+    with using(small=0, fallback="warn"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def wave(m: Any) -> Any:
+    return m.sin(m.linspace(0, 40, 600)) * m.linspace(0.5, 2, 600)
+
+
+CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    # `find_peaks` selects the elements of limits that are arrays, if they are NumPy's
+    "limits that are arrays": lambda m, s, x: s.signal.find_peaks(
+        x, height=(m.linspace(-1, 1.2, 600), None))[0],
+    "a limit that is an array": lambda m, s, x: s.signal.find_peaks(x, height=m.abs(x) / 2, width=3)[0],
+    "resample_poly": lambda m, s, x: s.signal.resample_poly(x, 3, 2),
+    "lfilter": lambda m, s, x: s.signal.lfilter(m.ones(3), m.array([1.0, 0.2]), x),
+    "filtfilt": lambda m, s, x: s.signal.filtfilt(*s.signal.butter(3, 0.2), x),
+    "fftconvolve": lambda m, s, x: s.signal.fftconvolve(x, x[:50], mode="same"),
+    "hann": lambda m, s, x: s.signal.windows.hann(300),
+    "cumulative_simpson": lambda m, s, x: s.integrate.cumulative_simpson(x, dx=0.5),
+    "trapezoid": lambda m, s, x: s.integrate.trapezoid(x.reshape(300, 2), axis=0),
+    "splev": lambda m, s, x: s.interpolate.splev(m.linspace(0, 1, 200), s.interpolate.splrep(
+        m.linspace(0, 1, 600), x)),
+    "a spline's class": lambda m, s, x: s.interpolate.CubicSpline(m.arange(600.0), x)(m.linspace(3, 9, 150)),
+    "cdist": lambda m, s, x: s.spatial.distance.cdist(x.reshape(-1, 3), x.reshape(-1, 3)),
+    "whiten": lambda m, s, x: s.cluster.vq.whiten(x.reshape(-1, 3)),
+    "vq": lambda m, s, x: s.cluster.vq.vq(x.reshape(-1, 3), x[:9].reshape(3, 3))[0],
+}
+"""Calls with a module of NumPy, of SciPy, and a wave."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_results_are_scipys(name: str) -> None:
+    want = CALLS[name](numpy, scipy, numpy.asarray(wave(np)))
+    got = CALLS[name](np, diffuse.scipy, wave(np))
+    assert got.dtype == want.dtype and numpy.array_equal(numpy.asarray(got), want)
+
+
+def test_the_program_goes_on_with_its_own_arrays() -> None:
+    found = diffuse.scipy.signal.lfilter(np.ones(3), np.ones(1), wave(np))
+    assert type(found) is np.ndarray and type(diffuse.scipy.signal.windows.hann(300)) is np.ndarray
+    assert numpy.array_equal(numpy.asarray(found * 2), numpy.asarray(found) * 2)
+
+
+def test_outputs_and_functions_of_the_program() -> None:
+    target, points = np.zeros((200, 200)), wave(np).reshape(-1, 3)
+    assert diffuse.scipy.spatial.distance.cdist(points, points, out=target) is target
+    assert float(target[0, 0]) == 0 and float(target.sum()) > 0
+    solved = diffuse.scipy.integrate.solve_ivp(lambda t, y: -y * np.ones(200), (0, 1), np.ones(200))
+    assert solved.success and abs(float(solved.y[0, -1]) - numpy.exp(-1)) < 1e-3
+
+
+def test_submodules_and_missing_names() -> None:
+    assert importlib.import_module("diffuse.scipy.signal.windows") is diffuse.scipy.signal.windows
+    assert diffuse.scipy.signal.lti is scipy.signal.lti
+    assert set(scipy.signal.__all__) <= set(dir(diffuse.scipy.signal))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        diffuse.scipy.signal.nothing
