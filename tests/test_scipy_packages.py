@@ -4,6 +4,7 @@ compiled for one: arrays in and out, no warning."""
 from __future__ import annotations
 
 import importlib
+import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -57,10 +58,12 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
 """Calls with a module of NumPy, of SciPy, and a wave."""
 
 
+@pytest.mark.parametrize("library", [diffuse.scipy, scipy], ids=lambda m: m.__name__)
 @pytest.mark.parametrize("name", CALLS)
-def test_results_are_scipys(name: str) -> None:
+def test_results_are_scipys(name: str, library: Any) -> None:
+    """Also where the program imports SciPy itself beside `diffuse.numpy`."""
     want = CALLS[name](numpy, scipy, numpy.asarray(wave(np)))
-    got = CALLS[name](np, diffuse.scipy, wave(np))
+    got = CALLS[name](np, library, wave(np))
     assert got.dtype == want.dtype and numpy.array_equal(numpy.asarray(got), want)
 
 
@@ -84,3 +87,10 @@ def test_submodules_and_missing_names() -> None:
     assert set(scipy.signal.__all__) <= set(dir(diffuse.scipy.signal))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         diffuse.scipy.signal.nothing
+
+
+@pytest.mark.parametrize("function", [
+    scipy.signal.lfilter, scipy.integrate.quad, scipy.spatial.distance.cdist, diffuse.scipy.signal.lfilter,
+    diffuse.scipy.signal.windows.hann], ids=lambda f: f"{f.__module__}.{f.__name__}")
+def test_functions_can_be_sent_to_other_processes(function: Any) -> None:
+    assert pickle.loads(pickle.dumps(function)) is function

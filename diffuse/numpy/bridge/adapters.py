@@ -9,6 +9,7 @@ adapted: they need `diffuse.to_numpy(x)`, or `diffuse run --real MODULE`.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from functools import wraps
 from types import ModuleType
@@ -22,7 +23,7 @@ from diffuse.numpy.bridge.sharing import ADAPTED
 def adapt(module: ModuleType) -> None:
     """Replace the functions of a library that `ADAPTED` names, if this version of it has them."""
     paths = ADAPTED[module.__name__]
-    for path in vars(module)["__all__"] if paths == ("*",) else paths:
+    for path in functions(module) if paths == ("*",) else paths:
         if path == "@njit":
             importlib.import_module("diffuse.numpy.bridge.jitted").register()
             continue
@@ -36,7 +37,15 @@ def adapt(module: ModuleType) -> None:
         if isinstance(found, (classmethod, staticmethod)):
             setattr(owner, name, type(found)(adapted(found.__func__)))
         elif found is not None:
-            setattr(owner, name, adapted(found))
+            new = adapted(found)
+            if owner is module:
+                new.__module__ = module.__name__  # where pickle finds it; SciPy names a private module
+            setattr(owner, name, new)
+
+
+def functions(module: ModuleType) -> list[str]:
+    """The names of a module's public functions."""
+    return [name for name in vars(module)["__all__"] if inspect.isroutine(vars(module).get(name))]
 
 
 def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,6 +26,10 @@ OPERATORS = """
     sparse.linalg._eigen.lobpcg.lobpcg sparse.linalg._svdp sparse.linalg._expm_multiply
     sparse.linalg._onenormest optimize._lsq.common optimize._lsq.dogbox optimize._nonlin""".split()
 """The modules of SciPy that have `aslinearoperator` under their own name."""
+PACKAGES = """
+    cluster.hierarchy cluster.vq integrate interpolate ndimage signal spatial spatial.distance""".split()
+"""The packages of SciPy all of whose functions are adapted.  Some ask whether an argument is NumPy's own
+array, some are C code, and some leave outputs of other classes as they were, without an error."""
 ADAPTED = {
     **{f"scipy.{name}": ("aslinearoperator",) for name in OPERATORS},
     "h5py": ("Dataset.read_direct", "Dataset.write_direct"),
@@ -37,19 +41,17 @@ ADAPTED = {
                "core.indexing._LocationIndexer.__getitem__", "core.indexing._LocationIndexer.__setitem__"),
     "PIL.Image": ("fromarray",),
     "polars": ("Series.__init__", "DataFrame.__init__"),
-    "scipy.ndimage": ("*",),
+    **{f"scipy.{name}": ("*",) for name in PACKAGES},
     "scipy.sparse.linalg": ("aslinearoperator", "=> splu", "=> spilu"),
     "scipy.sparse.linalg._dsolve.linsolve": ("=> splu", "=> spilu"),
-    "scipy.spatial.distance": ("cdist", "pdist"),
     "scipy.optimize._differentiable_functions": (
         "-> _ScalarGradWrapper.__call__", "-> _VectorFunWrapper.__call__", "-> _VectorJacWrapper.__call__",
         "-> VectorFunction.jac"),
     "torch": ("from_numpy",),
 }
-"""Functions that accept only NumPy's arrays, or would treat other arrays differently: SciPy leaves outputs
-that are no arrays of NumPy's as they were.  `*` is all public ones.  Behind `->` are those whose results,
-which are those of a function of the program, are to be NumPy's arrays, and behind `=>` those whose results
-have methods that accept only NumPy's arrays (adapters.py)."""
+"""Functions that accept only NumPy's arrays, or would treat other arrays differently.  `*` is all public
+ones.  Behind `->` are those whose results, which are those of a function of the program, are to be NumPy's
+arrays, and behind `=>` those whose results have methods that accept only NumPy's arrays (adapters.py)."""
 
 
 class _Watch:
