@@ -81,6 +81,32 @@ def test_outputs_and_functions_of_the_program() -> None:
     assert solved.success and abs(float(solved.y[0, -1]) - numpy.exp(-1)) < 1e-3
 
 
+@pytest.mark.parametrize("library", [diffuse.scipy, scipy], ids=lambda m: m.__name__)
+def test_arguments_of_blas_and_lapack_stay_as_they_are(library: Any) -> None:
+    """These functions were made by f2py, which wrote into the memory of arrays that are not NumPy's own."""
+    matrix, x = np.eye(200) * 3 + np.ones((200, 200)), np.arange(200.0)
+    with using(fallback="silent"):
+        solve, = library.linalg.get_blas_funcs(("trsv",), (matrix, x))
+        first, second = solve(matrix, x), library.linalg.blas.dtrsv(matrix, a_x := x)
+        *_, third, info = library.linalg.lapack.dgesv(matrix, x)
+    assert a_x is x and numpy.array_equal(numpy.asarray(x), numpy.arange(200.0))
+    assert solve.typecode == "d" and info == 0
+    assert numpy.array_equal(numpy.asarray(first), numpy.asarray(second))
+    assert numpy.allclose(numpy.asarray(matrix @ np.asarray(third)), numpy.arange(200.0))
+
+
+@pytest.mark.parametrize("library", [diffuse.scipy, scipy], ids=lambda m: m.__name__)
+def test_functions_of_the_program_may_return_diffuses_arrays(library: Any) -> None:
+    def halved(t: Any) -> Any:
+        return np.asarray(t) * 0.5
+
+    with using(fallback="silent"):
+        found = library.linalg.funm(np.diag(np.arange(1.0, 4.0)), halved)
+    assert numpy.allclose(numpy.asarray(found), numpy.diag([0.5, 1.0, 1.5]))
+    values = library.integrate.solve_ivp(lambda t, y: -np.asarray(y), (0, 1), np.ones(200)).y
+    assert numpy.allclose(values[:, -1], numpy.exp(-1), rtol=1e-3)
+
+
 def test_submodules_and_missing_names() -> None:
     assert importlib.import_module("diffuse.scipy.signal.windows") is diffuse.scipy.signal.windows
     assert diffuse.scipy.signal.lti is scipy.signal.lti

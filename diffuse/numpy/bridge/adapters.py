@@ -11,8 +11,8 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
-from functools import wraps
-from types import ModuleType
+from functools import update_wrapper, wraps
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from diffuse.numpy.arrays import core
@@ -22,39 +22,47 @@ from diffuse.numpy.bridge.sharing import ADAPTED
 
 def adapt(module: ModuleType) -> None:
     """Replace the functions of a library that `ADAPTED` names, if this version of it has them."""
-    paths = ADAPTED[module.__name__]
-    for path in functions(module) if paths == ("*",) else paths:
+    for path in ADAPTED[module.__name__]:
         if path == "@njit":
             importlib.import_module("diffuse.numpy.bridge.jitted").register()
             continue
         mark, _, called = path.rpartition(" ")
         adapted = {"->": giving_plain, "=>": giving_receivers}.get(mark, given_plain)
         owner: Any = module
-        *holders, name = called.split(".")
+        *holders, last = called.split(".")
         for holder in holders:
             owner = getattr(owner, holder, None)
-        found = vars(owner).get(name) if owner is not None else None
-        if isinstance(found, (classmethod, staticmethod)):
-            setattr(owner, name, type(found)(adapted(found.__func__)))
-        elif found is not None:
-            new = adapted(found)
-            if owner is module:
-                new.__module__ = module.__name__  # where pickle finds it; SciPy names a private module
-            setattr(owner, name, new)
+        for name in [] if owner is None else functions(owner) if last == "*" else [last]:
+            found = vars(owner).get(name)
+            if isinstance(found, (classmethod, staticmethod)):
+                setattr(owner, name, type(found)(adapted(found.__func__)))
+            elif found is not None:
+                new = adapted(found)
+                if isinstance(owner, ModuleType) and isinstance(new, FunctionType):
+                    new.__module__ = owner.__name__  # where pickle finds it; SciPy names a private module
+                setattr(owner, name, new)
 
 
 def functions(module: ModuleType) -> list[str]:
-    """The names of a module's public functions."""
-    return [name for name in vars(module)["__all__"] if inspect.isroutine(vars(module).get(name))]
+    """The names of a module's public functions, and of those that f2py made."""
+    public = getattr(module, "__all__", ())
+    return [name for name, value in vars(module).items()
+            if name in public and inspect.isroutine(value) or is_fortran(value)]
+
+
+def is_fortran(value: Any) -> bool:
+    """Is it a function that f2py made?  For arguments that it works on in place it copies NumPy's arrays, but
+    writes into the memory of objects that convert to one."""
+    return type(value).__name__ == "fortran" and callable(value)
 
 
 def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function to receive NumPy's array for each argument, or item of a tuple, that is a Diffuse
-    array.  An argument that it returns is the program's."""
-    @wraps(function)
+    array, and for each result of a function among its arguments.  An argument that it returns is the
+    program's."""
     def run(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
-            if type(value) in core.ARRAYS or type(value) is tuple:
+            if type(value) in core.ARRAYS or type(value) in HOLDERS:
                 named = {key: taken(value) for key, value in kwargs.items()}
                 given = *map(taken, args), *named.values()
                 found = function(*given[:len(args)], **named)
@@ -62,11 +70,11 @@ def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
                 return back.get(id(found), found)
         return function(*args, **kwargs)
 
-    return run
+    return update_wrapper(run, function)
 
 
 class Receiver:
-    """Stands for an object of a class in C, whose methods receive NumPy's arrays for Diffuse's."""
+    """Stands for an object in C, and receives NumPy's arrays for Diffuse's in its methods and when called."""
 
     __slots__ = ("_real",)
 
@@ -81,6 +89,9 @@ class Receiver:
     def __class__(self, kind: Any) -> None:
         self._real.__class__ = kind  # raises
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return given_plain(self._real)(*args, **kwargs)
+
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._real, name)
         return given_plain(value) if callable(value) else value
@@ -93,15 +104,20 @@ class Receiver:
 
 
 def giving_receivers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function to receive NumPy's arrays, and to return an object whose methods do so."""
+    """Wrap a function to receive NumPy's arrays, and to return an object, or a list of some, that does so."""
     function = given_plain(function)
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         found = function(*args, **kwargs)
-        return found if type(found) is Receiver else Receiver(found)
+        return [received(x) for x in found] if type(found) is list else received(found)
 
     return run
+
+
+def received(value: Any) -> Receiver:
+    """The receiver of an object; the object itself, if it is one."""
+    return value if type(value) is Receiver else Receiver(value)
 
 
 def giving_plain(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,6 +129,13 @@ def giving_plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+HOLDERS = (tuple, FunctionType, MethodType)
+"""Classes of arguments that may hold arrays, or return some."""
+
+
 def taken(value: Any) -> Any:
     """Convert an argument for a function that supports NumPy's arrays only."""
-    return tuple(map(plain, value)) if type(value) is tuple else plain(value)
+    kind = type(value)
+    if kind is FunctionType or kind is MethodType:
+        return giving_plain(value)
+    return tuple(map(plain, value)) if kind is tuple else plain(value)

@@ -30,6 +30,8 @@ PACKAGES = """
     cluster.hierarchy cluster.vq integrate interpolate ndimage signal spatial spatial.distance""".split()
 """The packages of SciPy all of whose functions are adapted.  Some ask whether an argument is NumPy's own
 array, some are C code, and some leave outputs of other classes as they were, without an error."""
+BLAS = ("=> get_blas_funcs", "=> get_lapack_funcs", "=> blas.get_blas_funcs", "=> lapack.get_lapack_funcs")
+"""The functions that return functions of BLAS and LAPACK."""
 ADAPTED = {
     **{f"scipy.{name}": ("aslinearoperator",) for name in OPERATORS},
     "h5py": ("Dataset.read_direct", "Dataset.write_direct"),
@@ -42,6 +44,7 @@ ADAPTED = {
     "PIL.Image": ("fromarray",),
     "polars": ("Series.__init__", "DataFrame.__init__"),
     **{f"scipy.{name}": ("*",) for name in PACKAGES},
+    "scipy.linalg": ("*", "blas.*", "lapack.*", *BLAS),
     "scipy.sparse.linalg": ("aslinearoperator", "=> splu", "=> spilu"),
     "scipy.sparse.linalg._dsolve.linsolve": ("=> splu", "=> spilu"),
     "scipy.optimize._differentiable_functions": (
