@@ -91,6 +91,12 @@ def test_arguments_of_blas_and_lapack_stay_as_they_are(library: Any) -> None:
         *_, third, info = library.linalg.lapack.dgesv(matrix, x)
     assert a_x is x and numpy.array_equal(numpy.asarray(x), numpy.arange(200.0))
     assert solve.typecode == "d" and info == 0
+
+    class Holder:
+        function = library.linalg.blas.dasum  # f2py's functions are no methods of objects that hold them
+
+    with using(fallback="silent"):
+        assert Holder().function(x) == float(x.sum()) and "dasum" in Holder.function.__doc__
     assert numpy.array_equal(numpy.asarray(first), numpy.asarray(second))
     assert numpy.allclose(numpy.asarray(matrix @ np.asarray(third)), numpy.arange(200.0))
 

@@ -49,12 +49,13 @@ def ours(real: ModuleType, name: str) -> Any:
         return value
     if isinstance(value, numpy.ufunc):
         return FallbackUfunc(value, path)
+    given = value
     if real.__name__ not in sharing.ADAPTED:
-        value = adapters.given_plain(value)  # a function of the program may return Diffuse arrays to SciPy's
+        given = adapters.given_plain(value)  # a function of the program may return Diffuse arrays to SciPy's
     loud = path.split(".")[1] in WARNING
-    found = fallback.wrapped(value, path, "inspection" if path in SILENT else None if loud else "library")
+    found = fallback.wrapped(given, path, "inspection" if path in SILENT else None if loud else "library")
     found.__module__ = f"diffuse.{real.__name__}"
-    return found
+    return adapters.Receiver(value, found) if adapters.is_fortran(value) else found
 
 
 def lookup(name: str, names: dict[str, Any]) -> Callable[[str], Any]:

@@ -37,7 +37,7 @@ def adapt(module: ModuleType) -> None:
             if isinstance(found, (classmethod, staticmethod)):
                 setattr(owner, name, type(found)(adapted(found.__func__)))
             elif found is not None:
-                new = adapted(found)
+                new = received(found) if is_fortran(found) else adapted(found)
                 if isinstance(owner, ModuleType) and isinstance(new, FunctionType):
                     new.__module__ = owner.__name__  # where pickle finds it; SciPy names a private module
                 setattr(owner, name, new)
@@ -53,7 +53,7 @@ def functions(module: ModuleType) -> list[str]:
 def is_fortran(value: Any) -> bool:
     """Is it a function that f2py made?  For arguments that it works on in place it copies NumPy's arrays, but
     writes into the memory of objects that convert to one."""
-    return type(value).__name__ == "fortran" and callable(value)
+    return value.__class__.__name__ == "fortran" and callable(value)
 
 
 def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,10 +76,11 @@ def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
 class Receiver:
     """Stands for an object in C, and receives NumPy's arrays for Diffuse's in its methods and when called."""
 
-    __slots__ = ("_real",)
+    __slots__ = ("_real", "_call")
 
-    def __init__(self, real: Any) -> None:
+    def __init__(self, real: Any, call: Callable[..., Any] | None = None) -> None:
         self._real = real
+        self._call = call or given_plain(real)
 
     @property
     def __class__(self) -> Any:
@@ -89,8 +90,12 @@ class Receiver:
     def __class__(self, kind: Any) -> None:
         self._real.__class__ = kind  # raises
 
+    @property
+    def __doc__(self) -> Any:  # type: ignore[override]
+        return self._real.__doc__
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return given_plain(self._real)(*args, **kwargs)
+        return self._call(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._real, name)

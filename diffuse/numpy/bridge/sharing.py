@@ -27,7 +27,8 @@ OPERATORS = """
     sparse.linalg._onenormest optimize._lsq.common optimize._lsq.dogbox optimize._nonlin""".split()
 """The modules of SciPy that have `aslinearoperator` under their own name."""
 PACKAGES = """
-    cluster.hierarchy cluster.vq integrate interpolate ndimage signal spatial spatial.distance""".split()
+    cluster.hierarchy cluster.vq integrate interpolate linalg.interpolative ndimage signal spatial
+    spatial.distance""".split()
 """The packages of SciPy all of whose functions are adapted.  Some ask whether an argument is NumPy's own
 array, some are C code, and some leave outputs of other classes as they were, without an error."""
 BLAS = ("=> get_blas_funcs", "=> get_lapack_funcs", "=> blas.get_blas_funcs", "=> lapack.get_lapack_funcs")
