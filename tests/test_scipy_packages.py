@@ -108,7 +108,11 @@ def test_functions_of_the_program_may_return_diffuses_arrays(library: Any) -> No
 
     with using(fallback="silent"):
         found = library.linalg.funm(np.diag(np.arange(1.0, 4.0)), halved)
+        exponents = library.linalg.funm(np.diag(np.arange(1.0, 4.0)), np.exp)
     assert numpy.allclose(numpy.asarray(found), numpy.diag([0.5, 1.0, 1.5]))
+    assert numpy.allclose(numpy.diag(numpy.asarray(exponents)), numpy.exp([1, 2, 3]))
+    with using(fallback="silent"):
+        assert library.linalg.schur(np.diag(np.arange(1.0, 4.0)), sort=lambda x, y=0.0: x > 1.5)[2] == 2
     values = library.integrate.solve_ivp(lambda t, y: -np.asarray(y), (0, 1), np.ones(200)).y
     assert numpy.allclose(values[:, -1], numpy.exp(-1), rtol=1e-3)
 

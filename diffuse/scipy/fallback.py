@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.bridge import adapters, fallback, mirrors, sharing
+from diffuse.numpy.bridge import adapters, fallback, mirrors
 from diffuse.numpy.bridge.namespace import FallbackUfunc, public
 
 WARNING = ("fft", "linalg", "ndimage", "special")
@@ -49,11 +49,8 @@ def ours(real: ModuleType, name: str) -> Any:
         return value
     if isinstance(value, numpy.ufunc):
         return FallbackUfunc(value, path)
-    given = value
-    if real.__name__ not in sharing.ADAPTED:
-        given = adapters.given_plain(value)  # a function of the program may return Diffuse arrays to SciPy's
     loud = path.split(".")[1] in WARNING
-    found = fallback.wrapped(given, path, "inspection" if path in SILENT else None if loud else "library")
+    found = fallback.wrapped(value, path, "inspection" if path in SILENT else None if loud else "library")
     found.__module__ = f"diffuse.{real.__name__}"
     return adapters.Receiver(value, found) if adapters.is_fortran(value) else found
 

@@ -18,6 +18,7 @@ from typing import Any
 from diffuse.numpy.arrays import core
 from diffuse.numpy.bridge.plain import plain
 from diffuse.numpy.bridge.sharing import ADAPTED
+from diffuse.numpy.ops.ufuncs import ufunc
 
 
 def adapt(module: ModuleType) -> None:
@@ -59,12 +60,14 @@ def is_fortran(value: Any) -> bool:
 def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function to receive NumPy's array for each argument, or item of a tuple, that is a Diffuse
     array, and for each result of a function among its arguments.  An argument that it returns is the
-    program's."""
+    program's.  f2py's functions get functions as they are, because they count these functions' arguments."""
+    convert = plain_inside if is_fortran(function) else taken
+
     def run(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
             if type(value) in core.ARRAYS or type(value) in HOLDERS:
-                named = {key: taken(value) for key, value in kwargs.items()}
-                given = *map(taken, args), *named.values()
+                named = {key: convert(value) for key, value in kwargs.items()}
+                given = *map(convert, args), *named.values()
                 found = function(*given[:len(args)], **named)
                 back = {id(new): old for new, old in zip(given, (*args, *kwargs.values()), strict=True)}
                 return back.get(id(found), found)
@@ -134,13 +137,16 @@ def giving_plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-HOLDERS = (tuple, FunctionType, MethodType)
+FUNCTIONS = (FunctionType, MethodType, ufunc)
+HOLDERS = (tuple, *FUNCTIONS)
 """Classes of arguments that may hold arrays, or return some."""
 
 
 def taken(value: Any) -> Any:
     """Convert an argument for a function that supports NumPy's arrays only."""
-    kind = type(value)
-    if kind is FunctionType or kind is MethodType:
-        return giving_plain(value)
-    return tuple(map(plain, value)) if kind is tuple else plain(value)
+    return giving_plain(value) if type(value) in FUNCTIONS else plain_inside(value)
+
+
+def plain_inside(value: Any) -> Any:
+    """Convert an array, or the arrays in a tuple."""
+    return tuple(map(plain, value)) if type(value) is tuple else plain(value)

@@ -45,7 +45,7 @@ ADAPTED = {
     "PIL.Image": ("fromarray",),
     "polars": ("Series.__init__", "DataFrame.__init__"),
     **{f"scipy.{name}": ("*",) for name in PACKAGES},
-    "scipy.linalg": ("*", "blas.*", "lapack.*", *BLAS),
+    "scipy.linalg": ("funm", "blas.*", "lapack.*", *BLAS),
     "scipy.sparse.linalg": ("aslinearoperator", "=> splu", "=> spilu"),
     "scipy.sparse.linalg._dsolve.linsolve": ("=> splu", "=> spilu"),
     "scipy.optimize._differentiable_functions": (
