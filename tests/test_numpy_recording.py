@@ -253,6 +253,24 @@ def test_threads_that_write_to_rows_of_one_array_give_it_one_store(monkeypatch: 
     assert float(x.sum()) == 40000.0
 
 
+def test_two_threads_that_write_to_a_new_array_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(*args: Any) -> Any:
+        time.sleep(0.05)
+        return create(*args)
+
+    with using(small=0):
+        x = np.empty((4, 30_000))
+        runtime = engine.current().runtime
+        create = runtime.create
+        monkeypatch.setattr(runtime, "create", slowly)
+        threads = [threading.Thread(target=lambda row=row: numpy.asarray(row).fill(3.0)) for row in x]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert float(x.sum()) == 360_000.0
+
+
 @pytest.mark.local_only("counts the allocations of Local")
 def test_small_stores_within_one_launch_share_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     def program(m: Any, x: Any) -> Any:

@@ -22,6 +22,7 @@ import scipy.spatial.distance  # noqa: E402
 
 import diffuse.numpy as np  # noqa: E402
 import diffuse.scipy  # noqa: E402
+from diffuse.numpy.bridge import adapters  # noqa: E402
 from diffuse.settings import using  # noqa: E402
 
 
@@ -34,6 +35,10 @@ def recorded() -> Iterator[None]:
 
 def wave(m: Any) -> Any:
     return m.sin(m.linspace(0, 40, 600)) * m.linspace(0.5, 2, 600)
+
+
+def scaled(x: Any) -> Any:
+    return np.asarray(x) * 2.5
 
 
 CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -111,6 +116,8 @@ def test_functions_of_the_program_may_return_diffuses_arrays(library: Any) -> No
         exponents = library.linalg.funm(np.diag(np.arange(1.0, 4.0)), np.exp)
     assert numpy.allclose(numpy.asarray(found), numpy.diag([0.5, 1.0, 1.5]))
     assert numpy.allclose(numpy.diag(numpy.asarray(exponents)), numpy.exp([1, 2, 3]))
+    again = pickle.loads(pickle.dumps(adapters.taken(scaled)))
+    assert type(again(numpy.ones(300))) is numpy.ndarray and again.__name__ == "scaled"
     with using(fallback="silent"):
         assert library.linalg.schur(np.diag(np.arange(1.0, 4.0)), sort=lambda x, y=0.0: x > 1.5)[2] == 2
     values = library.integrate.solve_ivp(lambda t, y: -np.asarray(y), (0, 1), np.ones(200)).y

@@ -123,7 +123,7 @@ cache sets."""
 Operand = tuple[Storage, View]
 
 _making = RLock()
-"""Held while the runtime is made, so that two threads do not each make one."""
+"""Held while the runtime, or the memory of a store, is made, so that two threads do not each make one."""
 
 
 def nbytes(store: Store | Frame) -> int:
@@ -253,8 +253,11 @@ class Stores:
         """The memory of a store, allocated now if it has none."""
         found = self.instances.get(store) or self.given.get(store)
         if found is None:
-            frame = self.storages[store]
-            found = self.instances[store] = self.runtime.create(nbytes(frame), Store(store, *frame))
+            with _making:
+                found = self.instances.get(store) or self.given.get(store)
+                if found is None:
+                    frame = self.storages[store]
+                    found = self.instances[store] = self.runtime.create(nbytes(frame), Store(store, *frame))
         return found
 
     def address(self, store: int) -> int:

@@ -132,9 +132,24 @@ def giving_plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function to return NumPy's array instead of a Diffuse array."""
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return taken(function(*args, **kwargs))
+        return plain_inside(function(*args, **kwargs))
 
     return run
+
+
+class PlainResults:
+    """A function of the program's whose results are NumPy's arrays instead of Diffuse's, also after it was
+    sent to another process."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        update_wrapper(self, function)
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return plain_inside(self._function(*args, **kwargs))
+
+    def __reduce__(self) -> Any:
+        return PlainResults, (self._function,)
 
 
 FUNCTIONS = (FunctionType, MethodType, ufunc)
@@ -144,7 +159,7 @@ HOLDERS = (tuple, *FUNCTIONS)
 
 def taken(value: Any) -> Any:
     """Convert an argument for a function that supports NumPy's arrays only."""
-    return giving_plain(value) if type(value) in FUNCTIONS else plain_inside(value)
+    return PlainResults(value) if type(value) in FUNCTIONS else plain_inside(value)
 
 
 def plain_inside(value: Any) -> Any:
