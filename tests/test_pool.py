@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -313,6 +314,19 @@ def test_what_a_launch_keeps_is_let_go_after_it_ran(pool: Pool) -> None:
     gate.open()
     pool.fence()
     assert gone == [4] * 4
+
+
+def test_another_thread_may_release_what_a_launch_keeps(pool: Pool) -> None:
+    class Released(deque[Any]):
+        """As if a thread that waits for launches had run and released them at once."""
+
+        def append(self, item: Any) -> None:
+            pool.wait(pool.submitted)
+
+    pool.start()
+    pool.threads.kept = Released()
+    pool.submit(address("step"), 0, 1, struct.pack("2q", 1, SCRATCH.ctypes.data), keep=object())
+    pool.fence()
 
 
 @pytest.mark.parametrize("points", [0, -1, 1 << 20])

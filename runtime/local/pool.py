@@ -269,7 +269,11 @@ class Pool:
         if keep is not None:
             if sequence != expected:  # another thread came between
                 kept.append((sequence, keep))
-            if kept[0][0] <= threads.ticket.value >> native.POINT_BITS:
+            try:
+                ended = kept[0][0] <= threads.ticket.value >> native.POINT_BITS
+            except IndexError:  # another thread released everything
+                ended = False
+            if ended:
                 threads.purge()
         return sequence
 
