@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import random
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -12,7 +16,7 @@ import pytest
 import diffuse
 import diffuse.numpy as dnp
 from diffuse.settings import config
-from tests import audit, stateful
+from tests import audit, audit_calls, audit_parameters, stateful
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +43,23 @@ def test_families_of_views(mode: str) -> None:
     for number in range(6):
         text, differences = stateful.checked(mode, number)
         assert not [d for d in differences if d[0] != "["], text + "\n" + "\n".join(differences)
+
+
+@pytest.mark.parametrize("text", ["np.median(a, out=b)", "a.mean(out=b)", "np.nanmedian(a, axis=0, out=b)"])
+def test_calls_that_end_numpy_are_not_generated(text: str) -> None:
+    draft = audit_parameters.Draft(random.Random(3), "small")
+    draft.new((7,), "f2", "C")
+    assert not audit_calls.avoided(draft, text)
+    draft.new((), "O", "C")
+    assert audit_calls.avoided(draft, text)
+
+
+@pytest.mark.parametrize("command", ["numpy_suite", "scipy_suite", "fuzz_ranks", "block_programs"])
+def test_commands_tell_how_they_are_called(command: str) -> None:
+    words = [sys.executable, str(Path(__file__).with_name(f"{command}.py")), "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: {command}.py")
 
 
 def told(value: Any) -> Any:
