@@ -72,7 +72,7 @@ KNOWN = {
         r"\.std\(out=.*=> error: None, NumPy's \('UFuncTypeError', .Cannot cast ufunc 'sqrt' output",
     "a method of NumPy's own array takes Diffuse's arrays of no dimension for sequences":
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\ba\.fill\(.*"
-        r"(setting an array element with a sequence|Could not convert object to NumPy)",
+        r"(setting an array element with a sequence|Could not convert object to NumPy|only 0-dim)",
     "an array without elements has no place, so that a locked one cannot be told to be copied to itself":
         r"\((0|3, 0|0, 3)(,|\)).*'locked'.*copyto\(.*destination is read-only'\), NumPy's None",
     "a vector that was rolled owns its memory, while NumPy's is a view of such an array":
