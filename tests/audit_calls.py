@@ -205,9 +205,7 @@ def _with_arguments(draft: Draft, chosen: Callable_) -> str:
         if parameter.kind is parameter.VAR_KEYWORD:
             continue
         if parameter.name == "out":
-            # methods of NumPy's own arrays, as those of seldom types are, take no other arrays
-            own = not chosen.path.startswith("np.") and draft.dtypes[draft.lead] in SELDOM
-            out = pick.random() < 0.3 and not own
+            out = pick.random() < 0.3
             open_ = False
             continue
         if not required and pick.random() >= share:

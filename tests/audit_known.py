@@ -63,8 +63,6 @@ KNOWN = {
     "a method of NumPy's own array takes no numbers of Diffuse's for truth values":
         r"\b\w\.compress\(.*Cannot cast array data from .* to dtype\('bool'\)",
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
-    "a method of NumPy's own array takes no output of Diffuse's":
-        r"(output|'out') must be an array.\), NumPy's None",
     "a method of NumPy's own array takes element types from Diffuse's arrays, which it refuses from NumPy's":
         r"(dtype=|\.\w+\([^,()]*, |getfield\()np\.\w+\(.*=> error: None, "
         r"NumPy's \('TypeError', 'Cannot construct a dtype from an array'\)",

@@ -247,8 +247,8 @@ GATED = """sum prod min max mean any all var std argmin argmax cumsum cumprod tr
 conjugate conj clip compress choose dot repeat round take argsort argpartition nonzero searchsorted""".split()
 """Methods that only read, for which small arrays use NumPy's."""
 
-LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view item tolist".split()
-"""Methods that return views or elements."""
+LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view item tolist fill".split()
+"""Methods that return views or elements, or write elements, which the extension does."""
 
 for _name in GATED:
     setattr(Methods, _name, gates.method(_name, vars(Methods)[_name]))
