@@ -125,8 +125,6 @@ def adopt(x: Any, writing: bool = False, gaps: bool = False) -> Any:
         return x
     if kind is numpy.ndarray or (not writing and kind in (list, tuple)):
         array = x
-        if kind is numpy.ndarray and not x.ndim and not writing and x.dtype in NATIVE:
-            return x[()]
         if kind is not numpy.ndarray:
             array = numpy.asarray(lowered(x))
             if array.ndim == 0:
