@@ -43,8 +43,8 @@ KNOWN = {
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*'c(8|16)'.*assign\(.*=> "
         r"(a\.elements|error: \('TypeError', .*not 'complex')",
     "an array of NumPy's own converts one of Diffuse's before it knows whether anything is assigned":
-        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*'c(8|16)'.*assign\(.*=> "
-        r"warnings: \[\('ComplexWarning', '.*'\)\], NumPy's \[\]$",
+        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*'([cf]\d+)'.*assign\(.*=> "
+        r"warnings: \[\('(ComplexWarning', '.*'|RuntimeWarning', '.* in cast')\)\], NumPy's \[\]$",
     "NumPy takes other libraries' masks without elements for integers":
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\((\d, )*0(, \d|,)*\), '\?'.*(a\[[a-h]\]|assign\(a, "
         r"numpy\.s_\[[a-h]\].*) => (result|error: None, NumPy's \('IndexError', '(too many|boolean) ind)",

@@ -131,6 +131,12 @@ x=np.arange(200.); np.c_[x, x[::-1]], np.r_[x, x[:3]], np.r_["0,2", x, x], np.r_
 x=np.arange(200.); y=np.r_[x]; y[0]=5; x[0]
 x=np.arange(20000, dtype="f4"); (x * np.array(2.5)).dtype, np.add(x, numpy.array(2, "i8")).dtype
 x=np.arange(20000); c=numpy.array(3); y=x * c; c[...]=9; y
+x=np.arange(40) % 10; c=[np.arange(40000)[k:k + 40] for k in range(10)]; x.choose(*c)
+x=np.arange(40) % 10; c=[np.broadcast_to(np.arange(40000)[k:k + 1], 40) for k in range(10)]; x.choose(*c)
+x=np.arange(12.).reshape(4, 3); np.cross(x, x[::-1], axisc=(0,))
+x=np.arange(12.).reshape(4, 3); np.cross(x, x[::-1], axisc=2)
+x=np.arange(12.).reshape(4, 3); np.cross(x, x[::-1] * 2, axisc=0)
+x=np.arange(12.).reshape(4, 3); np.cross(x, x, axisa=None)
 np.unstack(np.arange(3))
 np.unstack(np.arange(20000))[19999]
 np.multiply.outer(np.arange(3,dtype="f4"), 2.5)

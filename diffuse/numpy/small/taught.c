@@ -11,8 +11,8 @@ static int ours(PyObject *x) { return Py_TYPE(x) == state.array_class; }
 enum { MOST = 8 /* arguments of such a method */ };
 
 /* The methods in C that take an output, and its place among the arguments by position: none for `choose`. */
-#define METHODS(M) M(argmax, 1) M(argmin, 1) M(choose, MOST) M(compress, 2) M(conj, 0) M(conjugate, 0) M(cumprod, 2)  \
-    M(cumsum, 2) M(dot, 1) M(round, 1) M(take, 2) M(trace, 4)
+#define METHODS(M) M(argmax, 1) M(argmin, 1) M(choose, PY_SSIZE_T_MAX) M(compress, 2) M(conj, 0) M(conjugate, 0)  \
+    M(cumprod, 2) M(cumsum, 2) M(dot, 1) M(round, 1) M(take, 2) M(trace, 4)
 
 typedef PyObject *(*Fast)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
 typedef PyObject *(*Named)(PyObject *, PyObject *, PyObject *);
