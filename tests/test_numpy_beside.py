@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy
@@ -255,7 +256,7 @@ NAMES: dict[str, tuple[str, Callable[[tuple[int, ...]], tuple[int, ...]], int]] 
     "r": ("f8", lambda shape: shape[1:], 9), "ri": ("i8", lambda shape: shape[1:], 9),
     "rb": ("?", lambda shape: shape[1:], 2), "two": ("f8", lambda shape: (2, *shape[1:]), 9),
     "w": ("f8", lambda shape: (2 * shape[0], *shape[1:]), 9), "pair": ("f8", lambda shape: (2, *shape), 9),
-    "all": ("f8", lambda shape: (numpy.prod(shape), numpy.prod(shape)), 9),
+    "all": ("f8", lambda shape: (prod(shape), prod(shape)), 9),
     "square": ("f8", lambda shape: (shape[0], shape[0]), 9),
     "m": ("?", lambda shape: shape, 2),
     "i": ("i8", lambda shape: shape, 5), "j": ("i8", lambda shape: shape, 2),
@@ -293,6 +294,7 @@ def told(value: Any) -> Any:
 def outcome(np: Any, own: str, shape: tuple[int, ...], call: str) -> Any:
     """The result or error, which operand the result is, all operands behind the call, and the warnings."""
     given = operands(np, own, shape)
+    result: Any
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

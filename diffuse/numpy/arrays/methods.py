@@ -126,7 +126,7 @@ class Methods(Protocols, elements.Described):
 
     def astype(self, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:
-        if type(casting) is str and casting == "same_value":  # NumPy reads the values
+        if (casting if type(casting) is str else "") == "same_value":  # NumPy reads the values
             return wrap(host(self).astype(dtype, order, casting, subok, copy))
         if isinstance(copy, numpy._CopyMode):
             raise ValueError("_CopyMode enum is not allowed for astype function. Use true/false instead.")
