@@ -36,8 +36,11 @@ def outcomes(tests: Path, module: str, options: list[str]) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("tests", type=Path, help="a checkout of array-api-tests with its submodule")
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
+                                     usage="%(prog)s TESTS [options of pytest]",
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tests", metavar="TESTS", type=Path,
+                        help="a checkout of array-api-tests with its submodule")
     arguments, options = parser.parse_known_args()
     if not (arguments.tests / "array_api_tests").is_dir():
         parser.error(f"{arguments.tests} has no folder array_api_tests: give a checkout of array-api-tests")

@@ -157,9 +157,10 @@ def avoided(draft: Draft, text: str) -> bool:
     """Would a call end NumPy's process, or take it minutes?
 
     NumPy 2.4 reads a mask through a null pointer where it compares integers with a Python integer that their
-    type does not have.  It ends where it folds another type into an output of objects, or joins matrices of
-    three dimensions.  It writes running values beyond an output without dimensions, and frees a converted
-    output of `choose` twice.  Integers of any size may grow without end.
+    type does not have.  It ends where it folds another type into an output of objects, as `median` does by
+    the mean of those in the middle, or joins matrices of three dimensions.  It writes running values beyond
+    an output without dimensions, and frees a converted output of `choose` twice.  Integers of any size may
+    grow without end.
     """
     into = re.search(r"out=\(?(\w)\b", text)
     if into and ("choose(" in text and "mode=" in text or draft.shapes.get(into[1]) == ()
@@ -168,7 +169,8 @@ def avoided(draft: Draft, text: str) -> bool:
     called = re.match(r"np\.(\w+)\(", text)
     if "matrix" in text and called and not isinstance(getattr(numpy, called[1], None), numpy.ufunc):
         return True
-    if "out=" in text and "O" in draft.dtypes.values() and re.search(r"\b(any|all|mean)\(|dtype=", text):
+    folds = r"\b(any|all|mean|(nan)?median)\(|dtype="
+    if "out=" in text and "O" in draft.dtypes.values() and re.search(folds, text):
         return True
     if re.search(r"np\.(less|greater|equal|not_equal)", text) and "where=" in text:
         return re.search(r"[(, ](-1|-2|-?300|1<<\d+)[,)]", text) is not None
@@ -203,9 +205,7 @@ def _with_arguments(draft: Draft, chosen: Callable_) -> str:
         if parameter.kind is parameter.VAR_KEYWORD:
             continue
         if parameter.name == "out":
-            # methods of NumPy's own arrays, as those of seldom types are, take no other arrays
-            own = not chosen.path.startswith("np.") and draft.dtypes[draft.lead] in SELDOM
-            out = pick.random() < 0.3 and not own
+            out = pick.random() < 0.3
             open_ = False
             continue
         if not required and pick.random() >= share:

@@ -43,8 +43,8 @@ KNOWN = {
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*'c(8|16)'.*assign\(.*=> "
         r"(a\.elements|error: \('TypeError', .*not 'complex')",
     "an array of NumPy's own converts one of Diffuse's before it knows whether anything is assigned":
-        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*'c(8|16)'.*assign\(.*=> "
-        r"warnings: \[\('ComplexWarning', '.*'\)\], NumPy's \[\]$",
+        r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*'([cf]\d+)'.*assign\(.*=> "
+        r"warnings: \[\('(ComplexWarning', '.*'|RuntimeWarning', '.* in cast')\)\], NumPy's \[\]$",
     "NumPy takes other libraries' masks without elements for integers":
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\((\d, )*0(, \d|,)*\), '\?'.*(a\[[a-h]\]|assign\(a, "
         r"numpy\.s_\[[a-h]\].*) => (result|error: None, NumPy's \('IndexError', '(too many|boolean) ind)",
@@ -63,8 +63,6 @@ KNOWN = {
     "a method of NumPy's own array takes no numbers of Diffuse's for truth values":
         r"\b\w\.compress\(.*Cannot cast array data from .* to dtype\('bool'\)",
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
-    "a method of NumPy's own array takes no output of Diffuse's":
-        r"(output|'out') must be an array.\), NumPy's None",
     "a method of NumPy's own array takes element types from Diffuse's arrays, which it refuses from NumPy's":
         r"(dtype=|\.\w+\([^,()]*, |getfield\()np\.\w+\(.*=> error: None, "
         r"NumPy's \('TypeError', 'Cannot construct a dtype from an array'\)",
@@ -72,7 +70,7 @@ KNOWN = {
         r"\.std\(out=.*=> error: None, NumPy's \('UFuncTypeError', .Cannot cast ufunc 'sqrt' output",
     "a method of NumPy's own array takes Diffuse's arrays of no dimension for sequences":
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*\ba\.fill\(.*"
-        r"(setting an array element with a sequence|Could not convert object to NumPy)",
+        r"(setting an array element with a sequence|Could not convert object to NumPy|only 0-dim)",
     "an array without elements has no place, so that a locked one cannot be told to be copied to itself":
         r"\((0|3, 0|0, 3)(,|\)).*'locked'.*copyto\(.*destination is read-only'\), NumPy's None",
     "a vector that was rolled owns its memory, while NumPy's is a view of such an array":

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from tests import shares
+
 Action = Callable[[random.Random, Any], Any]
 
 
@@ -129,4 +131,5 @@ def main(first: int, last: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))
+    seeds = shares.seeds(__doc__).parse_args()
+    main(seeds.first, seeds.last)

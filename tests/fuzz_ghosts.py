@@ -25,6 +25,7 @@ import diffuse.numpy as np  # noqa: E402
 import diffuse.scipy.sparse as sp  # noqa: E402
 from diffuse.runtime.mpi.inspector import Inspector  # noqa: E402
 from diffuse.stream import engine  # noqa: E402
+from tests import shares  # noqa: E402
 
 plans: list[Any] = []
 """The exchanges of ghosts that were planned."""
@@ -139,4 +140,5 @@ def main(first: int, last: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*[int(word) for word in sys.argv[1:]])
+    seeds = shares.seeds(__doc__).parse_args()
+    main(seeds.first, seeds.last)

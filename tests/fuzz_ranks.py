@@ -1,6 +1,6 @@
 """Random NumPy programs on all ranks at once: the programs of test_fuzz_numpy.py and test_fuzz_stream.py.
 
-    DIFFUSE_RUNTIME=mpi mpirun -n 2 python tests/fuzz_ranks.py FIRST LAST
+    DIFFUSE_RUNTIME=mpi mpirun -n 2 python tests/fuzz_ranks.py FIRST LAST [LOOPS]
 
 A seed is one program, the same on all ranks; each rank compares what it sees with NumPy.  The arrays are of a
 few elements and cut into tiles of one or two (DIFFUSE_MIN_CHUNK=1), so that views cross the ranks.  Every
@@ -22,7 +22,7 @@ import numpy
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from diffuse.stream import engine  # noqa: E402
-from tests import legate_grid, test_fuzz_numpy, test_fuzz_stream, test_grids  # noqa: E402, F401
+from tests import legate_grid, shares, test_fuzz_numpy, test_fuzz_stream, test_grids  # noqa: E402, F401
 from tests.pieces import pieces  # noqa: E402
 
 
@@ -85,5 +85,8 @@ def main(first: int, last: int, loops: int) -> None:
 
 
 if __name__ == "__main__":
-    numbers = [int(word) for word in sys.argv[1:]]
-    main(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else 5)
+    parser = shares.seeds(__doc__)
+    parser.add_argument("loops", metavar="LOOPS", type=int, nargs="?", default=5,
+                        help="every how many programs one with loops runs, too")
+    given = parser.parse_args()
+    main(given.first, given.last, given.loops)

@@ -260,15 +260,17 @@ def table(args: argparse.Namespace) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--megabytes", type=float, default=40.0)
-    parser.add_argument("--memory", default="16M")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=float, default=40.0,
+                        help="what an operation's arrays take together")
+    parser.add_argument("--memory", default="16M", help="what each rank may have")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--runtime", default="mpi")
-    parser.add_argument("--width", type=int, default=2000)
-    parser.add_argument("--seconds", type=float, default=120.0)
-    parser.add_argument("--inside", action="store_true")
-    parser.add_argument("names", nargs="*")
+    parser.add_argument("--width", type=int, default=2000, help="columns of matrices")
+    parser.add_argument("--seconds", type=float, default=120.0, help="how long a run may take")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("names", metavar="NAME", nargs="*", help="operations; all if none is named")
     args = parser.parse_args()
     if not args.inside:
         sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

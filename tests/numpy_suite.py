@@ -17,6 +17,7 @@ too long counts as failed, and another process takes up the file behind it.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -182,20 +183,23 @@ def both(rooms: list[Path], file: str, options: list[str]) -> tuple[int, dict[st
     return compared(found[0], found[1] if len(found) > 1 else None)
 
 
-def main(arguments: list[str]) -> None:
-    if arguments[:1] == ["--one"]:
-        suites.run(Path(arguments[1]), arguments[3:], Path(arguments[2]))
+def main() -> None:
+    parser = suites.parser(__doc__)
+    parser.add_argument("--failing", action="store_true", help="list the tests that fail under Diffuse alone")
+    parser.add_argument("--keep", metavar="FOLDER", help="where outcomes are kept for another run")
+    parser.add_argument("--one", nargs=2, type=Path, help=argparse.SUPPRESS)
+    given, files, options = suites.parsed(parser)
+    if given.one:
+        room, notes = given.one
+        suites.run(room, [*options, *files], notes)
         return
-    flags = {"--real", "--failing"}
-    kept = next((a.partition("=")[2] for a in arguments if a.startswith("--keep=")), None)
-    options = [a for a in arguments if a not in flags and not a.startswith("--keep=")]
-    options = [a for a in options if not a.endswith(".py")] + ["-m", "not slow"]
-    files = [a for a in arguments if a.endswith(".py")] or all_files()
+    options += ["-m", "not slow"]
+    files = files or all_files()
     passing = 0
     failed: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="numpy-suite-") as name, ThreadPoolExecutor(2) as pool:
-        place = Path(name if kept is None else kept).resolve()
-        rooms = [place / "real", *([] if "--real" in arguments else [place / "ours"])]
+        place = Path(given.keep or name).resolve()
+        rooms = [place / "real", *([] if given.real else [place / "ours"])]
         for room in rooms:
             if not (room / "own").exists():
                 prepared(room, room.name == "real")
@@ -204,7 +208,7 @@ def main(arguments: list[str]) -> None:
             passing += number
             failed.update(reasons)
             print(f"{number - len(reasons):6} of {number:6}  {file}", flush=True)
-            if "--failing" in arguments:
+            if given.failing:
                 print(*(f"    {test}  {why}  ({reason(test, why)})" for test, why in reasons.items()),
                       sep="\n", flush=True)
     for why, n in Counter(failed.values()).most_common(40):
@@ -216,4 +220,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -20,6 +20,7 @@ import diffuse
 from diffuse.observe import trace
 from diffuse.stream import engine
 from tests import block_programs as blocks
+from tests import shares
 
 
 def product(pick: random.Random, a: Any) -> Any:
@@ -81,4 +82,5 @@ def main(first: int, last: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))
+    seeds = shares.seeds(__doc__).parse_args()
+    main(seeds.first, seeds.last)

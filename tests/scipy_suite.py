@@ -36,19 +36,16 @@ SCIPY = (
 )
 
 
-def main(arguments: list[str]) -> None:
-    real = "--real" in arguments
-    options = [a for a in arguments if a != "--real"]
+def main() -> None:
+    given, files, options = suites.parsed(suites.parser(__doc__))
     with tempfile.TemporaryDirectory() as name:
         room = Path(name)
         folder = room / "sparse_tests"
-        suites.copied(TESTS, folder, EARLIER if real else (*EARLIER, *suites.NUMPY, *SCIPY))
-        chosen = [str(folder / a) if a.endswith(".py") else a for a in options]
-        if not any(a.endswith(".py") for a in options):
-            chosen.append(str(folder))
-        outcomes = suites.run(room, ["--tb=no", "-p", "no:warnings", *chosen])
+        suites.copied(TESTS, folder, EARLIER if given.real else (*EARLIER, *suites.NUMPY, *SCIPY))
+        chosen = [str(folder / file) for file in files or [""]]
+        outcomes = suites.run(room, ["--tb=no", "-p", "no:warnings", *options, *chosen])
     suites.show(outcomes.of, outcomes.reasons)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -137,6 +137,15 @@ def options(documentation: str | None, modes: dict[str, int], what: str, count: 
     return given
 
 
+def seeds(documentation: str | None) -> argparse.ArgumentParser:
+    """Make the parser of a program that runs seeds."""
+    parser = argparse.ArgumentParser(description=documentation,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", metavar="FIRST", type=int, help="the first seed")
+    parser.add_argument("last", metavar="LAST", type=int, help="the seed behind the last one")
+    return parser
+
+
 def repeated(check: Check, mode: str, number: str) -> int:
     """Make one check again and print what it found; the exit status."""
     text, differences = check(mode, int(number))

@@ -6,6 +6,7 @@ own arrays can answer.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shutil
@@ -26,6 +27,21 @@ NUMPY: Changes = (
     (r"^( *)import numpy((?:\.[a-z]\w*)+) as", r"\1import diffuse.numpy\2 as"),
 )
 """NumPy's public modules become Diffuse's; what begins with an underscore stays NumPy's own."""
+
+
+def parser(documentation: str | None) -> argparse.ArgumentParser:
+    """Make the parser of a command that runs test files, whose other options are pytest's."""
+    found = argparse.ArgumentParser(description=documentation, allow_abbrev=False,
+                                    usage="%(prog)s [options] [FILE.py ...] [options of pytest]",
+                                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("--real", action="store_true", help="the libraries themselves, without Diffuse")
+    return found
+
+
+def parsed(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, list[str], list[str]]:
+    """Read the command line: the command's own options, the test files, and pytest's options."""
+    given, rest = parser.parse_known_args()
+    return given, [a for a in rest if a.endswith(".py")], [a for a in rest if not a.endswith(".py")]
 
 
 def copied(tests: Path, folder: Path, changes: Changes) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import random
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -12,7 +16,7 @@ import pytest
 import diffuse
 import diffuse.numpy as dnp
 from diffuse.settings import config
-from tests import audit, stateful
+from tests import audit, audit_calls, audit_parameters, stateful
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +45,23 @@ def test_families_of_views(mode: str) -> None:
         assert not [d for d in differences if d[0] != "["], text + "\n" + "\n".join(differences)
 
 
+@pytest.mark.parametrize("text", ["np.median(a, out=b)", "a.mean(out=b)", "np.nanmedian(a, axis=0, out=b)"])
+def test_calls_that_end_numpy_are_not_generated(text: str) -> None:
+    draft = audit_parameters.Draft(random.Random(3), "small")
+    draft.new((7,), "f2", "C")
+    assert not audit_calls.avoided(draft, text)
+    draft.new((), "O", "C")
+    assert audit_calls.avoided(draft, text)
+
+
+@pytest.mark.parametrize("command", ["numpy_suite", "scipy_suite", "fuzz_ranks", "block_programs"])
+def test_commands_tell_how_they_are_called(command: str) -> None:
+    words = [sys.executable, str(Path(__file__).with_name(f"{command}.py")), "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: {command}.py")
+
+
 def told(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [told(v) for v in value]
@@ -66,6 +87,56 @@ def outcome(np: Any, code: str) -> Any:
 
 
 FOUND = """
+x=np.arange(200.); x.copy(order=x)
+x=np.arange(200.); x.reshape(-1, order=x)
+x=np.arange(200.); np.ravel(x, x)
+x=np.arange(200.); np.add(x, x, order=x)
+x=np.arange(200.); np.add(x, x, casting=x)
+x=np.arange(200.); x.astype("f4", casting=x)
+x=np.arange(200.); x.astype("f4", subok=10**30)
+x=np.arange(20000.); x.astype("f4", subok=10**30)
+x=np.arange(20000.); np.zeros_like(x, subok=10**30)
+x=np.arange(20000.); np.broadcast_to(x, (2, 20000), subok=x)
+x=np.arange(200.); np.concatenate((x, x), casting=x)
+x=np.arange(20000.); np.repeat(x, 10**30)
+x=np.arange(20000.); np.tile(x, 10**30)
+x=np.arange(200.); x.resize(x)
+np.zeros(300, order=np.array([1, 2]))
+np.ones(3, order=np.array("C"))
+np.array(np.arange(200.), order=np.array("C"))
+np.eye(3, k=np.arange(5.))
+np.eye(3, k=5.5)
+np.eye(3, k=2.5)
+np.eye(3, order=np.arange(5.))
+x=np.arange(130.); np.subtract.at(x, np.arange(130), numpy.ma.array(x)); x
+x=np.arange(130.); np.add.at(x, np.arange(130), range(130)); x
+x=np.arange(130.); np.add.at(x, x, range(3))
+np.require(np.bool_(True), complex, ["A", "W"], like=np.arange(9).sum())
+x=np.arange(400.).reshape(20, 20); x[:, [3, 1, 1]]
+x=np.arange(400.).reshape(20, 20); i=np.arange(19)[::-1]; y=x[:, i]; y[0]=7; y, x
+x=np.arange(800.).reshape(2, 20, 20); i=np.arange(19); x[1:, i], x[:, :, i], x[..., i], x[::-1, i, 2:]
+x=np.arange(800.).reshape(2, 20, 20); i=np.arange(19); x[np.int64(1):, i], x[:99, i, ::-3]
+x=np.arange(200.); z=np.zeros(200); np.copyto(z, x, where=x > 3); z
+x=np.arange(200.); z=np.zeros(200, "i4"); np.copyto(z, x, where=x > 3)
+x=np.arange(200.); z=np.zeros(200, "i4"); np.copyto(z, x, casting="unsafe", where=[True]); z
+x=np.arange(200.); np.copyto(x[1:], x[:-1], where=x[1:] > 3); x
+x=np.arange(200.); np.put(x, [1, 300], -1, mode="wrap"); x
+x=np.arange(200.); x.fill(np.array(3)); x
+x=np.arange(200.); x.fill([1])
+x=np.arange(200.); x.fill("a")
+x=np.arange(200.); x.flags.writeable=False; x.fill(2)
+x=np.arange(200, dtype="u1"); x.fill(300)
+x=np.arange(200.)*2; y=x[::3]; y.fill(1); x
+x=np.arange(200.); np.c_[x, x[::-1]], np.r_[x, x[:3]], np.r_["0,2", x, x], np.r_[x, 1, [2]]
+x=np.arange(200.); y=np.r_[x]; y[0]=5; x[0]
+x=np.arange(20000, dtype="f4"); (x * np.array(2.5)).dtype, np.add(x, numpy.array(2, "i8")).dtype
+x=np.arange(20000); c=numpy.array(3); y=x * c; c[...]=9; y
+x=np.arange(40) % 10; c=[np.arange(40000)[k:k + 40] for k in range(10)]; x.choose(*c)
+x=np.arange(40) % 10; c=[np.broadcast_to(np.arange(40000)[k:k + 1], 40) for k in range(10)]; x.choose(*c)
+x=np.arange(12.).reshape(4, 3); np.cross(x, x[::-1], axisc=(0,))
+x=np.arange(12.).reshape(4, 3); np.cross(x, x[::-1], axisc=2)
+x=np.arange(12.).reshape(4, 3); np.cross(x, x[::-1] * 2, axisc=0)
+x=np.arange(12.).reshape(4, 3); np.cross(x, x, axisa=None)
 np.unstack(np.arange(3))
 np.unstack(np.arange(20000))[19999]
 np.multiply.outer(np.arange(3,dtype="f4"), 2.5)

@@ -49,6 +49,15 @@ def test_predicates_write_to_elements_that_lie_apart(name: str, step: int) -> No
     assert out.tolist() == [getattr(np, name)(value) for value in values]
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4"])
+@pytest.mark.parametrize("step", [1, 2, 4, 8, 16])
+def test_elements_that_lie_apart_are_negated_in_place(dtype: str, step: int) -> None:
+    for count in (1, 3, 6, 40):
+        x = np.arange(count * step).astype(dtype)
+        functions.function("negative")(x[::step], out=x[::step])
+        assert (x[::step] == -np.arange(0, count * step, step)).all()
+
+
 @settings(max_examples=400, deadline=None)
 @given(SEEDS)
 def test_a_body_means_its_ops_on_whole_arrays(seed: int) -> None:

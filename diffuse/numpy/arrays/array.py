@@ -365,3 +365,5 @@ core.slow.getitem, core.slow.setitem, core.slow.locate = views.getitem, assign.s
 core.slow.set_shape, core.slow.set_dtype = set_shape, inplace.set_dtype
 core.slow.component, core.slow.set_component = views.component, views.set_component
 core.slow.buffer = base.buffer
+if native is not None:
+    native.teach(base.writable, base.wrote)

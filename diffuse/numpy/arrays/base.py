@@ -54,6 +54,12 @@ def element_type(dtype: Any) -> numpy.dtype[Any]:
     return numpy.empty(0, dtype).dtype if isinstance(dtype, FAMILIES) else numpy.dtype(dtype)
 
 
+def check_subok(subok: Any) -> None:
+    """Raise NumPy's error for a `subok` argument that is neither a truth value nor an integer of C."""
+    if type(subok) is not bool:
+        numpy.empty_like(0, subok=subok)
+
+
 def holding(storage: Any, whole: Form) -> Any:
     """Make a row-major array over a whole existing store."""
     x = Array.__new__(core.array_class)

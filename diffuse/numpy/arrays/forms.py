@@ -129,7 +129,7 @@ def memory_order(order: Any) -> str:
     """Convert an `order` argument to C, F, A or K, or raise NumPy's error."""
     if order is None:
         return "K"
-    if order not in ("C", "F", "A", "K"):
+    if type(order) is not str or order not in ("C", "F", "A", "K"):
         numpy.empty_like(0, order=order)  # raises where NumPy would
     return str(order).upper()
 

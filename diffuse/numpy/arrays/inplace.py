@@ -35,7 +35,8 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     if not shape or wanted is None:
         return
     extents = wanted if hasattr(wanted, "__len__") and getattr(wanted, "ndim", 1) != 0 else (wanted,)
-    if type(extents) in (dict, set, frozenset) or any([type(n) in (bool, numpy.bool_) for n in extents]):
+    wrong = type(extents) in (dict, set, frozenset) or len(extents) > 64
+    if wrong or any([type(n) in (bool, numpy.bool_) for n in extents]):
         numpy.empty(wanted)  # no sequences, though they have a length, or no integers: raises NumPy's error
     wanted = tuple([operator.index(n) for n in extents])
     if not x.meta.flags.forc:

@@ -81,7 +81,8 @@ class Methods(Protocols, elements.Described):
         if not shape:
             raise TypeError("reshape() takes exactly 1 argument (0 given)")
         extents = shape[0] if len(shape) == 1 else shape
-        if order == "C" and copy is None and self.meta.flags.c_contiguous and type(extents) in PLAIN:
+        if (type(order) is str and order == "C" and copy is None and self.meta.flags.c_contiguous
+                and type(extents) in PLAIN):
             return viewing(self, self.meta.reshape(extents))
         return views.reshape(self, extents, order, copy)
 
@@ -100,7 +101,7 @@ class Methods(Protocols, elements.Described):
 
     def ravel(self, order: str = "C") -> Any:
         meta = self.meta
-        if order == "C" and meta.flags.c_contiguous:
+        if type(order) is str and order == "C" and meta.flags.c_contiguous:
             return viewing(self, meta.reshape(-1))
         return views.ravel(self, order)
 
@@ -125,13 +126,13 @@ class Methods(Protocols, elements.Described):
 
     def astype(self, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:
-        if casting == "same_value":  # NumPy reads the values
+        if (casting if type(casting) is str else "") == "same_value":  # NumPy reads the values
             return wrap(host(self).astype(dtype, order, casting, subok, copy))
         if isinstance(copy, numpy._CopyMode):
             raise ValueError("_CopyMode enum is not allowed for astype function. Use true/false instead.")
-        operator.index(subok)  # raises, as NumPy does
+        base.check_subok(subok)
         target = base.element_type(dtype)
-        if casting != "unsafe":
+        if type(casting) is not str or casting != "unsafe":
             numpy.empty(0, self.form.dtype).astype(target, casting=casting)  # raises
         if not computable(target):
             return host(self).astype(dtype, order=order)
@@ -246,8 +247,8 @@ GATED = """sum prod min max mean any all var std argmin argmax cumsum cumprod tr
 conjugate conj clip compress choose dot repeat round take argsort argpartition nonzero searchsorted""".split()
 """Methods that only read, for which small arrays use NumPy's."""
 
-LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view item tolist".split()
-"""Methods that return views or elements."""
+LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view item tolist fill".split()
+"""Methods that return views or elements, or write elements, which the extension does."""
 
 for _name in GATED:
     setattr(Methods, _name, gates.method(_name, vars(Methods)[_name]))

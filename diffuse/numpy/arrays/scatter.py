@@ -197,11 +197,11 @@ def fold_at(function: Any, array: Any, index: Any, value: Any) -> bool:
             or not array.meta.flags.writeable or array.form.dtype.kind not in "iuf"):
         return False
     given = adopt(numpy.asarray(value) if type(value) in rules.NUMBERS else value)
+    if type(given) is not core.array_class or given.storage is not None and given.storage is array.storage:
+        return False
     many = type(index) is core.array_class and index.form.size >= MANY
     if array.form.size < core.SMALL and not many and access.ready(array) and access.ready(given):
         return False  # one point would process all of it, and NumPy is as fast
-    if type(given) is not core.array_class or given.storage is not None and given.storage is array.storage:
-        return False
     try:
         types = function.numpy.resolve_dtypes((array.form.dtype, given.form.dtype, None))
     except TypeError:

@@ -19,6 +19,7 @@ import numpy
 
 from diffuse.numpy.arrays import core
 from diffuse.numpy.bridge import fallback, overrides
+from diffuse.numpy.ops.lowering import FAR, lowered, raised
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logic", "functions", "calculus",
@@ -80,6 +81,10 @@ class Indexer:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return _bmat(key, sys._getframe(1))
+        arrays: list[Any] = []
+        plain = lowered((key,), arrays)
+        if arrays and plain is not FAR:
+            return raised(self._real[plain[0]], arrays)
         return fallback.call(self._real.__getitem__, (key,), {}, f"numpy.{self._name}", "source")
 
     def __len__(self) -> int:

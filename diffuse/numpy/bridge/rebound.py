@@ -21,7 +21,7 @@ from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops.conversion import asanyarray
+from diffuse.numpy.ops.conversion import asanyarray, elsewhere
 from diffuse.numpy.ops.operands import foreign
 
 MODULE = "diffuse.numpy.bridge.rebound"
@@ -74,6 +74,8 @@ def rebound(real: Callable[..., Any], path: str, reason: str | None) -> Callable
     ours: list[Callable[..., Any]] = []
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("like") is not None:
+            elsewhere(None, kwargs["like"])  # raises for a number
         if not _large(args, kwargs):
             return fallback.call(real, args, kwargs, path, reason)
         if not ours:

@@ -105,7 +105,9 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
         axisa = axisb = axisc = axis
     x, y = asanyarray(a), asanyarray(b)
     plain = (is_array(x) and is_array(y) and x.ndim and y.ndim
+             and all([isinstance(k, (int, numpy.integer)) for k in (axisa, axisb, axisc)])
              and -x.ndim <= axisa < x.ndim and -y.ndim <= axisb < y.ndim
+             and -max(x.ndim, y.ndim) <= axisc < max(x.ndim, y.ndim)
              and x.shape[axisa] == 3 == y.shape[axisb])
     if not plain:
         return fallback.call(numpy.cross, (a, b, axisa, axisb, axisc), {}, "numpy.cross")

@@ -12,7 +12,7 @@ from diffuse import library
 from diffuse.library import Scalar, quiet
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.access import host
-from diffuse.numpy.arrays.base import element_type
+from diffuse.numpy.arrays.base import check_subok, element_type
 from diffuse.numpy.arrays.core import Array, hosted, recorded, viewing
 from diffuse.numpy.arrays.forms import (
     NATIVE,
@@ -43,7 +43,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 
 def _form(shape: tuple[int, ...], dtype: numpy.dtype[Any], order: Any) -> Any:
-    if order not in ("C", "F", "c", "f"):
+    if type(order) is not str or order not in ("C", "F", "c", "f"):
         numpy.empty((), order=order)
         order = "C"
     if order in ("F", "f"):
@@ -86,7 +86,7 @@ def empty(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None
         return fallback.asked(numpy.empty, shape, dtype, order, like=like)
     if not core.SEES:  # otherwise the extension's gate need not check whether NumPy's memory would do
         core.see(library.current().host_sees)
-    usual = (dtype is None or dtype is float) and order == "C"
+    usual = (dtype is None or dtype is float) and type(order) is str and order == "C"
     if usual and type(shape) is int and shape >= max(core.SMALL, 1):
         return recorded(row_major((shape,), FLOAT))
     kind = element_type(dtype)
@@ -111,7 +111,8 @@ SMALL_FORMS: dict[tuple[int, ...], Form] = {}
 def zeros(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Any:
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.zeros, shape, dtype, order, like=like)
-    if (dtype is None or dtype is float) and order == "C" and (type(shape) is int or type(shape) is tuple):
+    usual = (dtype is None or dtype is float) and type(order) is str and order == "C"
+    if usual and (type(shape) is int or type(shape) is tuple):
         extents = shape if type(shape) is tuple else (shape,)
         known = SMALL_FORMS.get(extents)
         if known is not None and known.size < core.SMALL and INT.issuperset(map(type, extents)):
@@ -169,7 +170,7 @@ def _like(prototype: Any, dtype: Any, order: Any, shape: Any, device: Any) -> An
 
 def empty_like(prototype: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
                device: Any = None) -> Any:
-    operator.index(subok)
+    check_subok(subok)
     target = _like(prototype, dtype, order, shape, device)
     if target is None:
         return fallback.asked(numpy.empty_like, prototype, dtype=dtype, order=order, subok=subok, shape=shape,
@@ -189,7 +190,7 @@ def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, s
 
 def _filled_like(function: Callable[..., Any], value: int, a: Any, dtype: Any, order: Any, subok: bool,
                  shape: Any, device: Any) -> Any:
-    operator.index(subok)  # raises for all but truth values and integers
+    check_subok(subok)
     target = _like(a, dtype, order, shape, device)
     if target is None:
         return fallback.asked(function, a, dtype=dtype, order=order, subok=subok, shape=shape, device=device)
@@ -295,6 +296,8 @@ def eye(N: int, M: Any = None, k: int = 0, dtype: Any = float, order: Any = "C",
         return fallback.asked(numpy.eye, N, M, k, dtype, order, like=like)
     rows, columns = _shape((N, N if M is None else M))
     x = zeros((rows, columns), dtype, order)
+    if k >= columns:
+        return x
     k = operator.index(k)
     if isinstance(x, Array) and -rows < k < columns:
         diagonal = x.meta.diagonal(k)

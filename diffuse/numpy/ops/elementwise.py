@@ -18,7 +18,7 @@ from diffuse.numpy.arrays import access, arithmetic, base, core
 from diffuse.numpy.arrays.access import at_hand, host, ready
 from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.arrays.core import ARRAYS, Array, hosted, recorded
-from diffuse.numpy.arrays.forms import like, replica, row_major
+from diffuse.numpy.arrays.forms import like, memory_order, replica, row_major
 from diffuse.numpy.ops import known, moving, single
 from diffuse.numpy.ops.known import KNOWN, Known, name_of
 from diffuse.numpy.ops.rules import RULES, Rule, cast_for, order_of, shape_of, turned
@@ -251,7 +251,9 @@ core.slow.gathered = gathered
 
 def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: Any = "K") -> Any:
     """A copy of an array, cast to `dtype`, in the layout of NumPy's copies."""
-    name = "copy", dtype, order if type(order) is str else ""
+    if type(order) is not str:
+        order = memory_order(order)
+    name = "copy", dtype, order
     found = known.call(name, (x,))
     if found is not None:
         return found
@@ -266,7 +268,7 @@ def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: Any = "K")
     out = recorded(form)
     template = record("copy", (x.form.name, form.name), form.shape, (source,), ((out.storage, form.root),))
     warns = x.form.dtype.kind == "c" and form.dtype.kind not in "cb"  # each time
-    if form.size >= core.SMALL and name[2] and not warns:
+    if form.size >= core.SMALL and not warns:
         KNOWN[name, name_of(x)] = Known(template, form)
     return out
 

@@ -65,7 +65,7 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
     if not parts or out is not None or numbers or _at_once(parts):
         return _fallback(numpy.concatenate, parts, **options)
     key = None
-    if dtype is None and type(axis) is int:
+    if dtype is None and type(axis) is int and type(casting) is str:
         key = axis, casting, *[(m.shape, m.strides, m.dtype) for m in [x.meta for x in parts]]
         found = _joins.get(key)
         if found is not None:
@@ -262,12 +262,17 @@ def _moved(a: Any, rolled: Any, places: tuple[tuple[slice, slice], ...]) -> Any:
         return None
 
 
+def _counts(number: Any) -> bool:
+    """Is this a number of repetitions that NumPy takes?"""
+    return isinstance(number, (int, numpy.integer)) and bool(0 <= number <= numpy.iinfo(int).max)
+
+
 @asking(numpy.tile)
 def tile(A: Any, reps: Any) -> Any:
     a = asanyarray(A)
     times = tuple(reps) if isinstance(reps, (tuple, list)) else (reps,)
     rank = max(a.ndim, len(times))
-    if _at_once([a]) or not all([isinstance(r, (int, numpy.integer)) and r >= 0 for r in times]):
+    if _at_once([a]) or not all(map(_counts, times)):
         return _fallback(numpy.tile, a, reps)
     if all(r == 1 for r in times):
         return array(a, ndmin=rank)
@@ -293,7 +298,7 @@ def tile(A: Any, reps: Any) -> Any:
 @asking(numpy.repeat)
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     a = asanyarray(a)
-    if not isinstance(repeats, (int, numpy.integer)) or repeats < 0 or _at_once([a]):
+    if not _counts(repeats) or _at_once([a]):
         return _fallback(numpy.repeat, a, repeats, axis)
     if axis is None or not a.ndim:
         a = a.ravel()

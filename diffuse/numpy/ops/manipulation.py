@@ -128,6 +128,7 @@ as_strided = _view_function(stride_tricks.as_strided)
 
 
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    subok = bool(subok)
     if type(array) is core.array_class and type(shape) is tuple:
         return core.viewing(array, numpy.broadcast_to(array.meta, shape))
     if subok and foreign(array):
@@ -158,7 +159,7 @@ atleast_3d = _at_least(numpy.atleast_3d)
 
 
 def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None) -> Any:
-    if type(a) is core.array_class and order == "C" and copy is None:
+    if type(a) is core.array_class and type(order) is str and order == "C" and copy is None:
         return a.reshape(shape)
     empty = type(shape) in (tuple, list) and not shape
     if foreign(a) or isinstance(a, numpy.generic) and (empty or type(a) not in core.ARRAYS):
@@ -167,7 +168,7 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
 
 
 def ravel(a: Any, order: Any = "C") -> Any:
-    if type(a) is core.array_class and order == "C":
+    if type(a) is core.array_class and type(order) is str and order == "C":
         return a.ravel()
     if foreign(a):
         return fallback.asked(numpy.ravel, a, order)

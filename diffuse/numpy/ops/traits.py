@@ -12,11 +12,11 @@ BROADCASTING = frozenset(("where", "clip"))
 SPREADING = frozenset(("outer", "meshgrid", "kron"))
 """Functions whose results may have as many elements as the product of all their arguments' sizes."""
 
-WRITING = frozenset("copyto putmask put place fill_diagonal put_along_axis shuffle nan_to_num".split())
-"""Functions that write into arguments other than `out`."""
+WRITING = frozenset("copyto putmask put place fill_diagonal put_along_axis shuffle nan_to_num fill".split())
+"""Functions and methods that write into arguments other than `out`."""
 
-AIMED = frozenset("copyto putmask put place fill_diagonal".split())
-"""Functions among them that write into their first argument and into nothing else."""
+AIMED = frozenset("copyto putmask put place fill_diagonal fill".split())
+"""Functions and methods that write into their first argument and into nothing else."""
 
 VIEWING = frozenset("""transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze expand_dims
     flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit unstack broadcast_to atleast_1d

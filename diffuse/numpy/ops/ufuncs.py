@@ -121,7 +121,8 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         outs = out if out is not None else (None,) * self.nout
         if len(outs) != self.nout:
             raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
-        gaps = options.get("order") in ("A", "a")
+        order = options.get("order")
+        gaps = type(order) is str and order in ("A", "a")
         operands = tuple([adopt(x, gaps=gaps) for x in args])
         targets = tuple([adopt(x, writing=True) for x in outs])
         mask = given = options.get("where", True)
@@ -192,6 +193,8 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
                 or any(not o.meta.flags.writeable for o in targets if o is not None)):
             return None
         mask, casting = options.get("where", True), options.get("casting", "same_kind")
+        if type(casting) is not str or type(options.get("order", "K")) is not str:
+            return None  # NumPy raises the error
         if casting == "equiv" and not all(isinstance(x, Array) for x in operands):
             return None  # NumPy 2.4 would crash in `resolve_dtypes`
         try:

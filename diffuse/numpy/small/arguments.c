@@ -44,6 +44,9 @@ int small_is_option(PyObject *x)
     return PySet_Contains(state.options, (PyObject *)type) > 0;
 }
 
+/* Is it a bound of a slice that is no array? */
+static int is_plain(PyObject *x) { return x == Py_None || PyLong_CheckExact(x); }
+
 /* The argument as NumPy gets it (a new reference); NULL, without an exception unless one was raised, where the
  * call has to go to Diffuse. */
 static PyObject *lowered(PyObject *x, Found *found, int depth)
@@ -104,6 +107,9 @@ static PyObject *lowered(PyObject *x, Found *found, int depth)
         Py_DECREF(copy);
         return tuple;
     }
+    if (found->index && PySlice_Check(x) && is_plain(((PySliceObject *)x)->start)
+            && is_plain(((PySliceObject *)x)->stop) && is_plain(((PySliceObject *)x)->step))
+        return Py_NewRef(x);
     return small_is_option(x) ? Py_NewRef(x) : NULL;
 }
 
@@ -175,9 +181,21 @@ static int chooses_many(PyObject *index)
     return 0;
 }
 
+/* Has an array memory of its own, side by side?  What arrays choose of several columns is a transposed view of an array
+ * that nobody else holds. */
+static int is_apart(PyArrayObject *chosen)
+{
+    PyObject *base = PyArray_BASE(chosen);
+    if (base == NULL)
+        return 1;
+    return PyArray_CheckExact(base) && Py_REFCNT(base) == 1 && PyArray_CHKFLAGS((PyArrayObject *)base, NPY_ARRAY_OWNDATA)
+           && size_of(base) == PyArray_SIZE(chosen)
+           && (PyArray_IS_F_CONTIGUOUS(chosen) || PyArray_IS_C_CONTIGUOUS(chosen));
+}
+
 PyObject *small_chosen(Array *x, PyObject *index)
 {
-    Found found = {.product = 1, .large = 1};
+    Found found = {.product = 1, .large = 1, .index = 1};
     PyObject *memory = small_near(x);
     if (memory == NULL && !PyErr_Occurred())
         memory = small_at_hand(x);
@@ -189,7 +207,7 @@ PyObject *small_chosen(Array *x, PyObject *index)
     Py_XDECREF(plain);
     if (chosen == NULL || !PyArray_CheckExact(chosen))
         return chosen;
-    if (PyArray_BASE((PyArrayObject *)chosen) == NULL) {
+    if (is_apart((PyArrayObject *)chosen)) {
         small_looked();
         return small_given(chosen);
     }

@@ -61,6 +61,7 @@ typedef struct {
     int dims;             /* dimensions of the arguments broadcast together, the last first */
     npy_intp shape[NPY_MAXDIMS];
     int numbers;          /* a sequence of numbers is among the arguments */
+    int index;            /* it is an index: slices are taken, too */
     Py_ssize_t items;     /* of all sequences among the arguments */
     int way;              /* SMALL_ANY or the like: arrays may be large, of these types; SMALL_NEVER: they may not */
     npy_intp bytes;       /* of these arrays */

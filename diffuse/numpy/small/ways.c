@@ -60,7 +60,7 @@ Py_ssize_t small_target(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObjec
 {
     Py_ssize_t target = -1, inputs = small_inputs(gate);
     if (gate->flags & AIMS)
-        target = n > 1 && kwnames == NULL ? 0 : -1;
+        target = n > 1 ? 0 : -1;
     else if (kwnames == NULL)
         target = inputs && n == inputs + 1 ? inputs : -1;
     else if (inputs ? n == inputs : gate->need <= ANYTHING && !(gate->flags & (WRITES | OVERRUNS | MULTIPLIES | MASKLESS))) {

@@ -1,0 +1,166 @@
+/* What NumPy's own arrays are taught of Diffuse's: outputs of their methods, and masks of their iterators.  NumPy itself
+ * takes nothing but its own arrays there, and has no protocol that would ask. */
+#include "small.h"
+
+static PyObject *writable, *wrote; /* of base */
+
+static int ours(PyObject *x) { return Py_TYPE(x) == state.array_class; }
+
+/* -- outputs ------------------------------------------------------------------------------------------------------ */
+
+enum { MOST = 8 /* arguments of such a method */ };
+
+/* The methods in C that take an output, and its place among the arguments by position: none for `choose`. */
+#define METHODS(M) M(argmax, 1) M(argmin, 1) M(choose, PY_SSIZE_T_MAX) M(compress, 2) M(conj, 0) M(conjugate, 0)  \
+    M(cumprod, 2) M(cumsum, 2) M(dot, 1) M(round, 1) M(take, 2) M(trace, 4)
+
+typedef PyObject *(*Fast)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
+typedef PyObject *(*Named)(PyObject *, PyObject *, PyObject *);
+
+/* A method: NumPy's function, and the place of the output. */
+typedef struct {
+    void (*numpys)(void);
+    Py_ssize_t place;
+} Method;
+
+/* The result of a call that wrote to the memory of an output: that output, if it is the memory.  Steals both. */
+static PyObject *finished(PyObject *found, PyObject *memory, PyObject *out)
+{
+    PyObject *done = found == NULL ? NULL : PyObject_CallOneArg(wrote, out);
+    if (done == NULL)
+        Py_CLEAR(found);
+    else if (found == memory)
+        Py_SETREF(found, Py_NewRef(out));
+    Py_XDECREF(done);
+    Py_DECREF(memory);
+    return found;
+}
+
+static PyObject *fast(Method *method, PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    Py_ssize_t all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)), at = n;
+    if (method->place < n)
+        at = method->place;
+    else
+        while (at < all && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, at - n), "out") != 0)
+            at++;
+    Fast numpys = (Fast)method->numpys;
+    if (at >= all || all > MOST || !ours(args[at]))
+        return numpys(self, args, n, kwnames);
+    PyObject *given[MOST], *memory = PyObject_CallOneArg(writable, args[at]);
+    if (memory == NULL)
+        return NULL;
+    memcpy(given, args, all * sizeof *given);
+    given[at] = memory;
+    return finished(numpys(self, given, n, kwnames), memory, args[at]);
+}
+
+/* A copy of a tuple or a dictionary of arguments with another output. */
+static PyObject *replaced(PyObject *args, PyObject *named, Py_ssize_t place, PyObject *memory)
+{
+    if (named != NULL) {
+        PyObject *copy = PyDict_Copy(named);
+        if (copy != NULL && PyDict_SetItemString(copy, "out", memory) < 0)
+            Py_CLEAR(copy);
+        return copy;
+    }
+    PyObject *copy = PyTuple_New(PyTuple_GET_SIZE(args));
+    for (Py_ssize_t k = 0; copy != NULL && k < PyTuple_GET_SIZE(args); k++)
+        PyTuple_SET_ITEM(copy, k, Py_NewRef(k == place ? memory : PyTuple_GET_ITEM(args, k)));
+    return copy;
+}
+
+static PyObject *slow(Method *method, PyObject *self, PyObject *args, PyObject *named, int names)
+{
+    int by_place = method->place < PyTuple_GET_SIZE(args);
+    PyObject *out = by_place ? PyTuple_GET_ITEM(args, method->place)
+                    : named == NULL ? NULL : PyDict_GetItemString(named, "out"), *memory = NULL, *low = NULL;
+    if (out != NULL && ours(out)) {
+        memory = PyObject_CallOneArg(writable, out);
+        low = memory == NULL ? NULL : replaced(args, by_place ? NULL : named, method->place, memory);
+        if (low == NULL) {
+            Py_XDECREF(memory);
+            return NULL;
+        }
+        args = by_place ? low : args;
+        named = by_place ? named : low;
+    }
+    PyObject *found = names ? ((Named)method->numpys)(self, args, named)
+                            : ((PyCFunction)method->numpys)(self, args);
+    Py_XDECREF(low);
+    return memory == NULL ? found : finished(found, memory, out);
+}
+
+#define DEFINE(name, place)                                                                                            \
+    static Method method_##name = {NULL, place};                                                                       \
+    static PyObject *fast_##name(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)               \
+    {                                                                                                                  \
+        return fast(&method_##name, self, args, n, kwnames);                                                           \
+    }                                                                                                                  \
+    static PyObject *named_##name(PyObject *self, PyObject *args, PyObject *named)                                     \
+    {                                                                                                                  \
+        return slow(&method_##name, self, args, named, 1);                                                             \
+    }                                                                                                                  \
+    static PyObject *plain_##name(PyObject *self, PyObject *args)                                                      \
+    {                                                                                                                  \
+        return slow(&method_##name, self, args, NULL, 0);                                                              \
+    }
+
+METHODS(DEFINE)
+
+/* Puts one of three functions, by how NumPy's is called, before that; the method stays the same object. */
+static void precede(const char *name, Method *method, void (*quick)(void), void (*named)(void), void (*plain)(void))
+{
+    PyObject *found = PyDict_GetItemString(PyArray_Type.tp_dict, name);
+    if (found == NULL || !Py_IS_TYPE(found, &PyMethodDescr_Type) || method->numpys != NULL)
+        return;
+    PyMethodDef *definition = ((PyMethodDescrObject *)found)->d_method;
+    void (*first)(void) = definition->ml_flags == (METH_FASTCALL | METH_KEYWORDS) ? quick
+                          : definition->ml_flags == (METH_VARARGS | METH_KEYWORDS) ? named
+                          : definition->ml_flags == METH_VARARGS ? plain : NULL;
+    if (first == NULL)
+        return;
+    method->numpys = (void (*)(void))definition->ml_meth;
+    definition->ml_meth = (PyCFunction)first;
+}
+
+#define PRECEDE(name, place)                                                                                           \
+    precede(#name, &method_##name, (void (*)(void))fast_##name, (void (*)(void))named_##name,                          \
+            (void (*)(void))plain_##name);
+
+/* -- iterators ---------------------------------------------------------------------------------------------------- */
+
+static binaryfunc numpys_read;
+static objobjargproc numpys_write;
+
+/* The index as NumPy gets it: of Diffuse's arrays it would not take truth values for a mask. */
+static PyObject *plain_index(PyObject *index) { return ours(index) ? PyArray_FROM_O(index) : Py_NewRef(index); }
+
+static PyObject *read_flat(PyObject *flat, PyObject *index)
+{
+    PyObject *plain = plain_index(index), *found = plain == NULL ? NULL : numpys_read(flat, plain);
+    Py_XDECREF(plain);
+    return found;
+}
+
+static int write_flat(PyObject *flat, PyObject *index, PyObject *value)
+{
+    PyObject *plain = plain_index(index);
+    int failed = plain == NULL ? -1 : numpys_write(flat, plain, value);
+    Py_XDECREF(plain);
+    return failed;
+}
+
+void small_teach(PyObject *for_writing, PyObject *after_writing)
+{
+    Py_XSETREF(writable, Py_NewRef(for_writing));
+    Py_XSETREF(wrote, Py_NewRef(after_writing));
+    METHODS(PRECEDE)
+    PyMappingMethods *mapping = PyArrayIter_Type.tp_as_mapping;
+    if (numpys_read == NULL) {
+        numpys_read = mapping->mp_subscript;
+        numpys_write = mapping->mp_ass_subscript;
+        mapping->mp_subscript = read_flat;
+        mapping->mp_ass_subscript = write_flat;
+    }
+}
