@@ -16,7 +16,7 @@ import numpy
 
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.bridge import fallback, parts
-from diffuse.numpy.order import memory, merging, radix
+from diffuse.numpy.order import memory, merging, numbering, radix
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own
 from diffuse.numpy.order.team import on_parts, slabs, threads
 
@@ -81,14 +81,14 @@ def ordered(array: Array, kind: str = "quicksort") -> Array | None:
     if not _line(array) or stable and array.dtype.itemsize > 2 and _runs(array):
         return None
     if kind == KINDS[0] and radix.vectorized(array.dtype):
-        return merging.ordered(array) if merging.many(array) > 1 else None
+        return merging.ordered(array) if merging.many(array.nbytes) > 1 else None
     known = radix.keys_of(array)
     if known is None:
         return None
     if known.plain:
         return radix.sorted_values(known, kind)
-    found = radix.numbered(known.keys, known.varying) if stable else None
-    return None if found is None else radix.taken(array, found[1])
+    found = numbering.ordered(known.keys, known.varying) if stable else None
+    return None if found is None else radix.taken(array, found.positions)
 
 
 def settled(array: Array) -> Array | None:
@@ -215,10 +215,10 @@ def argsort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
     if not _line(array) or stably and _runs(array) or not stably and _tied(array):
         return None
     known = radix.keys_of(array)
-    found = None if known is None else radix.numbered(known.keys, known.varying)
-    if found is None or not stably and radix.repeats(found[0]):
+    found = None if known is None else numbering.ordered(known.keys, known.varying, marked=not stably)
+    if found is None or found.first is not None and not found.first.all():
         return None
-    return given(radix.long(found[1]))
+    return given(radix.long(found.positions))
 
 
 def _argsorted(array: Array, axis: int, kind: Any) -> Array:
@@ -253,10 +253,10 @@ def lexsort(keys: Any, axis: Any) -> Any:
         if known is None:
             return None
         order = known.keys if numbers is None else radix.taken(known.keys, numbers)
-        found = radix.numbered(order, known.varying, numbers)
+        found = numbering.ordered(order, known.varying)
         if found is None:
             return None
-        numbers = found[1]
+        numbers = found.positions if numbers is None else radix.taken(numbers, found.positions)
     return None if numbers is None else given(radix.long(numbers))
 
 
