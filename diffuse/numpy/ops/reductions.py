@@ -18,6 +18,8 @@ from diffuse.numpy.ops.operands import answers
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 _NoValue = numpy._NoValue
+MANY = 1 << 18
+"""The number of elements from which on threads count them in less time, as starting one takes some 50 us."""
 
 
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
@@ -99,13 +101,24 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     if axis is None and keepdims is False and type(a) is core.array_class:
         memory = access.at_hand(a)
         if memory is not None:
-            return numpy.count_nonzero(memory)
+            return _counted(memory)
     x = asarray(a)
     if (type(keepdims) is not bool or not builtins.isinstance(x, Array) or x.form.size == 0
             or axis is None and ready(x)):
         return fallback.call(numpy.count_nonzero, (a, axis), {"keepdims": keepdims}, silent="inspection")
     truth = x if x.form.name == "bool" else elementwise.duplicate(x, numpy.dtype(bool))
     return folds.reduce("sum", truth, axis, numpy.intp, None, keepdims)
+
+
+def _counted(memory: Any) -> Any:
+    """The number of true elements of a NumPy array; of many numbers each thread counts a part."""
+    if memory.size < MANY or memory.dtype.kind == "b" or not memory.flags.forc:
+        return numpy.count_nonzero(memory)
+    from diffuse.numpy.order import team
+
+    flat = memory.ravel("K")
+    counts = team.on_parts(flat.size, lambda low, high: numpy.count_nonzero(flat[low:high]))
+    return builtins.sum(counts)
 
 
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
