@@ -162,14 +162,9 @@ class Iteration:
     def _pick(self, i: int, op: Op, step: Step) -> None:
         place, distance = self.accesses[op.attribute], str(self.values[op.args[0]])
         if self.places[op.args[0]] == INNER:
-            if place.letter == "0":
-                self.foresee(op.args[0], place, step)
             self.values[i] = memory.load_apart(self.code, place, step, distance)
         else:
             self.values[i] = memory.load_behind(self.code, place, step, distance)
-
-    def foresee(self, distance: int, place: Place, step: Step) -> None:
-        """Write code that fetches the elements at the distances of a later step, if that pays."""
 
     def _nth(self, i: int, op: Op, step: Step) -> None:
         self.values[i] = self.counts[i].take(step)

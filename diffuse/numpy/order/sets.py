@@ -75,9 +75,10 @@ def _with_positions(array: Array, index: bool, inverse: bool, counts: bool, each
     if known is None or not index and (not known.plain or each_nan and known.nan):
         return None  # NumPy does not sort equal ones by position
     order = numbering.ordered(known.keys, known.varying, marked=True)
-    if order is None or order.first is None:
+    if order is None:
         return None
-    positions, mask = order
+    positions, mask = order.positions, order.first
+    assert mask is not None
     if each_nan and known.nan:
         mask[array.size - int(numpy.count_nonzero(numpy.isnan(array))):] = True
     first = _kept(positions, mask)
