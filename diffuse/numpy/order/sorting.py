@@ -80,8 +80,10 @@ def ordered(array: Array, kind: str = "quicksort") -> Array | None:
     stable = kind in STABLE
     if not _line(array) or stable and array.dtype.itemsize > 2 and _runs(array):
         return None
-    if kind == KINDS[0] and radix.vectorized(array.dtype):
-        return merging.ordered(array) if merging.many(array.nbytes) > 1 else None
+    if kind != "heapsort" and radix.vectorized(array.dtype):
+        found = merging.ordered(array) if merging.many(array.nbytes) > 1 else None
+        if not stable or found is not None and found[-1] == found[-1]:
+            return found  # a stable sort gives equal bits one order, too, but may keep other bits of a NaN
     known = radix.keys_of(array)
     if known is None:
         return None
