@@ -1,10 +1,10 @@
 """`sort`, `argsort` and `lexsort` on all threads, and lines of arrays sorted or partitioned side by side.
 
 One-dimensional arrays of real numbers are sorted by digits (radix.py), or, where NumPy has a vectorized sort,
-in runs that are merged (merging.py); both have NumPy's bits.  A stable `argsort` has one result.  Any other
-kind may order equal elements in any way, and NumPy's order depends on the processor: the result is determined
-only if all elements differ, so if two are equal NumPy sorts.  The same holds for `partition` and
-`argpartition` of one dimension.
+in runs that are merged (merging.py); both have NumPy's bits.  `argsort` and `lexsort` find the stable order
+(numbering.py).  A stable `argsort` has one result.  Any other kind may order equal elements in any way, and
+NumPy's order depends on the processor: the result is determined only if all elements differ, so if two are
+equal NumPy sorts.  The same holds for `partition` and `argpartition` of one dimension.
 """
 
 from __future__ import annotations
