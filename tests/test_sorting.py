@@ -37,6 +37,7 @@ def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(team, "SHARE", 50)
     monkeypatch.setattr(team, "threads", lambda: 3)
     monkeypatch.setattr(sorting, "threads", lambda: 3)
+    monkeypatch.setattr(sorting, "NARROW", 64)
     monkeypatch.setattr(merging, "threads", lambda: 3)
     monkeypatch.setattr(merging, "SHARE", 50)
     monkeypatch.setattr(tallies, "threads", lambda: 3)

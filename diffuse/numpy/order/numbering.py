@@ -47,7 +47,9 @@ class _Close(NamedTuple):
 def ordered(keys: Array, varying: int, marked: bool = False) -> Order | None:
     """The stable order of elements with these keys, which differ in some of the bits `varying`; `marked` asks
     for the mask.  None if a routine has not arrived.  The keys may be overwritten."""
-    found = _by_words(keys, varying, marked) if radix.vectorized(numpy.dtype(numpy.uint64)) else None
+    found = None
+    if len(radix.digits(varying)) > 1 and radix.vectorized(numpy.dtype(numpy.uint64)):
+        found = _by_words(keys, varying, marked)
     return _by_digits(keys, varying, marked) if found is None else found
 
 

@@ -71,7 +71,7 @@ def _with_positions(array: Array, index: bool, inverse: bool, counts: bool, each
                     ) -> tuple[Array, ...] | None:
     """The different elements, the position of the first of each, the index of each element among them, and
     their counts, as wanted."""
-    known = radix.keys_of(array)
+    known = None if not index and sorting.few(array) else radix.keys_of(array)
     if known is None or not index and (not known.plain or each_nan and known.nan):
         return None  # NumPy does not sort equal ones by position
     order = numbering.ordered(known.keys, known.varying, marked=True)

@@ -28,6 +28,13 @@ SAMPLE = 1 << 12
 """The number of elements that are sampled to find out whether elements are equal, or in order."""
 
 
+NARROW = 1 << 21
+"""NumPy sorts integers of one or two bytes by digits if the sort has to be stable: up to so many elements, it
+does that in one thread in less time than several threads take here."""
+SOONER = 4
+"""NumPy's vectorized `argsort` is faster up to so many times the usual threshold of elements."""
+
+
 def _kind(kind: Any, order: Any, stable: Any) -> str | None:
     """The kind of sort that is requested; None for arguments that NumPy has to handle."""
     if order is not None or stable not in (None, True, False) or stable is not None and kind is not None:
@@ -75,10 +82,23 @@ def _runs(array: Array) -> bool:
     return min(up, pairs.size - up) * 50 < pairs.size
 
 
+def _stably(array: Array) -> bool:
+    """Is NumPy's stable sort faster?"""
+    if array.dtype.itemsize <= 2 and array.dtype.kind != "f":
+        return array.size < NARROW
+    return _runs(array)
+
+
+def few(array: Array) -> bool:
+    """Is NumPy's `argsort` that is not stable faster, as there are few elements?"""
+    return (array.size < SOONER * radix.FEWEST and array.dtype.itemsize >= 4
+            and radix.vectorized(array.dtype))
+
+
 def ordered(array: Array, kind: str = "quicksort") -> Array | None:
     """A sorted copy of a one-dimensional array."""
     stable = kind in STABLE
-    if not _line(array) or stable and array.dtype.itemsize > 2 and _runs(array):
+    if not _line(array) or stable and (array.dtype.itemsize == 1 or _stably(array)):
         return None
     if kind != "heapsort" and radix.vectorized(array.dtype):
         found = merging.ordered(array) if merging.many(array.nbytes) > 1 else None
@@ -214,7 +234,7 @@ def argsort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
     if array.ndim > 1:
         return given(_argsorted(array, along, wanted))
     stably = wanted in STABLE
-    if not _line(array) or stably and _runs(array) or not stably and _tied(array):
+    if not _line(array) or (_stably(array) if stably else few(array) or _tied(array)):
         return None
     known = radix.keys_of(array)
     found = None if known is None else numbering.ordered(known.keys, known.varying, marked=not stably)
