@@ -109,8 +109,8 @@ def ordered(array: Array, kind: str = "quicksort") -> Array | None:
         return None
     if known.plain:
         return radix.sorted_values(known, kind)
-    found = numbering.ordered(known.keys, known.varying) if stable else None
-    return None if found is None else radix.taken(array, found.positions)
+    order = numbering.ordered(known.keys, known.varying) if stable else None
+    return None if order is None else radix.taken(array, order.positions)
 
 
 def settled(array: Array) -> Array | None:
