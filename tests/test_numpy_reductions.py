@@ -14,6 +14,7 @@ from diffuse.numpy.arrays.array import ndarray
 from diffuse.numpy.ops import folds, reductions
 from diffuse.numpy.ops.creation import arange, ones, zeros
 from diffuse.numpy.ops.operands import wrap
+from diffuse.numpy.order import team
 from diffuse.settings import using
 
 pytestmark = pytest.mark.usefixtures("threshold")
@@ -192,3 +193,18 @@ def test_norms_of_small_arrays_have_numpys_bits(dtype: str, shape: tuple[int, ..
         for options in ({}, {"axis": 0}, {"axis": -1, "ord": 1}, {"keepdims": True}):
             got, want = np.linalg.norm(wrap(plain.copy()), **options), numpy.linalg.norm(plain, **options)
             assert got.dtype == want.dtype and (numpy.asarray(got) == want).all()
+
+
+def test_threads_count_the_true_elements_of_many_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reductions, "MANY", 64)
+    monkeypatch.setattr(reductions, "BLOCK", 100)
+    monkeypatch.setattr(team, "SHARE", 50)
+    monkeypatch.setattr(team, "threads", lambda: 3)
+    numbers = numpy.arange(720) % 5
+    for dtype in ("float64", "float32", "float16", "int8", "complex64", "bool"):
+        plain = numbers.astype(dtype)
+        if plain.dtype.kind in "fc":
+            plain[3::11], plain[::13] = numpy.nan, -0.0
+        for view in (plain, plain.reshape(20, 36).T, plain[::3], plain.reshape(4, 30, 6)[:, ::2]):
+            found = reductions.count_nonzero(wrap(view))
+            assert found == numpy.count_nonzero(view) and type(found) is type(numpy.count_nonzero(view))

@@ -11,7 +11,7 @@ import pytest
 from diffuse.ir import Privilege
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import codegen
-from diffuse.kernels.llvm import scatter
+from diffuse.kernels.llvm import nest, scatter
 from diffuse.kernels.targets.host import host
 from tests import test_llvm
 
@@ -60,3 +60,11 @@ def test_the_last_of_equal_indices_wins_and_sums_are_in_order(
                 test_llvm.run(made, [extent], [whole[::step], at, values], points, -(-extent // points),
                               [count, pitch, ascending])
                 assert whole.tobytes() == expected.tobytes(), (count, extent, pitch, step, points)
+
+
+@pytest.mark.parametrize("cpu, hint", [("znver5", 0), ("sapphirerapids", 3)])
+def test_only_zen_fetches_what_is_read_once_past_the_larger_caches(cpu: str, hint: int) -> None:
+    text = nest.emit(body("", "float64", "float64", "1"), replace(host(), cpu=cpu))
+    read, written = "i32 0, i32 {}, i32 1)", "i32 1, i32 3, i32 1)"
+    assert read.format(hint) in text and written in text
+    assert read.format(3 - hint) not in text

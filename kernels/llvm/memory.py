@@ -74,11 +74,12 @@ class Place(NamedTuple):
 
 def prefetch(code: Code, there: str, distance: int = 0, write: bool = False) -> None:
     """Fetch the line so many bytes behind an address into the first-level cache: to be written, or to be read
-    once, past the other caches."""
+    once, past the other caches where the target does this."""
     if distance:
         there = code.let(f"getelementptr i8, ptr {there}, i64 {distance}")
     code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    code.do(f"call void @llvm.prefetch.p0(ptr {there}, i32 {int(write)}, i32 {3 * write}, i32 1)")
+    kept = write or not code.module.target.passes
+    code.do(f"call void @llvm.prefetch.p0(ptr {there}, i32 {int(write)}, i32 {3 * kept}, i32 1)")
 
 
 def load(code: Code, place: Place, step: Step) -> Value:

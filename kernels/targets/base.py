@@ -14,7 +14,7 @@ class OneLane:
     """The common properties of targets whose kernels compute one element per thread (see `Target`)."""
 
     lanes = 1
-    masks_bytes = quiet = sse = flags = library = counts = packs = permutes = False
+    masks_bytes = quiet = sse = flags = library = counts = packs = permutes = passes = False
 
 
 class Target(Protocol):
@@ -53,6 +53,10 @@ class Target(Protocol):
     @property
     def permutes(self) -> bool:
         """Does one instruction read 8 float64 at places of their own of a table of 16 in registers?"""
+
+    @property
+    def passes(self) -> bool:
+        """Should what is read once be prefetched past all caches but the first?"""
 
     @property
     def tiles(self) -> bool:

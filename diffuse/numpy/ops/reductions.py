@@ -18,6 +18,10 @@ from diffuse.numpy.ops.operands import answers
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 _NoValue = numpy._NoValue
+MANY = 1 << 18
+"""The number of elements from which on threads count them in less time, as starting one takes some 50 us."""
+BLOCK = 1 << 16
+"""The number of elements that are compared at once: their mask stays in cache."""
 
 
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
@@ -99,13 +103,32 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     if axis is None and keepdims is False and type(a) is core.array_class:
         memory = access.at_hand(a)
         if memory is not None:
-            return numpy.count_nonzero(memory)
+            return _counted(memory)
     x = asarray(a)
     if (type(keepdims) is not bool or not builtins.isinstance(x, Array) or x.form.size == 0
             or axis is None and ready(x)):
         return fallback.call(numpy.count_nonzero, (a, axis), {"keepdims": keepdims}, silent="inspection")
     truth = x if x.form.name == "bool" else elementwise.duplicate(x, numpy.dtype(bool))
     return folds.reduce("sum", truth, axis, numpy.intp, None, keepdims)
+
+
+def _counted(memory: Any) -> Any:
+    """The number of true elements of a NumPy array; of many floats each thread compares a part with zero.
+    NumPy looks at floats one by one, and keeps Python's lock meanwhile."""
+    if memory.size < MANY or memory.dtype.kind != "f" or not memory.flags.forc:
+        return numpy.count_nonzero(memory)
+    from diffuse.numpy.order import team
+
+    flat = memory.ravel("K")
+
+    def one(low: int, high: int) -> Any:
+        mask, count = numpy.empty(BLOCK, numpy.bool), numpy.count_nonzero(flat[:0])
+        for start in range(low, high, BLOCK):
+            part = flat[start:builtins.min(high, start + BLOCK)]
+            count += numpy.count_nonzero(numpy.not_equal(part, 0, out=mask[:part.size]))
+        return count
+
+    return builtins.sum(team.on_parts(flat.size, one))
 
 
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:

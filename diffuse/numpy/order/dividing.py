@@ -18,6 +18,8 @@ Array = numpy.ndarray[Any, Any]
 
 SAMPLE = 1 << 14
 """The size of the sample whose median divides an array: its rank is off by less than one percent."""
+ROUTINES = "divide", "between", "encode"
+"""The compiled routines that divide an array of the element type."""
 UNEVEN = 0.6
 """The largest share of the elements that one side may have; if many are equal to the median, it has more."""
 
@@ -25,8 +27,7 @@ UNEVEN = 0.6
 def ordered(array: Array, count: int) -> Array | None:
     """A copy of an array sorted by `count` threads, a power of two above 1.  The order of elements with equal
     keys is arbitrary.  None if too many of them are equal, or a routine has not arrived."""
-    name = array.dtype.name
-    found = radix.routines(array.size, ("divide", name), ("between", name), ("encode", name))
+    found = radix.routines(array.size, *[(name, array.dtype.name) for name in ROUTINES])
     if found is None:
         return None
     out = memory.empty(array.size, array.dtype)

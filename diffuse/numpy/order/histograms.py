@@ -15,7 +15,7 @@ import numpy
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.order import radix, searching
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own, table
-from diffuse.numpy.order.team import on_parts
+from diffuse.numpy.order.team import extremes, on_parts
 
 BLOCK = 65536
 """The number of elements in NumPy's blocks."""
@@ -27,14 +27,6 @@ COUNTED = "float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
 """Element types whose bins a compiled routine computes, in float64 as NumPy does."""
 
 
-def _ends(array: Array) -> tuple[Any, Any]:
-    """The smallest and the largest element; NaN if there is one."""
-    low, high = numpy.minimum, numpy.maximum
-    found = on_parts(array.size, lambda start, end: (low.reduce(array[start:end]),
-                                                     high.reduce(array[start:end])))
-    return low.reduce([pair[0] for pair in found]), high.reduce([pair[1] for pair in found])
-
-
 @own(numpy.histogram, 0, by_lines=in_parts("histogram"))
 def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
     array = at_hand(a)
@@ -44,7 +36,7 @@ def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
         return None
     flat = array.reshape(-1)
     needed = range is None or array.dtype.itemsize == 8 and array.dtype.kind in "iu"
-    lowest = _ends(flat) if needed and numpy.ndim(bins) == 0 else None
+    lowest = extremes(flat) if needed and numpy.ndim(bins) == 0 else None
     ends = lowest if range is None else range
     if type(bins) is str:
         if weights is not None:
@@ -222,7 +214,7 @@ def _columns(sample: Any) -> list[Array] | None:
 
 def _in_cells(columns: list[Array], bins: Any, limits: Any, density: Any) -> Any:
     """Counts in the cells between the edges of each dimension, and the edges."""
-    tiny = numpy.array([_ends(x) for x in columns], columns[0].dtype).T
+    tiny = numpy.array([extremes(x) for x in columns], columns[0].dtype).T
     edges = fallback.call(numpy.histogramdd, (tiny, bins, limits), {}, "numpy.histogramdd", "order")[1]
     plain: list[Any] = [table(x) for x in edges]
     tables: list[Any] = [None if x is None else searching.searchable(x, columns[0], "right") for x in plain]

@@ -25,15 +25,15 @@ SAMPLE = 1 << 12
 """The number of elements that are searched for zeros of both signs before the array is sorted."""
 
 
-def many(array: Array) -> int:
-    """The number of runs that an array is sorted in, a power of two."""
-    return 1 << len(parts(array.nbytes, SHARE)).bit_length() - 1
+def many(nbytes: int) -> int:
+    """The number of runs that an array of so many bytes is sorted in, a power of two."""
+    return 1 << len(parts(nbytes, SHARE)).bit_length() - 1
 
 
 def ordered(array: Array) -> Array | None:
     """A sorted copy of a one-dimensional array with the bits of NumPy's sort; None if these are not
     determined, or a routine has not arrived."""
-    count = many(array)
+    count = many(array.nbytes)
     if not radix.room(2 * array.nbytes) or not _alike(array[::max(1, array.size // SAMPLE)]):
         return None
     found = dividing.ordered(array, count) if count > 1 else None

@@ -142,15 +142,16 @@ def ordered(keys: Array, varying: int) -> tuple[Array, Array] | None:
     return keys, other
 
 
-def numbered(keys: Array, varying: int, numbers: Array | None = None) -> tuple[Array, Array] | None:
-    """Sort keys together with 32-bit integers, by default their own positions.  Returns both; None if a
-    routine has not arrived.  The keys given are overwritten."""
+def numbered(keys: Array, varying: int) -> tuple[Array, Array] | None:
+    """Sort keys together with their positions, 32-bit integers.  Returns both; None if a routine has not
+    arrived.  The keys given are overwritten."""
     n, kind = keys.size, keys.dtype.name
     found = routines(n, ("count", kind), ("scatter_numbered", kind), ("scatter_pairs", kind))
     if found is None:
         return None
     count, first, pairs = found
     other, target = memory.empty(n, keys.dtype), memory.empty(n, numpy.uint32)
+    numbers: Array | None = None
     for shift in digits(varying):
         def move(low: int, high: int, offsets: Array) -> None:
             words = keys[low:high], high - low, shift, MASK, offsets, other  # noqa: B023 (called at once)
@@ -211,14 +212,22 @@ def _nan(dtype: str, bits: int, kind: Any) -> int:
     return int(sorted_.view(unsigned)[0])
 
 
-def repeats(keys: Array) -> bool:
-    """Are two of the sorted keys equal?"""
-    found = on_parts(keys.size - 1, lambda low, high: bool((keys[low:high] == keys[low + 1:high + 1]).any()))
-    return any(found)
+def firsts(line: Array) -> Array:
+    """A mask of the sorted elements, or keys, that differ from the one before."""
+    mask = memory.empty(line.size, numpy.bool)
+    mask[0] = True
+
+    def one(low: int, high: int) -> None:
+        numpy.not_equal(line[low + 1:high + 1], line[low:high], out=mask[low + 1:high + 1])
+
+    on_parts(line.size - 1, one)
+    return mask
 
 
 def long(positions: Array) -> Array:
     """Convert positions to NumPy's type of indices."""
+    if positions.dtype == numpy.intp:
+        return positions
     out = memory.empty(positions.size, numpy.intp)
     on_parts(positions.size, lambda low, high: numpy.copyto(out[low:high], positions[low:high]))
     return out

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.order import memory, merging, radix, sorting
+from diffuse.numpy.order import memory, merging, numbering, radix, sorting
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own, table
 from diffuse.numpy.order.searching import BLOCK, searchable
 from diffuse.numpy.order.team import on_parts, parts, together
@@ -27,18 +27,6 @@ def _sortable(a: Any) -> Array | None:
     if array is None or not radix.sortable(array) or array.size > sorting.MOST:
         return None
     return array.reshape(-1)
-
-
-def _firsts(line: Array) -> Array:
-    """A mask of the sorted elements, or keys, that differ from the one before."""
-    mask = memory.empty(line.size, numpy.bool)
-    mask[0] = True
-
-    def one(low: int, high: int) -> None:
-        numpy.not_equal(line[low + 1:high + 1], line[low:high], out=mask[low + 1:high + 1])
-
-    on_parts(line.size - 1, one)
-    return mask
 
 
 def _kept(array: Array, mask: Array) -> Array:
@@ -67,7 +55,7 @@ def _counted(array: Array, counts: bool, each_nan: bool) -> tuple[Array, ...] | 
     line = sorting.settled(array)
     if line is None:
         return None
-    mask = _firsts(line)
+    mask = radix.firsts(line)
     if array.dtype.kind == "f" and not each_nan:
         mask[int(line.searchsorted(line.dtype.type(numpy.nan))) + 1:] = False
     different = _kept(line, mask)
@@ -83,28 +71,43 @@ def _with_positions(array: Array, index: bool, inverse: bool, counts: bool, each
                     ) -> tuple[Array, ...] | None:
     """The different elements, the position of the first of each, the index of each element among them, and
     their counts, as wanted."""
-    known = radix.keys_of(array)
+    known = None if not index and sorting.few(array) else radix.keys_of(array)
     if known is None or not index and (not known.plain or each_nan and known.nan):
         return None  # NumPy does not sort equal ones by position
-    found = radix.numbered(known.keys, known.varying)
-    if found is None:
+    order = numbering.ordered(known.keys, known.varying, marked=True)
+    if order is None:
         return None
-    keys, numbers = found
-    mask = _firsts(keys)
-    if array.dtype.kind == "f" and each_nan:
-        mask[int(keys.searchsorted(keys.dtype.type((1 << 8 * array.itemsize) - 1))):] = True
-    first = _kept(numbers, mask)
+    positions, mask = order.positions, order.first
+    assert mask is not None
+    if each_nan and known.nan:
+        mask[array.size - int(numpy.count_nonzero(numpy.isnan(array))):] = True
+    first = _kept(positions, mask)
     result: tuple[Array, ...] = (radix.taken(array, first),)
     if index:
         result += (radix.long(first),)
     if inverse:
-        ranks = numpy.cumsum(mask) - 1
-        back = memory.empty(array.size, numpy.intp)
-        on_parts(array.size, lambda low, high: back.__setitem__(numbers[low:high], ranks[low:high]))
-        result += (back,)
+        result += (_ranks(positions, mask),)
     if counts:
         result += (_lengths(mask),)
     return result
+
+
+def _ranks(positions: Array, mask: Array) -> Array:
+    """For each element, in the order of the array, the number of marked ones up to it in the sorted order,
+    less one."""
+    counts = on_parts(mask.size, lambda low, high: int(numpy.count_nonzero(mask[low:high])))
+    out = memory.empty(mask.size, numpy.intp)
+
+    def one(part: tuple[int, int], before: int) -> None:
+        for start in range(*part, BLOCK):
+            end = min(part[1], start + BLOCK)
+            found = numpy.cumsum(mask[start:end])
+            found += before - 1
+            out[positions[start:end]] = found
+            before = int(found[-1]) + 1
+
+    together([partial(one, *pair) for pair in zip(parts(mask.size), accumulate([0, *counts]), strict=False)])
+    return out
 
 
 def _unique(ar: Any, index: Any, inverse: Any, counts: Any, each_nan: bool) -> tuple[Any, ...] | None:
@@ -186,7 +189,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: Any, return_indices: Any) -> 
     if found is None:
         return None
     both = _merged(*found)
-    return given(_kept(both[:-1], ~_firsts(both)[1:]))
+    return given(_kept(both[:-1], ~radix.firsts(both)[1:]))
 
 
 @own(numpy.setxor1d, 0, 1)
@@ -195,7 +198,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: Any) -> Any:
     if found is None:
         return None
     both = _merged(*found)
-    differs = numpy.append(_firsts(both), True)
+    differs = numpy.append(radix.firsts(both), True)
     return given(_kept(both, differs[1:] & differs[:-1]))
 
 

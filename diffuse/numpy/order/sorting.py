@@ -1,10 +1,10 @@
 """`sort`, `argsort` and `lexsort` on all threads, and lines of arrays sorted or partitioned side by side.
 
 One-dimensional arrays of real numbers are sorted by digits (radix.py), or, where NumPy has a vectorized sort,
-in runs that are merged (merging.py); both have NumPy's bits.  A stable `argsort` has one result.  Any other
-kind may order equal elements in any way, and NumPy's order depends on the processor: the result is determined
-only if all elements differ, so if two are equal NumPy sorts.  The same holds for `partition` and
-`argpartition` of one dimension.
+in runs that are merged (merging.py); both have NumPy's bits.  `argsort` and `lexsort` find the stable order
+(numbering.py).  A stable `argsort` has one result.  Any other kind may order equal elements in any way, and
+NumPy's order depends on the processor: the result is determined only if all elements differ, so if two are
+equal NumPy sorts.  The same holds for `partition` and `argpartition` of one dimension.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy
 
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.bridge import fallback, parts
-from diffuse.numpy.order import memory, merging, radix
+from diffuse.numpy.order import memory, merging, numbering, radix
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own
 from diffuse.numpy.order.team import on_parts, slabs, threads
 
@@ -26,6 +26,13 @@ MOST = 1 << 32
 """The most elements of an array, as positions are 32-bit integers."""
 SAMPLE = 1 << 12
 """The number of elements that are sampled to find out whether elements are equal, or in order."""
+
+
+NARROW = 1 << 21
+"""NumPy sorts integers of one or two bytes by digits if the sort has to be stable: up to so many elements, it
+does that in one thread in less time than several threads take here."""
+SOONER = 4
+"""NumPy's vectorized `argsort` is faster up to so many times the usual threshold of elements."""
 
 
 def _kind(kind: Any, order: Any, stable: Any) -> str | None:
@@ -75,20 +82,35 @@ def _runs(array: Array) -> bool:
     return min(up, pairs.size - up) * 50 < pairs.size
 
 
+def _stably(array: Array) -> bool:
+    """Is NumPy's stable sort faster?"""
+    if array.dtype.itemsize <= 2 and array.dtype.kind != "f":
+        return array.size < NARROW
+    return _runs(array)
+
+
+def few(array: Array) -> bool:
+    """Is NumPy's `argsort` that is not stable faster, as there are few elements?"""
+    return (array.size < SOONER * radix.FEWEST and array.dtype.itemsize >= 4
+            and radix.vectorized(array.dtype))
+
+
 def ordered(array: Array, kind: str = "quicksort") -> Array | None:
     """A sorted copy of a one-dimensional array."""
     stable = kind in STABLE
-    if not _line(array) or stable and array.dtype.itemsize > 2 and _runs(array):
+    if not _line(array) or stable and (array.dtype.itemsize == 1 or _stably(array)):
         return None
-    if kind == KINDS[0] and radix.vectorized(array.dtype):
-        return merging.ordered(array) if merging.many(array) > 1 else None
+    if kind != "heapsort" and radix.vectorized(array.dtype):
+        found = merging.ordered(array) if merging.many(array.nbytes) > 1 else None
+        if not stable or found is not None and found[-1] == found[-1]:
+            return found  # a stable sort gives equal bits one order, too, but may keep other bits of a NaN
     known = radix.keys_of(array)
     if known is None:
         return None
     if known.plain:
         return radix.sorted_values(known, kind)
-    found = radix.numbered(known.keys, known.varying) if stable else None
-    return None if found is None else radix.taken(array, found[1])
+    order = numbering.ordered(known.keys, known.varying) if stable else None
+    return None if order is None else radix.taken(array, order.positions)
 
 
 def settled(array: Array) -> Array | None:
@@ -212,13 +234,13 @@ def argsort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
     if array.ndim > 1:
         return given(_argsorted(array, along, wanted))
     stably = wanted in STABLE
-    if not _line(array) or stably and _runs(array) or not stably and _tied(array):
+    if not _line(array) or (_stably(array) if stably else few(array) or _tied(array)):
         return None
     known = radix.keys_of(array)
-    found = None if known is None else radix.numbered(known.keys, known.varying)
-    if found is None or not stably and radix.repeats(found[0]):
+    found = None if known is None else numbering.ordered(known.keys, known.varying, marked=not stably)
+    if found is None or found.first is not None and not found.first.all():
         return None
-    return given(radix.long(found[1]))
+    return given(radix.long(found.positions))
 
 
 def _argsorted(array: Array, axis: int, kind: Any) -> Array:
@@ -253,10 +275,10 @@ def lexsort(keys: Any, axis: Any) -> Any:
         if known is None:
             return None
         order = known.keys if numbers is None else radix.taken(known.keys, numbers)
-        found = radix.numbered(order, known.varying, numbers)
+        found = numbering.ordered(order, known.varying)
         if found is None:
             return None
-        numbers = found[1]
+        numbers = found.positions if numbers is None else radix.taken(numbers, found.positions)
     return None if numbers is None else given(radix.long(numbers))
 
 

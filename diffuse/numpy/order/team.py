@@ -13,6 +13,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
+import numpy
+
 from diffuse import library
 
 SHARE = 1 << 16
@@ -80,6 +82,14 @@ def on_parts(count: int, function: Callable[[int, int], Any], share: int = 0, st
 
 def _part(function: Callable[[int, int], Any], low: int, high: int) -> Job:
     return lambda: function(low, high)
+
+
+def extremes(array: Any) -> tuple[Any, Any]:
+    """The smallest and the largest element of a one-dimensional array; NaN if there is one."""
+    low, high = numpy.minimum, numpy.maximum
+    found = on_parts(array.size, lambda start, end: (low.reduce(array[start:end]),
+                                                     high.reduce(array[start:end])))
+    return low.reduce([pair[0] for pair in found]), high.reduce([pair[1] for pair in found])
 
 
 def rows(shape: Sequence[int], axis: int) -> tuple[int, int]:

@@ -10,10 +10,10 @@ from diffuse.kernels.targets.base import Target
 
 ROUTINES: dict[str, Callable[[Code, str], None]] = {
     function.__name__: function for function in (
-        radix.encode, radix.decode, radix.count, radix.scatter, radix.scatter_numbered, radix.scatter_pairs,
-        search.search_left, search.search_right, search.interpolate, cells.cells_left, cells.cells_right,
-        cells.cells_counts, counting.between, counting.histogram, counting.histogram_weighted, counting.tally,
-        counting.weigh, merging.merge, dividing.divide)
+        radix.encode, radix.decode, radix.number, radix.count, radix.scatter, radix.scatter_numbered,
+        radix.scatter_pairs, search.search_left, search.search_right, search.interpolate, cells.cells_left,
+        cells.cells_right, cells.cells_counts, counting.between, counting.histogram,
+        counting.histogram_weighted, counting.tally, counting.weigh, merging.merge, dividing.divide)
 }
 """The function that writes each routine, for one element type."""
 

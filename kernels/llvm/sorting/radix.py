@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diffuse.kernels.llvm.code import Code, carrying, counted, with_lanes
+from diffuse.kernels.llvm.reduce import consecutive
 from diffuse.kernels.llvm.sorting.keys import BITS, decoded, encoded, key_type, raw_type
 from diffuse.kernels.llvm.sorting.words import at, load, place, pointer, store, word
 
@@ -69,6 +70,28 @@ def decode(code: Code, dtype: str) -> None:
                 key = load(code, key_type(dtype), place(code, key_type(dtype), keys, i))
                 value = decoded(code, dtype, key, zero, nan)
                 store(code, raw_type(dtype), value, place(code, raw_type(dtype), elements, i))
+
+
+def number(code: Code, wide: str) -> None:
+    """Words: keys, count, the least key, shift, mask, the position of the first key, target.  Writes a word
+    of 64 bits for each key: how much it exceeds the least one, shifted to the left, in the bits of the mask,
+    and its position below them."""
+    keys, target = pointer(code, 0), pointer(code, 6)
+    n, first = word(code, 1), word(code, 5)
+    whole = code.let(f"and i64 {n}, -{LANES}")
+    for lanes, low, high in ((LANES, "0", whole), (1, whole, n)):
+        with with_lanes(code, lanes):
+            kind = code.type("uint64")
+            least, shift, mask = (code.splat("uint64", word(code, k)) for k in (2, 3, 4))
+            with counted(code, low, high, lanes) as i:
+                key = load(code, wide, place(code, wide, keys, i))
+                if wide == "uint32":
+                    key = code.let(f"zext {code.type(wide)} {key} to {kind}")
+                more = code.let(f"sub {kind} {key}, {least}")
+                leading = code.let(f"and {kind} {code.let(f'shl {kind} {more}, {shift}')}, {mask}")
+                position = consecutive(code, code.let(f"add i64 {i}, {first}"))
+                found = code.let(f"or {kind} {leading}, {position}")
+                store(code, "uint64", found, place(code, "uint64", target, i))
 
 
 def _digit(code: Code, wide: str, key: str, shift: str, mask: str) -> str:
