@@ -17,6 +17,10 @@ from diffuse import settings
 CACHES = {1: 32 << 10, 2: 1 << 20, 3: 16 << 20}
 """Sizes assumed for the data caches where the system does not tell them."""
 
+MOST_SHARE = 64 << 20
+"""Bytes of the last-level cache, at most, for each processor that shares it: measured on a virtual machine
+of two processors whose host has 480 MB, where loops over 140 MB find them in the cache, over 280 MB not."""
+
 
 def threads(root: str = "/") -> int:
     """Threads that compute: the setting, or the processors that this process may use."""
@@ -85,6 +89,17 @@ def memory_total(root: str = "/") -> int:
 
 
 @cache
+def cache_share(root: str = "/") -> int:
+    """The bytes of the last-level cache that this system's processors can expect to fill.
+
+    A virtual machine is told the size of the whole cache, most of which the host's other processors fill.
+    """
+    listed = _read(Path(root, "sys/devices/system/cpu/cpu0/cache/index3/shared_cpu_list")).strip()
+    size = cache_bytes(3, root)
+    return min(size, MOST_SHARE * _listed(listed)) if listed else size
+
+
+@cache
 def cache_bytes(level: int, root: str = "/") -> int:
     """The size of a processor's data cache of this level, in bytes."""
     for index in sorted(Path(root, "sys/devices/system/cpu/cpu0/cache").glob("index*")):
@@ -93,6 +108,12 @@ def cache_bytes(level: int, root: str = "/") -> int:
             if size[:-1].isdigit():
                 return int(size[:-1]) << {"K": 10, "M": 20, "G": 30}.get(size[-1], 0)
     return CACHES[level]
+
+
+def _listed(ranges: str) -> int:
+    """The number of processors in a list such as 0-3,8."""
+    ends = [part.split("-") for part in ranges.split(",")]
+    return sum([int(pair[-1]) - int(pair[0]) + 1 for pair in ends])
 
 
 def describe(root: str = "/") -> dict[str, object]:

@@ -227,36 +227,80 @@ def test_workers_run_what_nobody_waits_for() -> None:
     pool.close()
 
 
+class Placed:
+    """A pool of one worker, the number of its thread, and launches on it."""
+
+    def __init__(self) -> None:
+        self.first = Pool(1)
+        self.first.start()  # with it begins the thread that creates others
+        before = set(os.listdir("/proc/self/task"))
+        self.pool = Pool(1, spin=5)
+        self.pool.start()
+        (self.worker,) = map(int, set(os.listdir("/proc/self/task")) - before)
+        until(lambda: self.pool.threads.field(ctypes.c_int32, "named").value == 1)
+        self.cells, self.total = np.zeros(2, dtype=np.uint64), np.zeros(1, dtype=np.uint64)
+
+    def launch(self) -> None:
+        block = struct.pack("3q", 2, self.cells.ctypes.data, self.total.ctypes.data)
+        self.pool.wait(self.pool.submit(address("step"), address("total"), 2, block))
+
+    @property
+    def processors(self) -> set[int]:
+        """The processors on which the worker may run."""
+        return os.sched_getaffinity(self.worker)
+
+    def close(self) -> None:
+        self.pool.close()
+        self.first.close()
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
-def test_a_worker_leaves_the_processor_of_the_submitter() -> None:
-    everywhere = os.sched_getaffinity(0)
-    first = Pool(1)
-    first.start()  # with it begins the thread that creates others
-    before = set(os.listdir("/proc/self/task"))
-    pool = Pool(1, spin=5)
-    pool.start()
-    here, (worker,) = min(everywhere), map(int, set(os.listdir("/proc/self/task")) - before)
-    moved = pool.threads.field(ctypes.c_int64, "moved")
-    assert moved.value < 0
-    cells, total = np.zeros(2, dtype=np.uint64), np.zeros(1, dtype=np.uint64)
-    block = struct.pack("3q", 2, cells.ctypes.data, total.ctypes.data)
-
-    def joined() -> bool:
-        """Launch once more while the worker, which may run anywhere, is on the submitter's processor."""
-        os.sched_setaffinity(worker, {here})
-        os.sched_setaffinity(worker, everywhere)
-        sequence = pool.submit(address("step"), address("total"), 2, block)
-        until(lambda: pool.completed == sequence)
-        return bool(moved.value >= 0)
-
-    os.sched_setaffinity(0, {here})
+def test_a_worker_keeps_off_the_processor_of_the_submitter() -> None:
+    everywhere, placed = os.sched_getaffinity(0), Placed()
     try:
-        until(joined)
-        assert os.sched_getaffinity(worker) == everywhere
+        for here in sorted(everywhere)[:2] * 2:
+            os.sched_setaffinity(0, {here})
+            placed.launch()
+            assert placed.processors == everywhere - {here}
     finally:
         os.sched_setaffinity(0, everywhere)
-    pool.close()
-    first.close()
+    placed.close()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_a_worker_stays_on_the_processors_that_somebody_gave_it() -> None:
+    everywhere, placed = os.sched_getaffinity(0), Placed()
+    here, there = sorted(everywhere)[:2]
+    try:
+        os.sched_setaffinity(0, {here})
+        placed.launch()
+        os.sched_setaffinity(placed.worker, {here})
+        for processor in (there, here, there):
+            os.sched_setaffinity(0, {processor})
+            placed.launch()
+            assert placed.processors == {here}
+    finally:
+        os.sched_setaffinity(0, everywhere)
+    placed.close()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_a_forked_child_leaves_the_threads_of_its_parent_where_they_are() -> None:
+    everywhere, placed = os.sched_getaffinity(0), Placed()
+    here, there = sorted(everywhere)[:2]
+    try:
+        os.sched_setaffinity(0, {here})
+        placed.launch()
+        child = os.fork()
+        if child == 0:
+            os.sched_setaffinity(0, {there})
+            placed.launch()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert placed.processors == everywhere - {here}
+    finally:
+        os.sched_setaffinity(0, everywhere)
+    placed.close()
 
 
 def test_a_light_launch_wakes_no_sleeping_worker() -> None:

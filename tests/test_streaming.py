@@ -21,7 +21,7 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "float32": lambda np, x, y: x.astype(np.float32),
     "integers": lambda np, x, y: (x * 9).astype(np.int32) + 1,
     "two": lambda np, x, y: (x + y, x - y),
-    "chain": lambda np, x, y: np.exp(-x) * y + 1.0,
+    "chain": lambda np, x, y: np.sqrt(abs(-x)) * y + 1.0,
 }
 
 
@@ -51,8 +51,8 @@ def past_caches() -> dict[int, Any]:
 def test_programs(name: str, shape: tuple[int, int], always: None) -> None:
     """With rows that begin at any address, aligned or not."""
     x, y = numpy.random.default_rng(1).random((2, *shape))
-    before = past_caches()
-    found = PROGRAMS[name](np, np.array(x), np.array(y))
+    before, ours = past_caches(), (np.array(x), np.array(y))
+    found = PROGRAMS[name](np, *ours)
     expected = PROGRAMS[name](numpy, x, y)
     engine.fence()
     runtime = engine.current().runtime
@@ -61,6 +61,30 @@ def test_programs(name: str, shape: tuple[int, int], always: None) -> None:
     for one, other in zip(found if name == "two" else [found], expected if name == "two" else [expected],
                           strict=True):
         numpy.testing.assert_allclose(numpy.asarray(one), other, rtol=1e-15 if name != "chain" else 1e-14)
+
+
+@pytest.mark.not_device("kernels of processors")
+@pytest.mark.parametrize("name", ["exp", "power", "many"])
+def test_results_of_much_arithmetic_stay_in_the_caches(name: str, always: None) -> None:
+    programs: dict[str, Callable[[Any], Any]] = {
+        "exp": np.exp, "power": lambda x: x ** x, "many": lambda x: sum([x * k + x for k in range(20)], x)}
+    x = np.array(numpy.random.default_rng(4).random((129, 264)))
+    before = past_caches()
+    y = programs[name](x)
+    engine.fence()
+    assert past_caches().keys() <= before.keys() and y.shape == x.shape
+
+
+@pytest.mark.not_device("kernels of processors")
+def test_results_in_the_memory_of_an_operand_stay_in_the_caches(always: None) -> None:
+    x = np.array(numpy.random.default_rng(5).random((129, 264)))
+    y = np.array(x)
+    engine.fence()
+    before = past_caches()
+    for _ in range(3):
+        x = x * 0.5 + y     # the former x ends here
+        engine.fence()
+    assert past_caches().keys() <= before.keys() and y.shape == x.shape
 
 
 @pytest.mark.parametrize("offset", [0, 1, 7])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ import diffuse.numpy as np
 from diffuse import library
 from diffuse.kernels.build import small_folds
 from diffuse.kernels.build.compiler import compiler
-from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays import core, soon
 from diffuse.numpy.small import native
 from diffuse.settings import using
 
@@ -75,6 +76,25 @@ def test_results_that_are_not_finite_are_computed_again() -> None:
         assert x @ y == numpy.inf
     x[70_000] = 1.0
     assert shared(lambda: x @ y) == {numpy.float64(400_000).tobytes()}
+
+
+def test_long_calls_after_pauses_are_shared() -> None:
+    """Each of them gains more than the wake of a thread takes, unless other programs leave no processor."""
+    one = numpy.random.default_rng(8).random(6_000_000)
+    x = np.array(one)
+    for _ in range(3):
+        x.sum()
+    compiler.wait()
+    expected = {small_folds.interpreted("sum", one, (0,), "float64").tobytes()}
+    for _ in range(100):
+        native.connect_team(soon._team)     # forget what earlier launches gained
+        begun = submitted()
+        for _ in range(30):
+            assert {numpy.asarray(x.sum()).tobytes()} == expected
+            time.sleep(0.001)
+        if submitted() - begun > 15:
+            return
+    raise AssertionError("most calls run on one thread")
 
 
 def test_another_number_of_threads() -> None:

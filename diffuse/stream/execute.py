@@ -196,7 +196,7 @@ class Forwarder:
         runtime, body = self.stores.runtime, composition.body
         target = runtime.target
         gains = target == "host" and (runtime.addressed or not runtime.pipelines)  # not over MPI
-        if gains and streams(composition, group.tasks, self.stores.alive, runtime.ranks):
+        if gains and streams(composition, group.tasks, live, self.stores.alive, runtime.ranks):
             body = replace(body, streams=True)
         if runtime.splits:
             from diffuse.stream.gathers import split  # for ranks of Legate's alone

@@ -187,77 +187,25 @@ awake:
   br label %fresh
 """
 
-# A worker that has claimed a point on the processor of the thread that submitted the launch would take turns
-# with it.  The system parts two threads after some 10 to 100 ms, as measured; launches take less.  So the
-# worker leaves that processor; afterwards it may run on all of its processors again.  If there is no other
-# one, the first call fails and changes nothing.
-APART = """
-define internal void @join(ptr %pool, i64 %t) alwaysinline {
-entry:
-  FIELD cpu apart
-  %enough = load i32, ptr %apart
-  %crowded = icmp eq i32 %enough, 0
-  br i1 %crowded, label %go, label %compare
-compare:
-  %here = call i32 @sched_getcpu()
-  %there = load atomic i32, ptr %cpu monotonic, align 4
-  %together = icmp eq i32 %here, %there
-  br i1 %together, label %part, label %go
-part:
-  call void @leave_processor(ptr %pool, i64 %t, i32 %here)
-  br label %go
-go:
-  call void @run(ptr %pool, i64 %t)
-  ret void
-}
-
-define internal void @leave_processor(ptr %pool, i64 %t, i32 %here) noinline {
-entry:
-  FIELD moved
-  %all = alloca [128 x i8], align 8
-  %others = alloca [128 x i8], align 8
-  %launch = lshr i64 %t, @BITS
-  %last = load atomic i64, ptr %moved monotonic, align 8
-  %since = sub i64 %launch, %last
-  %soon = icmp slt i64 %since, @RARELY
-  %far = icmp ugt i32 %here, 1023
-  %stays = or i1 %soon, %far
-  br i1 %stays, label %end, label %ask
-ask:
-  store atomic i64 %launch, ptr %moved monotonic, align 8
-  %n = call i64 (i64, ...) @syscall(i64 @GETTING, i32 0, i64 128, ptr %all)
-  %known = icmp sgt i64 %n, 0
-  br i1 %known, label %move, label %end
-move:
-  call void @llvm.memcpy.p0.p0.i64(ptr %others, ptr %all, i64 128, i1 false)
-  %byte = lshr i32 %here, 3
-  %at = getelementptr i8, ptr %others, i32 %byte
-  %low = and i32 %here, 7
-  %one = shl i32 1, %low
-  %bit = trunc i32 %one to i8
-  %rest = xor i8 %bit, -1
-  %old = load i8, ptr %at
-  %new = and i8 %old, %rest
-  store i8 %new, ptr %at
-  %r1 = call i64 (i64, ...) @syscall(i64 @SETTING, i32 0, i64 %n, ptr %others)
-  %r2 = call i64 (i64, ...) @syscall(i64 @SETTING, i32 0, i64 %n, ptr %all)
-  br label %end
-end:
-  ret void
-}
-"""
-
 WORKER = """
 define ptr @worker(ptr %pool) {
 entry:
-  FIELD work sleepers stopping spin
+  FIELD work sleepers stopping spin named threads
+  %thread = call i64 (i64, ...) @syscall(i64 @THREAD)
+  %word = trunc i64 %thread to i32
+  %place = atomicrmw add ptr %named, i32 1 seq_cst
+  %listed = icmp ult i32 %place, @NAMED
+  br i1 %listed, label %enlist, label %fresh
+enlist:
+  %entry.place = getelementptr i32, ptr %threads, i32 %place
+  store atomic i32 %word, ptr %entry.place seq_cst, align 4
   br label %fresh
 fresh:
   %most = load i64, ptr %spin
   br label %look
 look:
   %looks = phi i64 [ %most, %fresh ], [ %fewer, %again ]
-""" + (SEEK + REGISTER).replace("@run(", "@join(") + """ending:
+""" + SEEK + REGISTER + """ending:
   %stop = load atomic i32, ptr %stopping seq_cst, align 4
   %stopped = icmp ne i32 %stop, 0
   br i1 %stopped, label %leave, label %rest

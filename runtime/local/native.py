@@ -24,7 +24,8 @@ COMPANY = 4
 FIELDS = {
     "ticket": 0 * LINE,        # launch running << POINT_BITS | next point to claim
     "submitted": 1 * LINE,     # launches submitted
-    "cpu": 1 * LINE + 8,       # processor on which the last launch was submitted
+    "avoided": 1 * LINE + 8,   # processor that workers keep off, as the program submits there; -1: none
+    "kept": 1 * LINE + 12,     # workers that do
     "wanted": 2 * LINE,        # smallest number of launches some waiting thread wants done
     "work": 3 * LINE,          # event: there may be points to claim, or a wanted launch is done
     "sleepers": 3 * LINE + 4,  # threads registered as sleeping on it
@@ -32,18 +33,25 @@ FIELDS = {
     "stopping": 5 * LINE,      # workers have to end
     "spin": 5 * LINE + 8,      # polls before sleeping
     "mask": 5 * LINE + 16,     # ring size - 1
-    "apart": 5 * LINE + 24,    # are there enough processors for workers to leave that of the submitter?
-    "moved": 5 * LINE + 32,    # launch for which a worker last did
-    "ring": 6 * LINE,
+    "apart": 5 * LINE + 24,    # are there enough processors for workers to keep off that of the submitter?
+    "named": 5 * LINE + 28,    # workers that have entered the numbers of their threads
+    "everywhere": 6 * LINE,    # the processors on which workers may run
+    "narrowed": 7 * LINE,      # these without the one that is avoided
+    "threads": 8 * LINE,       # the numbers of the workers' threads, four bytes each
+    "ring": 10 * LINE,
 }
 SLOT = {"kernel": 0, "finish": 8, "points": 16, "block": 24, "capacity": 32, "done": 40, "light": 48,
         "first": 56}
 SLOT_BYTES = 64
 
-RARELY = 2
-"""Launches from one move of a worker to another processor until the next move at least."""
+NAMED = 64
+"""The number of workers, at most, that keep off the submitter's processor; the others run anywhere."""
+MASK = LINE
+"""The number of bytes of a set of processors."""
 
 FUTEX = {"x86_64": 202, "aarch64": 98}
+THREAD = {"x86_64": 186, "aarch64": 178}
+"""The system call that gives the number of the calling thread."""
 AFFINITY = {"x86_64": (203, 204), "aarch64": (122, 123)}
 """The system calls that set the processors on which a thread may run, and get them."""
 WAIT, WAKE = 128, 129  # FUTEX_WAIT, FUTEX_WAKE | FUTEX_PRIVATE_FLAG
@@ -63,12 +71,13 @@ def text(portable: bool = False) -> str:
                            f"expected one of {', '.join(FUTEX)}; use DIFFUSE_RUNTIME=reference")
     parts = [_DECLARE, _FLOAT_X86 if x86 and not portable else _FLOAT_PORTABLE,
              _PAUSE_X86 if x86 else _PAUSE_OTHER,
-             driver.SYSTEM, driver.CLAIM, driver.RUN, driver.FINISH, driver.APART, driver.WORKER,
-             calls.SUBMIT, calls.WAIT, calls.STOP]
+             driver.SYSTEM, driver.CLAIM, driver.RUN, driver.FINISH, driver.WORKER,
+             calls.APART, calls.SUBMIT, calls.WAIT, calls.STOP]
     setting, getting = AFFINITY[platform.machine()]
-    numbers = {"@FUTEX": number, "@SETTING": setting, "@GETTING": getting, "@RARELY": RARELY,
-               "@BITS": POINT_BITS, "@MOST": MOST_POINTS, "@WAIT": WAIT, "@WAKE": WAKE, "@BIG": BIG_BLOCK,
-               "@COMPANY": COMPANY, "@SLOT_BYTES": SLOT_BYTES}
+    numbers = {"@FUTEX": number, "@SETTING": setting, "@GETTING": getting, "@MASK": MASK, "@NAMED": NAMED,
+               "@THREADS": 4 * NAMED, "@THREAD": THREAD[platform.machine()], "@BITS": POINT_BITS,
+               "@MOST": MOST_POINTS, "@WAIT": WAIT, "@WAKE": WAKE, "@BIG": BIG_BLOCK, "@COMPANY": COMPANY,
+               "@SLOT_BYTES": SLOT_BYTES}
     names = {name: str(value) for name, value in numbers.items()}
     return "\n".join(_expand(part, names) for part in parts)
 
@@ -94,9 +103,12 @@ def _expand(source: str, names: dict[str, str]) -> str:
 _DECLARE = """
 declare i64 @syscall(i64, ...)
 declare i32 @sched_getcpu()
+declare i32 @memcmp(ptr, ptr, i64)
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare i32 @llvm.umin.i32(i32, i32)
 """
 
 # Kernels run in the default environment (round to nearest, no flush to zero, nothing trapped) whatever

@@ -105,7 +105,7 @@ class Threads:
         self.submitted = self.field(ctypes.c_uint64, "submitted")
         self.flags = self.field(ctypes.c_uint32, "flags")
         self.field(ctypes.c_uint64, "mask").value = depth - 1
-        self.field(ctypes.c_int64, "moved").value = -native.RARELY
+        self.field(ctypes.c_int32, "avoided").value = -1
         self.started = False
         self.handles: list[ctypes.c_void_p] = []
         self.kept: deque[tuple[int, Any]] = deque()
@@ -190,11 +190,12 @@ class Threads:
 
     def orphan(self) -> None:
         """Forget the threads, and the launches that only they could run, in a forked child."""
+        ran = self.started
         self.started = False
         self.handles.clear()
         self.kept.clear()
         self.purging = False
-        if self.submitted.value:
+        if ran or self.submitted.value:
             self.entry.empty(self.address)
 
 

@@ -15,6 +15,7 @@ enum { CLOSE = 100000 };        /* nanoseconds between launches that follow clos
 enum { LEAST = 8000 };          /* nanoseconds of a launch for which a thread is woken: shorter ones come and go sooner */
 enum { LONG = 20000 };          /* nanoseconds of a launch that a polling thread joins in any case */
 enum { WAKE = 100000, LATEST = 100 * WAKE }; /* nanoseconds that a wake takes, and that are lost before one at most */
+enum { HEAVY = 5 * WAKE };      /* nanoseconds of a launch that gains by a wake of its own */
 enum { LIMIT = 50000000 };      /* nanoseconds for which the pool's wait sleeps at most */
 enum { DOMAIN, TILE };          /* the words of a block that say how a launch is cut into points */
 
@@ -74,6 +75,8 @@ static int shared(int64_t start, int64_t alone, npy_intp points)
         return alone != 0;
     if (alone < LEAST)
         return 0;
+    if (alone >= HEAVY && gained > -WAKE)
+        return team.pool != NULL || found() ? 2 : 0;
     lost = (near ? lost : 0) + alone / points * (points - 1);
     if (lost < due)
         return 0;
@@ -121,7 +124,7 @@ void small_team_run(Point run, Finish finish, int64_t *block, npy_intp words, np
     }
     ended = now();
     took = ended - start;
-    if (how == 2) /* the launch for which a thread is woken takes as long as that: it tells nothing of later ones */
+    if (how == 2 && *alone < HEAVY) /* it took as long as the wake, which tells nothing of later launches */
         return;
     if (how)
         gained += gained > LATEST && took < *alone ? 0 : *alone - took;
