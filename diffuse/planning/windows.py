@@ -99,6 +99,9 @@ class Chosen(NamedTuple):
     """All stores, with the numbers of their last arrays."""
     written: frozenset[int]
     """The arrays from outside that tasks write in part."""
+    left: bool
+    """Is everything left to the stream, which does as well?"""
+
 
 class Search:
     """The search for the partition of one list of tasks."""
@@ -295,7 +298,8 @@ class Search:
                       best.bytes, default.bytes, best.seconds, default.seconds, peak,
                       tuple(["-" if state is None else state.grid for state in taken]),
                       tuple([(slots[store], k) for store, k in self.given]),
-                      tuple([(slots[store], k) for store, k in self.now.items()]), self.written)
+                      tuple([(slots[store], k) for store, k in self.now.items()]), self.written,
+                      best is default and not any(self.by_hand))
 
 
 def preferred(default: Turn, found: Sequence[Turn]) -> Turn:
