@@ -29,8 +29,8 @@ WIDEST = 1 << 26
 NARROW = 1 << 14
 """The entries of a table from which on dominated states are looked for first."""
 HOPELESS = 1 << 12
-"""How many times more entries than allowed a table would have to have, for that no dominated states are looked
-for in larger tables: these take longer than the integer program."""
+"""Elimination gives up at once if its largest table would have so many times more entries than are allowed:
+to look for dominated states in larger tables takes longer than the integer program."""
 COMPARED = 1 << 22
 """The most differences of entries that the comparison of one variable's states in one table may take."""
 

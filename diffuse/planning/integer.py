@@ -54,8 +54,8 @@ def integer_program(problem: Problem, seconds: float = 60.0) -> list[int]:
 def _optimum(goal: Any, matrix: Any, equals: Any, choices: int, seconds: float) -> Any:
     """The unknowns of least cost, of which the first `choices` are 0 or 1.
 
-    For most problems the optimum of the relaxation is such a vertex.  The simplex method alone then takes half
-    the time of the integer program, which also looks for feasible points and bounds.
+    For most problems the optimum of the relaxation is such a vertex.  The simplex method alone then takes
+    half the time of the integer program, which also looks for feasible points and bounds.
     """
     from scipy import optimize
 
@@ -69,6 +69,6 @@ def _optimum(goal: Any, matrix: Any, equals: Any, choices: int, seconds: float) 
                           constraints=optimize.LinearConstraint(matrix, equals, equals),
                           options=options)
     if found.x is None:
-        raise ValueError(f"integer program of {len(goal):,} unknowns: no choice was found in {seconds:g} seconds "
-                         f"({found.message})")
+        raise ValueError(f"integer program of {len(goal):,} unknowns: no choice was found in {seconds:g} "
+                         f"seconds ({found.message})")
     return found.x

@@ -25,8 +25,8 @@ from typing import Any, SupportsIndex, TypeVar
 from diffuse.ir import ONE
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Recorded, Template
+from diffuse.movement.agreed import machine
 from diffuse.observe import trace
-from diffuse.planning.agreed import machine
 from diffuse.planning.windows import Chosen, Search
 from diffuse.runtime.independent import Independent
 from diffuse.stream.engine import current
@@ -83,7 +83,8 @@ class Planned:
         self._calm, self._patience = 0, 1
         """How many turns in a row recorded the same tasks, and after how many the region steps aside."""
         self._entered: tuple[Group, int, Trail] | None = None
-        """While the region stands aside, the group that was open when the program came, and how far it was."""
+        """While the region stands aside: the group that was open when the program came, its number of tasks
+        then, and its trail."""
         self._paths: deque[tuple[Trail, ...]] = deque(maxlen=MOST_PATHS)
         """Trails along which the tasks of `track` were recorded while the region stood aside."""
 

@@ -202,9 +202,9 @@ class Window:
         if runtime.blocks == 0 or runtime.ranks == 1:
             return None
         if self.shapes is None:
-            from diffuse.stream.shapes import Shapes  # not where there is one rank
+            from diffuse.stream.shapes import of_ranks  # not where there is one rank
 
-            self.shapes = Shapes(runtime.blocks)
+            self.shapes = of_ranks(runtime)
         return self.shapes
 
     def learn(self, recorded: Recorded) -> None:
