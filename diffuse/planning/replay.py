@@ -85,7 +85,7 @@ class Replay:
         return found
 
     def _ways(self, task: int, states: Sequence[int] | None) -> Ways:
-        """Return the templates that a task may run as: by these states or, for None, as the stream cuts it."""
+        """Return the templates that a task may run as: by these states, or as the stream cuts it for None."""
         search = self.search
         every = search.states[task]
         if not every:
