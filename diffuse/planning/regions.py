@@ -312,7 +312,8 @@ class plan(ContextDecorator):
                 u = step(u)
 
     The operations of a turn are one window.  The first time, and once more when it is known what comes back,
-    the search chooses how ranks share out each of them; later turns take what was chosen.  `memory` is the
+    the search chooses how ranks share out each of them; later turns take what was chosen, or are recorded as
+    if the region were not there, where the stream's own choice is the best.  `memory` is the
     most bytes that arrays may take on a rank while the region runs: its own, with all copies, and what the
     program has besides.  The results are the same as without a plan, and with one rank nothing is planned.
 
