@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from diffuse.ir import Frame, Point
+from diffuse.movement.machine import Machine
 from diffuse.stream.blocks import blocks, surface
 from diffuse.stream.decompose import by_extents
 from diffuse.stream.shapes import Shapes
@@ -33,22 +34,42 @@ PROGRAMS = str(Path(__file__).with_name("block_programs.py"))
 ])
 def test_the_grid_of_least_surface(shape: Point, ranks: int, domain: Point) -> None:
     rows = by_extents(shape, ranks, 1)
-    found = blocks(shape, rows, ranks, 1, (2,) * len(shape), (), 0)
+    found = blocks(shape, rows, ranks, 1, (2,) * len(shape), ())
     assert (found.domain if found else ()) == domain
     if found:
         assert prod(found.domain) <= ranks
         assert all(split.tile * n >= shape[split.axis] for n, split in zip(domain, found.splits, strict=True))
 
 
+@pytest.mark.parametrize("machine, domain", [
+    (Machine(), (4, 4)),
+    (Machine(latency=1e-9), (4, 4)),
+    (Machine(latency=1e-3), ()),                                 # blocks have more neighbours than rows
+    (Machine(latency=1e-3, bandwidth=1e6), (4, 4)),              # yet what they send takes longer
+    (Machine(latency=1e-3, bandwidth=1e6, levels=((16, 1e-3, 1e12),)), ()),
+])
+def test_the_grid_depends_on_the_machine(machine: Machine, domain: Point) -> None:
+    shape = (2048, 2048)
+    found = blocks(shape, by_extents(shape, 16, 1), 16, 1, (2, 2), (), machine=machine)
+    assert (found.domain if found else ()) == domain
+
+
+def test_partial_results_have_to_be_added_up_where_the_grid_cuts_folds() -> None:
+    shape = (2048, 2048)
+    rows, slow = by_extents(shape, 16, 1), Machine(latency=1e-9, reduction=1e6)
+    assert blocks(shape, rows, 16, 1, (2, 2), (), partials=2048, machine=Machine(latency=1e-9)) is not None
+    assert blocks(shape, rows, 16, 1, (2, 2), (), partials=2048, machine=slow) is None
+
+
 def test_threads_share_the_tile_of_a_rank() -> None:
-    found = blocks((2048, 2048), by_extents((2048, 2048), 8, 1), 4, 2, (2, 2), (), 0)
+    found = blocks((2048, 2048), by_extents((2048, 2048), 8, 1), 4, 2, (2, 2), ())
     assert found is not None and found.domain == (2, 4)
     assert [split.tile for split in found.splits] == [1024, 512]
 
 
 def test_the_grid_for_a_million_ranks_takes_no_longer_to_find() -> None:
     shape = (1 << 20, 1 << 20)
-    found = blocks(shape, by_extents(shape, 1 << 20, 1), 1 << 20, 1, (2, 2), (), 0)
+    found = blocks(shape, by_extents(shape, 1 << 20, 1), 1 << 20, 1, (2, 2), ())
     assert found is not None and found.domain == (1024, 1024)
     assert surface(shape, (1024, 1024), (2, 2)) == 2 * 2 * 1023 << 20
 

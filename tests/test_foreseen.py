@@ -71,4 +71,8 @@ def test_plans_say_what_is_sent(name: str, ranks: int) -> None:
     default, _, expected = sent(name, ranks, planned=False)
     found, said, results = sent(name, ranks, planned=True)
     assert said and results == expected
-    assert (sum([each.bytes for each in said]), sum([each.default for each in said])) == (found, default)
+    told = sum([each.bytes for each in said]), sum([each.default for each in said])
+    if all([each.left for each in said]):  # the region steps aside; what ranks received before is still there
+        assert told == (default, default) and found <= default
+    else:
+        assert told == (found, default)

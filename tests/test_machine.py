@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from diffuse.movement.agreed import machine as agreed
 from diffuse.movement.machine import FILE, Machine, keep, measured, of_numbers
-from diffuse.planning.agreed import machine as agreed
 from tests.jobs import TINY
 from tests.jobs import diffuse as command
 
@@ -96,6 +96,18 @@ def test_plans_count_messages(tmp_path: Path, latency: float, grid: str) -> None
     done = command("run", "--predict", "16", str(program), DIFFUSE_CACHE_DIR=str(tmp_path), **TINY)
     assert done.returncode == 0, done.tail
     assert grid in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("latency", [1e-9, 1e-3])
+def test_the_stream_counts_messages(tmp_path: Path, latency: float) -> None:
+    """Outside of regions a stencil goes by blocks or by lines for the same reasons."""
+    keep(replace(SOME, latency=latency, levels=()), tmp_path)
+    program, lines = tmp_path / "x.py", textwrap.dedent(STENCIL).splitlines()
+    program.write_text("\n".join(lines[:-1]).replace("with region:", "if True:"))
+    done = command("run", "--predict", "16", str(program), DIFFUSE_CACHE_DIR=str(tmp_path), DIFFUSE_TRACE="1",
+                   **TINY)
+    assert done.returncode == 0, done.tail
+    assert ("are cut into 4x4 tiles" in done.stderr) == (latency < 1e-6), done.stderr[-3000:]
 
 
 @pytest.mark.ranks("mpi")

@@ -1,6 +1,7 @@
-"""What each rank touches of an array, as one box a rank: arrays of (ranks, dimensions, low and high).
+"""Boxes of an array's elements, one for each rank, which NumPy operations compare for all ranks at once.
 
-Counting what ranks lack is then arithmetic on whole arrays, for thousands of ranks at once.
+An array of boxes has the shape (ranks, dimensions, 2) and the dtype int64: for each rank and dimension the
+first index and the one after the last.  The box of a rank without elements is all zeros.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ Boxes = NDArray[np.int64]
 
 
 def everything(shape: Point, ranks: int, some: int | None = None) -> Boxes:
-    """All of an array, on every rank, or on the first `some`."""
+    """Return boxes of which each is the whole array, for every rank or for the first `some` ranks."""
     found = np.zeros((ranks, len(shape), 2), np.int64)
     found[:ranks if some is None else some, :, 1] = shape
     return found
 
 
 def touched(partition: Partition, domain: Point, shape: Point, ranks: int) -> Boxes:
-    """The least box around what the points of each rank touch of a store; empty for ranks without points."""
+    """Return for each rank the bounding box of what its points access of a store; it is empty for a rank
+    without points."""
     points = prod(domain)
     firsts = -(-np.arange(ranks + 1) * points // ranks)
     if isinstance(partition, Replicated):
@@ -46,8 +48,10 @@ def touched(partition: Partition, domain: Point, shape: Point, ranks: int) -> Bo
 
 
 def held(have: Any, dims: int) -> list[Boxes]:
-    """What ranks hold, as the runtime says it (a tuple of boxes for each rank), in as many arrays of boxes as
-    the rank has that holds most."""
+    """Convert what ranks hold, which a runtime tells as a tuple of boxes for each rank, to arrays of boxes.
+
+    There are as many arrays as the rank with the most boxes has boxes; a rank with fewer has empty ones.
+    """
     layers = max(map(len, have), default=0)
     found = [np.zeros((len(have), dims, 2), np.int64) for _ in range(layers)]
     for rank, boxes in enumerate(have):
@@ -59,14 +63,14 @@ def held(have: Any, dims: int) -> list[Boxes]:
 
 
 def volumes(boxes: Boxes) -> NDArray[np.float64]:
-    """The elements of boxes."""
+    """Return the number of elements of each box."""
     lengths = np.maximum(boxes[..., 1] - boxes[..., 0], 0)
     found: NDArray[np.float64] = lengths.prod(-1, dtype=np.float64) * (boxes[..., 1] > 0).all(-1)
     return found
 
 
 def common(one: Boxes, other: Boxes) -> NDArray[np.float64]:
-    """The elements that boxes share."""
+    """Return the number of elements that each box shares with its counterpart."""
     low = np.maximum(one[..., 0], other[..., 0])
     high = np.minimum(one[..., 1], other[..., 1])
     found: NDArray[np.float64] = np.maximum(high - low, 0).prod(-1, dtype=np.float64)
@@ -74,14 +78,21 @@ def common(one: Boxes, other: Boxes) -> NDArray[np.float64]:
 
 
 def lacked(wanted: Boxes, here: Boxes) -> NDArray[np.float64]:
-    """By alternatives of what is wanted and of what is there, the elements that each rank lacks: from arrays
-    of (alternatives, ranks, dimensions, 2) to one of (wanted, there, ranks)."""
+    """Return the number of elements that each rank needs and does not hold.
+
+    Both operands have alternatives as a first dimension: (alternatives, ranks, dimensions, 2).  The result
+    has the shape (alternatives of `wanted`, alternatives of `here`, ranks).
+    """
     return volumes(wanted)[:, None] - common(wanted[:, None], here[None])
 
 
 def crossed(wanted: Boxes, here: Boxes) -> NDArray[np.float64]:
-    """By alternatives of what is wanted and of what is there, from how many others the rank receives that
-    receives from most, where tiles form a grid: those whose tiles its box crosses, copies counted once."""
+    """Return the number of ranks from which a rank receives, for the rank where this is largest.
+
+    Operands are those of `lacked`; the result has the shape (alternatives of `wanted`, of `here`).  The boxes
+    of `here` are taken to be the tiles of a grid, and a rank receives from the owner of each tile that its
+    box crosses, once where several hold a copy.
+    """
     found = np.empty((len(wanted), len(here)))
     some = (volumes(wanted) > 0).astype(np.float64)
     for k, tiles in enumerate(here):
@@ -97,8 +108,10 @@ def crossed(wanted: Boxes, here: Boxes) -> NDArray[np.float64]:
 
 
 def extended(boxes: Boxes, shape: Point) -> Boxes:
-    """Boxes of which the outermost ones reach the ends of the array, as where tasks go through all of it but
-    its border."""
+    """Return boxes whose outermost ones reach the ends of the array.
+
+    Tasks over the interior of an array determine so where its border lies, too.
+    """
     some = volumes(boxes) > 0
     if not some.any():
         return boxes
@@ -110,7 +123,7 @@ def extended(boxes: Boxes, shape: Point) -> Boxes:
 
 
 def hull(boxes: Boxes) -> Boxes:
-    """The least box around those of all ranks, for each rank."""
+    """Return the bounding box of the boxes of all ranks, repeated for each rank."""
     some = volumes(boxes) > 0
     if not some.any():
         return np.zeros_like(boxes)
@@ -119,7 +132,7 @@ def hull(boxes: Boxes) -> Boxes:
 
 
 def around(several: Sequence[Boxes]) -> Boxes:
-    """For each rank the least box around all of its own in these arrays."""
+    """Return for each rank the bounding box of its boxes in several arrays."""
     found = np.stack(several)
     empty = volumes(found) == 0
     found[empty] = np.array([np.iinfo(np.int64).max, 0])

@@ -28,6 +28,9 @@ WIDEST = 1 << 26
 """The most entries of a table."""
 NARROW = 1 << 14
 """The entries of a table from which on dominated states are looked for first."""
+HOPELESS = 1 << 12
+"""Elimination gives up at once if its largest table would have so many times more entries than are allowed:
+to look for dominated states in larger tables takes longer than the integer program."""
 COMPARED = 1 << 22
 """The most differences of entries that the comparison of one variable's states in one table may take."""
 
@@ -88,6 +91,9 @@ class Elimination:
         while not self._shrunk(limit):
             if not self._narrowed():
                 if limit == widest:
+                    return False
+                if (width := self._width()) > HOPELESS * widest:
+                    self.wanted = width
                     return False
                 limit = widest
         return True
@@ -168,6 +174,29 @@ class Elimination:
             for w in self._eliminated(v):
                 heappush(heap, (self._size(w), w))
         return True
+
+    def _width(self) -> int:
+        """The entries of the largest table that the elimination of all variables would take."""
+        around = {v: {*self._around(v)} - {v} for v in self._left}
+
+        def size(v: int) -> int:
+            return prod([self.sizes[w] for w in around[v]])
+
+        heap, most = [(size(v), v) for v in around], 0
+        heapify(heap)
+        while heap:
+            entries, v = heappop(heap)
+            if v not in around:
+                continue
+            if entries != (now := size(v)):
+                heappush(heap, (now, v))
+                continue
+            most = max(most, entries * self.sizes[v])
+            others = around.pop(v)
+            for w in others:
+                around[w] = (around[w] | others) - {v, w}
+                heappush(heap, (size(w), w))
+        return most
 
     def _eliminated(self, v: int) -> list[int]:
         """Eliminate a variable; returns those with which it shared tables."""

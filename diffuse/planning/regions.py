@@ -6,6 +6,10 @@ From then on tasks go to the window one by one along the trails that were made, 
 do, and nothing is analysed; a task that was not there before is kept back with all that follow it.  Where
 arrays come back that the region left behind, as those of a loop, it is looked which, and chosen once more:
 where they lie at the end is then where they lie at the beginning.
+
+Where the search finds nothing better than the stream's own choice, the region steps aside: its tasks are
+recorded as if it were not there, and the window does not end with it.  When the program leaves it, they are
+compared with those of the turn before.
 """
 
 from __future__ import annotations
@@ -21,19 +25,24 @@ from typing import Any, SupportsIndex, TypeVar
 from diffuse.ir import ONE
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Recorded, Template
+from diffuse.movement.agreed import machine
 from diffuse.observe import trace
-from diffuse.planning.agreed import machine
 from diffuse.planning.windows import Chosen, Search
 from diffuse.runtime.independent import Independent
 from diffuse.stream.engine import current
 from diffuse.stream.group import Group
 from diffuse.stream.memo import Trail
 from diffuse.stream.schedule import schedule
+from diffuse.stream.window import Window
 
 HELD = 1 << 62
 """The number of a group that uses a store, while the task that does is kept back: larger than any other."""
 MOST_FORMS = 64
 """Answers that one region remembers."""
+MOST_PATHS = 4
+"""Ways through the memo that one region remembers its tasks by."""
+MORE_CALM = 4
+"""How many times longer a region waits before it steps aside again, each time that other tasks came."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Form = tuple[Any, ...]
@@ -51,7 +60,9 @@ class Planned:
         self.track: list[tuple[Template, Template | None]] = []
         """The tasks as they came last, and how they are cut."""
         self.answers_last: list[Chosen] = []
-        """What was chosen the last time that it was looked for."""
+        """What was chosen for the tasks of `track`."""
+        self._starts: list[int] = []
+        """The number of the first task of each of these answers."""
         self.follows = False
         """Do tasks go to the window one by one, as long as they come as last time?"""
         self._turns = self._first = self._fresh = 0
@@ -69,6 +80,13 @@ class Planned:
         self._placing = False
         self._name: object = object()
         """Trails of the region begin under this name, another one when it is planned anew."""
+        self._calm, self._patience = 0, 1
+        """How many turns in a row recorded the same tasks, and after how many the region steps aside."""
+        self._entered: tuple[Group, int, Trail] | None = None
+        """While the region stands aside: the group that was open when the program came, its number of tasks
+        then, and its trail."""
+        self._paths: deque[tuple[Trail, ...]] = deque(maxlen=MOST_PATHS)
+        """Trails along which the tasks of `track` were recorded while the region stood aside."""
 
     # -- what the window asks ------------------------------------------------------------------------------
 
@@ -91,7 +109,8 @@ class Planned:
                 return False
             engine.window.close("the region goes on in another way than before")
             self.follows = False
-            del self.track[number:]
+            kept = sum([start < number for start in self._starts])
+            del self.track[number:], self._starts[kept:], self.answers_last[kept:]
         users = engine.stores.users
         for store in recorded[1]:
             users[store] = HELD
@@ -163,28 +182,75 @@ class Planned:
         self.answers.clear()
         self._left.clear()
         self.track.clear()
+        self._calm, self._patience = 0, 1
         self.follows, self._turns, self._looks = False, 0, ()
 
-    # -- what is chosen ------------------------------------------------------------------------------------
+    # -- when the program comes and goes -------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """The program comes to the region."""
+    def begin(self) -> bool:
+        """Note that the program comes to the region; returns whether the region decides how tasks are cut."""
         engine = current()
+        window = engine.window
         self._turns += 1
-        self._first = engine.window.open.number
+        if self._steps_aside():
+            group = window.open
+            self._entered, window.passed = (group, len(group.recorded), group.trail), []
+            return False
+        self._paths.clear()  # as the tasks of `track` may become others
+        self._first = window.open.number
         self.follows = bool(self.track) and self._turns not in self._looks
         if not self.follows:
-            self.track, self.answers_last = [], []
+            self.track, self._starts, self.answers_last = [], [], []
             engine.flush("a planned region begins")  # where arrays lie is known then
+        return True
 
-    def end(self) -> None:
-        """The program leaves the region: if arrays came back that it left behind before, find out which."""
-        users = current().stores.users
+    def end(self, before: Any, failed: bool) -> None:
+        """Note that the program leaves the region, for the one that decided before; `failed`: with an
+        exception."""
+        engine = current()
+        if self._entered is not None:
+            self._compare(engine.window, failed)
+            return
+        group = engine.window.open
+        number = group.behind + len(group.recorded)
+        same = self.follows and not failed and number == len(self.track)
+        self._calm = self._calm + 1 if same else 0
+        engine.turn_to(before)
+        self._look_ahead(engine.stores.users)
+
+    def _look_ahead(self, users: dict[int, int]) -> None:
+        """If arrays came back that the region left behind before, find out which in the next turns."""
         if self._turns == self._fresh and self.memory is not None:
             self._looks = self._turns + 1, self._turns + 2, self._turns + 3
         elif self._turns == self._fresh + 1 and any([users.get(store, 0) > self._first for left in
                                                      self._left.values() for store in left]):
             self._looks = self._turns + 1, self._turns + 2
+
+    # -- where nothing is to be decided --------------------------------------------------------------------
+
+    def _steps_aside(self) -> bool:
+        """Is everything left to the stream, by all that was chosen, and nothing to be found out any more?"""
+        return (self._calm >= self._patience and self.memory is None and bool(self.answers_last)
+                and all([found.left for found in self.answers_last])
+                and self._turns > max(self._fresh + 1, 0, *self._looks))
+
+    def _compare(self, window: Window, failed: bool) -> None:
+        """Compare the tasks that were recorded while the region stood aside with those of the turn before.
+        If they are others, these are planned when they come again."""
+        assert self._entered is not None
+        entered, first, trail = self._entered
+        groups = [*(window.passed or ()), window.open]
+        self._entered = window.passed = None
+        path = (trail, *[group.trail for group in groups])
+        if failed or path in self._paths:
+            return
+        tasks = [recorded[0] for group in groups for recorded in group.recorded]
+        if tasks[first if groups[0] is entered else 0:] == [template for template, _ in self.track]:
+            self._paths.append(path)
+        else:
+            self._calm, self._patience = 0, self._patience * MORE_CALM
+
+    # -- what is chosen ------------------------------------------------------------------------------------
 
     def _decided(self, tasks: list[Recorded], gone: dict[int, int]) -> tuple[Template | None, ...]:
         """How each of these tasks is cut; `gone` are stores that the program let go of, by task."""
@@ -219,6 +285,7 @@ class Planned:
         begun = dict(found.given)
         self._left[form] = {stores_of[slot]: array for slot, array in found.last
                             if begun.get(slot) != array or array in found.written}
+        self._starts.append(len(self.track))
         self.answers_last.append(found)
         return found.templates
 
@@ -245,7 +312,8 @@ class plan(ContextDecorator):
                 u = step(u)
 
     The operations of a turn are one window.  The first time, and once more when it is known what comes back,
-    the search chooses how ranks share out each of them; later turns take what was chosen.  `memory` is the
+    the search chooses how ranks share out each of them; later turns take what was chosen, or are recorded as
+    if the region were not there, where the stream's own choice is the best.  `memory` is the
     most bytes that arrays may take on a rank while the region runs: its own, with all copies, and what the
     program has besides.  The results are the same as without a plan, and with one rank nothing is planned.
 
@@ -272,21 +340,21 @@ class plan(ContextDecorator):
 
     def __enter__(self) -> plan:
         engine = current()
-        if engine.runtime.ranks == 1 or engine.runtime.blocks == 0 or engine.window.region is not None:
+        window = engine.window
+        if (engine.runtime.ranks == 1 or engine.runtime.blocks == 0 or window.region is not None
+                or window.passed is not None):
             self._before.append((None, None))
             return self
         found = _regions.get(self._key)
         if found is None:
             found = _regions[self._key] = Planned(self._memory, self._site)
-        found.begin()
-        self._before.append((found, engine.turn_to(found)))
+        self._before.append((found, engine.turn_to(found) if found.begin() else None))
         return self
 
     def __exit__(self, *error: object) -> None:
         entered, before = self._before.pop()
         if entered is not None:
-            current().turn_to(before)
-            entered.end()
+            entered.end(before, error[0] is not None)
 
     def __str__(self) -> str:
         """What was chosen the last time."""

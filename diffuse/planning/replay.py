@@ -1,11 +1,10 @@
-"""What moves when tasks run under some choice, followed launch by launch as ranks follow it.
+"""Predicts the bytes and the time of a region under some choice of states, launch by launch.
 
-The tables of a search know one place for each array, and count each task by itself.  Here the stream divides
-the tasks into launches (stream/ahead.py), small ones and those at borders included, and the runtime says what
-each of them moves, by its own rules (`foresight`): ranks hold what they wrote and received until somebody
-writes it again, and a call of a host function that the stream itself would cut in one of several ways is cut
-in the way that moves least just then.  So this tells what the stream would do, and is what the answer of a
-search and the stream's own cuts are compared by.
+The tables of a search know one layout for each array, and count each task by itself.  Here the stream
+divides the tasks into launches (stream/ahead.py), those of small tasks and borders included, and the runtime
+tells what each launch moves by its own rules (`foresight`): a rank holds what it wrote and received until it
+is written again.  A host function that the stream may cut in several ways is cut in the one that moves least
+just then.  The answer of a search and the stream's own choice are compared by these predictions.
 """
 
 from __future__ import annotations
@@ -24,34 +23,34 @@ if TYPE_CHECKING:
     from diffuse.planning.windows import Search
 
 TURNS = 3
-"""After so many turns of a region that comes again the next ones are alike."""
+"""The number of turns of a repeated region after which further turns move the same."""
 
 
 class Turn(NamedTuple):
-    """One turn of a region."""
+    """One turn of a region: a choice, and what it costs."""
 
     states: tuple[int, ...]
     """The state of each task."""
     bytes: float
-    """What all ranks receive."""
+    """The bytes that all ranks receive."""
     moving: float
-    """The seconds in which it moves."""
+    """The seconds of communication."""
     seconds: float
-    """The seconds of the turn, work included."""
+    """The seconds of communication and computation."""
 
 
 class Replay:
-    """The turns of one region."""
+    """Predicts turns of one region."""
 
     def __init__(self, search: Search, tables: Tables) -> None:
         self.search, self.tables = search, tables
         self._stream = Stream(search.window)
         self._others: dict[tuple[int, Any], State] = {}
-        """The states of tasks under cuts that no search tries."""
+        """States of tasks under decompositions of the stream that the search does not consider."""
         self._reads: list[list[int]] = [[] for _ in search.tasks]
-        """For each task the arrays that it reads and that another task of the region made."""
+        """For each task the arrays that it reads and that another task of the region writes."""
         self._made: dict[int, int] = {}
-        """The task that wrote an array first."""
+        """For each array the task that writes it first."""
         for number, array in enumerate(search.arrays):
             for task, k, whole in array.uses:
                 use = search.tasks[task][0].uses[k]
@@ -61,11 +60,11 @@ class Replay:
                     self._reads[task].append(number)
 
     def usual(self) -> Turn:
-        """A turn as the stream itself would cut its tasks."""
+        """Predict a turn in which the stream decomposes each task, as without a plan."""
         return self._run(None)
 
     def under(self, states: Sequence[int]) -> Turn:
-        """A turn in which each task has this state."""
+        """Predict a turn in which each task has this state."""
         return self._run(states)
 
     def _run(self, states: Sequence[int] | None) -> Turn:
@@ -86,7 +85,7 @@ class Replay:
         return found
 
     def _ways(self, task: int, states: Sequence[int] | None) -> Ways:
-        """How a task may be cut if it has this state, or as the stream likes."""
+        """Return the templates that a task may run as: by these states, or as the stream cuts it for None."""
         search = self.search
         every = search.states[task]
         if not every:
@@ -100,7 +99,7 @@ class Replay:
         return tuple([state.template for state in every if state.usual]) or (every[0].template,)
 
     def _turn(self, launches: Sequence[Ahead], ahead: Any, states: Sequence[int] | None) -> Turn:
-        """One turn, by whose launches stores change their places."""
+        """Predict one turn; `ahead` keeps track of what ranks hold."""
         search, tables = self.search, self.tables
         taken = [0] * len(search.tasks) if states is None else [*states]
         total = moving = seconds = 0.0
@@ -127,7 +126,7 @@ class Replay:
         return Turn(tuple(taken), total, moving, seconds + moving)
 
     def _state(self, task: int, cut: Any, number: int) -> State:
-        """The state of this number of a task, or how the stream cuts it otherwise: on one rank, say."""
+        """Return the state of a task by its number, or a new one if the stream decomposes it otherwise."""
         state, recorded = self.search.states[task][number], self.search.tasks[task]
         if cut is None or state.template is None or state.template.decomposition == cut:
             return state
@@ -137,7 +136,7 @@ class Replay:
         return found
 
     def _number(self, task: int, cut: Any, way: int) -> int:
-        """The number of the state of a task that the stream cuts so, or calls in the way of this number."""
+        """Return the number of the state with this decomposition or, for host functions, of this way."""
         every = self.search.states[task]
         if operations.known(self.search.tasks[task][0].operation):
             return next((k for k, state in enumerate(every)
@@ -147,7 +146,7 @@ class Replay:
 
 
 def _foreseen(launch: Ahead, ahead: Any) -> tuple[Moved, int]:
-    """What a launch or call moves, and the number of the way in which it is called."""
+    """Return what a launch or call moves, and the number of the way in which a host function is called."""
     stores, way = [store for store, _ in launch.stores], 0
     if not launch.layouts:
         moved = ahead.whole(stores)

@@ -1,9 +1,9 @@
-"""The seconds that each choice for a region costs, as tables over its tasks and arrays.
+"""The cost model of a planned region: tables of seconds over states of its tasks and layouts of arrays.
 
-A task costs what the largest share of it takes to compute, and what its partial results take to be added up.
-A use of an array costs the bytes and messages that move between where the array lies and where the task
-touches it; where any move, the task cannot fuse with the one that makes the array, which then is written to
-memory and read again.
+A task costs the time to compute its largest share and to add up its partial results.  A use of an array costs
+the time of the bytes and messages between the array's layout and the elements that the task accesses.  If any
+element moves, the task cannot fuse with the one that writes the array, and the time to write the array to
+memory and to read it again is added.
 """
 
 from __future__ import annotations
@@ -26,30 +26,33 @@ if TYPE_CHECKING:
     from diffuse.planning.windows import Array, Search
 
 LASTING = 0.125
-"""What it weighs that a constant of a region moves, once it is known that the region comes again: its copies
-stay where they are."""
+"""The weight of the bytes of an array that a repeated region only reads: its copies stay on the ranks, so
+that only the first turn moves them."""
 TIE = 1e-13
-"""What a state costs by its number, in seconds: of equal ones the first is taken."""
+"""Seconds that are added to a state for each one before it, so that of equal states the first is taken."""
 
 
 class Tables:
-    """The costs of one region on one machine."""
+    """Computes the costs of one region on one machine."""
 
     def __init__(self, search: Search, machine: Machine) -> None:
         self.search, self.machine, self.ranks = search, machine, search.ranks
         left = {array for _, array in search.left}
         self._fusible = [not array.given for array in search.arrays]
-        """May a reader of an array fuse with the task that makes it?"""
+        """For each array: may a task that reads it fuse with the one that writes it?"""
         self._kept = [k in left for k in range(len(search.arrays))]
-        """Does the program look at an array later, so that it is written to memory in any case?"""
+        """For each array: does the program hold it after the region, so that memory gets it anyway?"""
         self._stacked: dict[int, Boxes] = {}
         self._same: dict[object, Boxes] = {}
         self._counts: dict[object, tuple[Any, Any]] = {}
         """For each kind of use the bytes that all ranks receive, and the messages of the busiest one."""
 
     def problem(self, latency: bool = True) -> tuple[Problem, dict[int, int]]:
-        """The tables of seconds, with messages or without, and the variables of tasks; arrays have variables,
-        too.  Messages of one launch travel together, which tables do not see, and so count too many."""
+        """Return the problem of least time, and the variable of each task; the other variables are arrays.
+
+        `latency`: messages count.  They count too much, since the tables count the messages of each use,
+        while those of one launch travel together.
+        """
         search = self.search
         variables: dict[int, int] = {}
         tasks: dict[int, int] = {}
@@ -88,36 +91,35 @@ class Tables:
     # -- in seconds ----------------------------------------------------------------------------------------
 
     def alone(self, state: State) -> float:
-        """The seconds that a state costs wherever arrays lie."""
+        """Return the seconds that a state takes, whatever the layouts of arrays."""
         return self.work(state) + self.beside(state)
 
     def work(self, state: State) -> float:
-        """The seconds in which a state is computed, and its partial results are added up."""
+        """Return the seconds to compute a state's largest share, and to add up its partial results."""
         machine = self.machine
         return (max(state.results / machine.compute, state.multiplied / machine.products)
                 + state.beside / self.ranks / machine.reduction)
 
     def least(self) -> float:
-        """The seconds that remain if nothing moves, and each task is shared out as evenly as can be."""
+        """Return the seconds of a region in which nothing moves and each task is shared out most evenly."""
         return sum([min(map(self.work, found)) for found in self.search.states if found])
 
     def _moving(self, moved: Any, messages: Any) -> Any:
-        """The seconds in which all ranks together receive so many bytes, and the busiest one so many
-        messages."""
+        """Convert the bytes that all ranks receive, and the messages of the busiest rank, to seconds."""
         return moved / (self.ranks * self.machine.bandwidth) + messages * self.machine.latency
 
     def busy(self, moved: Moved) -> float:
-        """The seconds in which the busiest rank sends or receives what a launch moves."""
+        """Return the seconds in which the busiest rank sends or receives its messages of a launch."""
         return self.machine.seconds(moved.messages, moved.busiest)
 
     def beside(self, state: State) -> float:
-        """The seconds in which a state moves what it moves beside operands."""
+        """Return the seconds in which a state moves what are no operands, such as partial results."""
         rest = max(0.0, state.beside - state.chain)
         return float(self._moving(rest, state.messages)) + state.chain / self.machine.bandwidth
 
     def unfused(self, task: int, number: int) -> float:
-        """The seconds that it costs if a task that reads this array cannot fuse with the one that makes
-        it."""
+        """Return the seconds that are lost if a task that reads this array does not fuse with the one that
+        writes it."""
         array = self.search.arrays[number]
         if not self._fusible[number] or not operations.known(self.search.tasks[task][0].operation):
             return 0.0
@@ -127,13 +129,13 @@ class Tables:
     # -- in bytes ------------------------------------------------------------------------------------------
 
     def _entry(self, array: Array) -> Any:
-        """The bytes that move until an array from outside lies somewhere, by layouts."""
+        """Return the bytes that bring an array from outside into each of its layouts."""
         lies = np.stack(array.layouts)
         there = sum([common(lies, layer[None]) for layer in held(array.have, len(array.frame.shape))])
         return array.itemsize * (volumes(lies) - there).sum(-1)
 
     def _used(self, task: int, k: int, number: int, whole: bool, latency: bool) -> Any:
-        """The seconds of one use of an array, by states of the task and layouts."""
+        """Return the seconds of one use of an array, by states of the task and layouts of the array."""
         search, array = self.search, self.search.arrays[number]
         use = search.tasks[task][0].uses[k]
         lies = self._lies(search.variable(number))
@@ -151,7 +153,7 @@ class Tables:
         return self._moving(moved, messages if latency else 0.0) + np.where(moved > 0, lost, 0.0)
 
     def _lies(self, variable: int) -> Boxes:
-        """The layouts of an array, as one object for all arrays with the same."""
+        """Return the layouts of an array as boxes: one object for all arrays with equal layouts."""
         found = self._stacked.get(variable)
         if found is None:
             made = np.stack(self.search.arrays[variable].layouts)
@@ -159,7 +161,7 @@ class Tables:
         return found
 
     def _moved(self, touched: Boxes, lies: Boxes, use: Any, array: Array, whole: bool) -> Any:
-        """The bytes that all ranks receive for one use of an array, by states of the task and layouts."""
+        """Return the bytes that all ranks receive for one use of an array, by states and layouts."""
         if (use.frame, use.dtype) != (array.frame.shape, array.frame.dtype):
             return _elsewhere(touched, lies, array, use).sum(-1)
         share = _share(use) * array.itemsize
@@ -172,14 +174,16 @@ class Tables:
 
 
 def _share(use: Any) -> float:
-    """The share of the elements within its bounds that a use with steps touches."""
+    """Return the share of elements within its bounds that a use with steps accesses."""
     steps = [abs(step) for _, terms in use.map.rows for _, step in terms if step]
     return float(prod([1.0 / step for step in steps]))
 
 
 def _reads(search: Search, array: Array) -> list[Any]:
-    """For each use of an array what it reads of it, and after how many writes: what is alike a rank receives
-    once."""
+    """Return for each use of an array a key: the number of writes before it, and the view that it reads.
+
+    A rank receives the data of uses with equal keys once.
+    """
     found, writes = [], 0
     for task, k, _ in array.uses:
         use = search.tasks[task][0].uses[k]
@@ -190,8 +194,10 @@ def _reads(search: Search, array: Array) -> list[Any]:
 
 
 def _elsewhere(touched: Boxes, lies: Boxes, array: Array, use: Any) -> Any:
-    """The bytes that each rank receives for a use that sees the memory of an array in another shape: in runs
-    of memory."""
+    """Return the bytes that each rank receives for a use that views an array's memory in another shape.
+
+    They are counted as runs of memory.
+    """
     total = volume(array.frame.shape) * array.itemsize
     one = runs(touched, use.frame, total)
     other = runs(lies, array.frame.shape, total)
@@ -202,7 +208,7 @@ def _elsewhere(touched: Boxes, lies: Boxes, array: Array, use: Any) -> Any:
 
 
 def runs(boxes: Boxes, shape: tuple[int, ...], total: int) -> Any:
-    """Boxes as runs of bytes of an array's memory, from the first to the last that they touch."""
+    """Convert boxes to runs of bytes of an array's memory, from their first element to their last."""
     pitch = np.append(np.cumprod(np.array(shape[::-1], np.float64))[::-1], 1.0)[1:]
     item = total / max(1, volume(shape))
     low, high = (boxes[..., 0] * pitch).sum(-1), ((boxes[..., 1] - 1) * pitch).sum(-1) + 1

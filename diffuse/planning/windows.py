@@ -1,10 +1,10 @@
-"""From the tasks of a region to the partition of each that takes the least time.
+"""Chooses how ranks share out each task of a planned region, so that the region takes the least time.
 
-Every task that is large enough has states, the ways in which ranks can share it out; so has every array, or
-each version of one that a task writes as a whole: where its elements lie.  What that costs (tables.py) is
-counted between the two, box by box and rank by rank.  What is found so is compared with what the stream would
-do (replay.py), and taken where it is better.  An array that goes into the region again as
-it comes out of it is one variable at both ends, so that what is chosen is best for a loop around the region.
+Each task that is large enough is a variable: its states are the ways in which ranks can share it out.  So is
+each array, or each version of an array that a task overwrites: its states are layouts, which say where
+elements lie.  The costs of both are tables (tables.py).  The choice of least cost is compared with what the
+stream would do (replay.py), and taken if it is better.  An array that enters the region again as it left it
+is one variable at both ends, so that the choice is the best for a loop around the region.
 """
 
 from __future__ import annotations
@@ -32,14 +32,13 @@ from diffuse.stream.regions import called
 from diffuse.stream.window import Window
 
 MOST_LAYOUTS = 32
-"""The most places in which the elements of one array may lie, of those that tasks ask for."""
+"""The most layouts of one array, of those that tasks access it in."""
 HEAVY, HEAVIEST = 1e-12, 1e-6
-"""The seconds that a byte of memory costs at first where a plan needs too much of it; and from where on no
-dearer one is tried."""
+"""The seconds that a byte of memory costs in the first search for a plan that needs less, and in the last."""
 WIDEST = 1 << 22
 """The most entries of a table of the elimination."""
 TRIALS = 4000
-"""How many choices are tried to lower the memory of one."""
+"""The number of changes that are tried to lower the memory of a choice."""
 ERROR, SURE, WORTH = 0.08, 0.12, 0.02
 """The shares of the time by default that a plan has to save, or else the stream's own choice stays: one that
 moves about as many bytes, one that moves more, and one that moves far fewer, as bytes are certain.  The first
@@ -59,12 +58,13 @@ class Array:
     store: int
     frame: Frame
     given: bool
-    """Does it come from outside?"""
+    """Was it made before the region?"""
     uses: list[tuple[int, int, bool]] = field(default_factory=list)
-    """Task, use, and whether it is written whole there or anew: every use in order."""
+    """Every use in order: the task, the number of its use, and whether it overwrites the whole array."""
     have: Any = None
-    """What each rank holds of it before the region, if that is known and is not everything."""
+    """What each rank holds of it before the region; None if that is unknown, or everything."""
     layouts: list[Boxes] = field(default_factory=list)
+    """The boxes of each layout that it may have."""
 
     @property
     def itemsize(self) -> int:
@@ -72,7 +72,7 @@ class Array:
 
     @property
     def large(self) -> bool:
-        """Do ranks share it?  The search does not place smaller ones."""
+        """Is it large enough that ranks share it?  The search chooses no layouts for smaller ones."""
         return volume(self.frame.shape) >= 2 * config.min_chunk
 
 
@@ -99,6 +99,9 @@ class Chosen(NamedTuple):
     """All stores, with the numbers of their last arrays."""
     written: frozenset[int]
     """The arrays from outside that tasks write in part."""
+    left: bool
+    """Is everything left to the stream, which does as well?"""
+
 
 class Search:
     """The search for the partition of one list of tasks."""
@@ -138,7 +141,7 @@ class Search:
         inside = [(k, first[store]) for store, k in self.left if store in first]
         self.returning: list[tuple[int, int]] = []
         self.back: set[int] = set()
-        """Arrays from outside that the region itself left behind before, and which these were."""
+        """Arrays that the region itself left behind in an earlier turn."""
         for last, begin in (*[pair for pair in inside if pair[0] != pair[1]], *links):
             if self.arrays[last].frame == self.arrays[begin].frame:
                 self._join(last, begin)
@@ -157,7 +160,7 @@ class Search:
         return not self.by_hand[task] and (function is None or function.blocks is None)
 
     def _add(self, number: int) -> None:
-        """Note what a task does with stores."""
+        """Add the arrays that a task writes or is the first to read, and its uses of arrays."""
         template, stores, *_ = self.tasks[number]
         frames = self.window.stores.storages
         for k, (use, store) in enumerate(zip(template.under(ONE).uses, stores, strict=True)):
@@ -179,7 +182,7 @@ class Search:
                 self.arrays[self.now[store]].uses.append((number, k, whole))
 
     def _join(self, one: int, other: int) -> None:
-        """Let two arrays be one variable."""
+        """Make two arrays one variable."""
         low, high = sorted((self.variable(one), self.variable(other)))
         self.same[high] = low
 
@@ -189,7 +192,7 @@ class Search:
         return array
 
     def _lay_out(self) -> None:
-        """Find the places in which arrays may lie: where tasks want them or make them in parts."""
+        """Find the layouts of each array: those in which the states of tasks access or write it in parts."""
         found: list[dict[bytes, Boxes]] = [{} for _ in self.arrays]
         for number, array in enumerate(self.arrays):
             mine, full = found[self.variable(number)], volume(array.frame.shape)
@@ -232,7 +235,7 @@ class Search:
 
     def _fitting(self, memory: int, problem: Problem, tasks: dict[int, int], footprint: Memory, least: int,
                  best: Sequence[int]) -> tuple[int, Sequence[int]]:
-        """The peak and the states of a choice that needs no more than so much memory."""
+        """Return the peak and the states of a choice that needs no more than so much memory."""
         heavy = HEAVY
         while least > memory and heavy < HEAVIEST:
             found = self._states(_solved(self._weighed(problem, tasks, heavy)), tasks)
@@ -248,11 +251,11 @@ class Search:
         return least, best
 
     def _states(self, choice: Sequence[int], tasks: dict[int, int]) -> list[int]:
-        """The state of each task; 0 for one that has none."""
+        """Return the state of each task; 0 for a task that has no states."""
         return [choice[tasks[number]] if number in tasks else 0 for number in range(len(self.tasks))]
 
     def _weighed(self, problem: Problem, tasks: dict[int, int], heavy: float) -> Problem:
-        """The problem in which each byte that a task touches on a rank costs so many seconds besides."""
+        """Return the problem with so many seconds added for each byte that a task accesses on a rank."""
         tables = []
         for number, v in tasks.items():
             uses = self.tasks[number][0].uses
@@ -263,8 +266,8 @@ class Search:
 
     def _lowered(self, peak: int, choice: list[int], tasks: dict[int, int], footprint: Memory
                  ) -> tuple[int, list[int]]:
-        """States of lower peak, as far as changes of one task's state, or of those of two tasks that use one
-        array, find some."""
+        """Lower the peak by changes of one task's state, or of the states of two tasks that use one array, as
+        long as any helps; returns the peak and the states."""
         pairs = {(one, other) for array in self.arrays
                  for (one, *_), (other, *_) in pairwise(array.uses) if one != other}
         left, again = TRIALS, True
@@ -295,11 +298,12 @@ class Search:
                       best.bytes, default.bytes, best.seconds, default.seconds, peak,
                       tuple(["-" if state is None else state.grid for state in taken]),
                       tuple([(slots[store], k) for store, k in self.given]),
-                      tuple([(slots[store], k) for store, k in self.now.items()]), self.written)
+                      tuple([(slots[store], k) for store, k in self.now.items()]), self.written,
+                      best is default and not any(self.by_hand))
 
 
 def preferred(default: Turn, found: Sequence[Turn]) -> Turn:
-    """The turn to choose of those that were found, or the stream's own."""
+    """Choose among the turns that were found and the stream's own."""
     better = [turn for turn in found if default.seconds - turn.seconds > needed(default, turn)]
     bound = ALIKE * min([turn.seconds for turn in better], default=0.0)
     return min([turn for turn in better if turn.seconds <= bound], key=lambda turn: turn.bytes,
@@ -307,7 +311,7 @@ def preferred(default: Turn, found: Sequence[Turn]) -> Turn:
 
 
 def needed(default: Turn, turn: Turn) -> float:
-    """The seconds that a turn under a plan has to save."""
+    """Return the seconds that a turn has to save to be preferred to the stream's own."""
     share = (SURE if turn.bytes > default.bytes else
              ERROR if turn.bytes >= FEWER * default.bytes else WORTH)
     return max(1e-9, share * default.seconds)

@@ -1,9 +1,9 @@
 """Blocks: grids of tiles with which ranks exchange less data than with rows.
 
 Where tasks read their neighbours along several dimensions, the data exchanged is the surface of the tiles.
-The best grid minimises the time for its largest tile and for its surface; if the number of ranks has no good
-factors, it leaves a few of them without work.  A rank's threads divide its tile along the last dimension that
-is cut.
+The best grid minimises the time of a task over its largest tile and of the exchange of its surface, by the
+model of the machine that planned regions use, too; if the number of ranks has no good factors, it leaves a
+few of them without work.  A rank's threads divide its tile along the last dimension that is cut.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from functools import lru_cache
 from math import prod
 
 from diffuse.ir import Decomposition, Point, Split
+from diffuse.movement.machine import Machine
 
 IDLE, TRIED = 8, 16
 """At most one rank in `IDLE`, and at most `TRIED` ranks, are left without work for a better grid."""
-MOVED = 4
-"""The time to move an element, in units of the time to compute one."""
+ITEM = 8
+"""The bytes of an element, for arrays of all types."""
+MACHINE = Machine()
+"""The machine where none was measured, with the documented numbers; messages cost nothing then, so that the
+fewest bytes decide."""
 PAGE, SMALL = 512, 1 << 20
 """Elements of a page of memory, of which rows of tiles touch whole ones.  The memory that a tile touches may
 be at most twice the tile, or this many elements."""
@@ -25,16 +29,23 @@ be at most twice the tile, or this many elements."""
 
 @lru_cache(maxsize=1 << 10)
 def blocks(shape: Point, rows: Decomposition, ranks: int, threads: int, reach: Point,
-           units: tuple[tuple[int, int], ...], more: int) -> Decomposition | None:
-    """The grid with which tasks over a shape move the fewest elements; None if that is no fewer than with
-    `rows`.
+           units: tuple[tuple[int, int], ...], faces: int = 0, partials: int = 0,
+           machine: Machine = MACHINE) -> Decomposition | None:
+    """Return the grid with which tasks over a shape take the least time; None if it moves no fewer elements
+    than `rows` do, or takes no less time.
 
     `reach` is the number of indices over which neighbours are read along each dimension, -1 where it must not
-    be cut; `units` are (dimension, unit): tile lengths are multiples; `more` is the number of elements that
-    move only because of the grid.
+    be cut; `units` are (dimension, unit): tile lengths are multiples; `faces` and `partials` are the elements
+    of borders and of partial results that move only because of the grid.
     """
-    def cost(parts: Point, tiles: Point, moved: int) -> float:
-        return prod(tiles) + MOVED * moved / prod(parts)
+    machine = machine.over(ranks)
+    latency = 0.0 if machine == MACHINE else machine.latency
+
+    def cost(parts: Point, tiles: Point, moved: int, added: int = 0) -> float:
+        neighbours = sum([min(k - 1, 2) for k in parts])
+        share = ITEM / prod(parts)
+        return (ITEM * prod(tiles) / machine.compute + neighbours * latency
+                + share * moved / machine.bandwidth + share * added / machine.reduction)
 
     known, found = dict(units), []
     idle = min(ranks // IDLE, TRIED) if threads == 1 else 0
@@ -44,8 +55,8 @@ def blocks(shape: Point, rows: Decomposition, ranks: int, threads: int, reach: P
             tiles = tuple([_tile(n, k, known.get(d, 1))
                            for d, (n, k) in enumerate(zip(shape, parts, strict=True))])
             if sum([k > 1 for k in parts]) > 1 and _fits(tiles, parts, shape):
-                moved = surface(shape, tiles, reach) + more
-                found.append((cost(parts, tiles, moved), tuple([-k for k in parts]), tiles, moved))
+                moved = surface(shape, tiles, reach) + faces + partials
+                found.append((cost(parts, tiles, moved, partials), tuple([-k for k in parts]), tiles, moved))
     axis, tile, _ = rows.splits[0]
     before = tuple([min(n, tile * max(1, rows.domain[0] // ranks)) if d == axis else n
                     for d, n in enumerate(shape)])

@@ -49,11 +49,14 @@ class Habits(NamedTuple):
             found[d] = max(found[d], high - low)
         return tuple([-1 if d in self.whole else n for d, n in enumerate(found)])
 
-    def more(self, shape: Point) -> int:
-        """The elements that move if arrays are cut into blocks: borders to where they are computed, and
-        partial results of folds, whose leaves are not contiguous on a rank."""
-        return sum([n for _, n in self.borders]) + sum(
-            [prod([shape[d] for d in kept]) * abi.leaves(shape, kept) for kept in self.folds])
+    def faces(self) -> int:
+        """The elements of borders, which move to where they are computed if arrays are cut into blocks."""
+        return sum([n for _, n in self.borders])
+
+    def partials(self, shape: Point) -> int:
+        """The partial results of folds that move if arrays are cut into blocks, as their leaves are then not
+        contiguous on a rank."""
+        return sum([prod([shape[d] for d in kept]) * abi.leaves(shape, kept) for kept in self.folds])
 
 
 NONE = Habits()

@@ -14,7 +14,7 @@ program records.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -22,6 +22,8 @@ from typing import Any
 from diffuse.ir import Decomposition, Frame, Point, volume
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Template
+from diffuse.movement.agreed import machine
+from diffuse.movement.machine import Machine
 from diffuse.observe import trace
 from diffuse.runtime.independent import Independent
 from diffuse.stream.blocks import blocks
@@ -45,15 +47,17 @@ _numbers = count()
 class Shapes:
     """The habits of each shape, and the decompositions that follow from them."""
 
-    __slots__ = ("number", "version", "threads", "doubted", "_follows", "_habits", "_chosen")
+    __slots__ = ("number", "version", "threads", "doubted", "_machine", "_follows", "_habits", "_chosen")
 
-    def __init__(self, threads: int = 0) -> None:
+    def __init__(self, threads: int = 0, machine: Callable[[], Machine] = Machine) -> None:
         self.number = next(_numbers)
         """Of all such objects, those of other runtimes of the process included."""
         self.version = 0
         """A number that changes when shapes are cut differently."""
         self.threads = threads
         """The points of a rank that share a block; 0: arrays are cut into rows."""
+        self._machine = machine
+        """The model of the machine by which grids are compared; it is asked for where there are any."""
         self.doubted: set[Point] = set()
         """Shapes whose habits have changed since it was chosen how they are cut."""
         self._follows: dict[Point, Point] = Bounded()
@@ -157,8 +161,13 @@ class Shapes:
         ranks, most = processors // self.threads, volume(root) // chunk
         each = self.threads if most >= processors else 1
         found = blocks(root, rows, min(ranks, most), each, habits.reach(len(root)), habits.units,
-                       habits.more(root))
+                       habits.faces(), habits.partials(root), self._machine())
         return found or rows
+
+
+def of_ranks(runtime: Any) -> Shapes:
+    """Begin to learn the shapes of a program on a runtime's ranks, which share one model of the machine."""
+    return Shapes(runtime.blocks, partial(machine, runtime))
 
 
 def _told(shape: Point, before: Decomposition, now: Decomposition) -> str:

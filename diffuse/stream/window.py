@@ -58,6 +58,8 @@ class Window:
         """The region that decides how newly recorded tasks are cut; None: `decompose` does."""
         self.asks: Callable[[Recorded], None] | None = None
         """What the region asks of each task before it is recorded, and raises ValueError."""
+        self.passed: list[Group] | None = None
+        """The groups that were closed since the program came to a region that stands aside."""
         self.stores = stores
         self.closed: deque[Group] = deque()
         self.held = 0
@@ -81,8 +83,7 @@ class Window:
 
     def turn_to(self, region: Region | None) -> Region | None:
         """Let a region decide how tasks are cut from now on; returns the one that did before."""
-        before = self.region
-        self.asks = None
+        before, self.asks = self.region, None
         try:
             self.close("a region begins or ends")
         except BaseException:
@@ -201,9 +202,9 @@ class Window:
         if runtime.blocks == 0 or runtime.ranks == 1:
             return None
         if self.shapes is None:
-            from diffuse.stream.shapes import Shapes  # not where there is one rank
+            from diffuse.stream.shapes import of_ranks  # not where there is one rank
 
-            self.shapes = Shapes(runtime.blocks)
+            self.shapes = of_ranks(runtime)
         return self.shapes
 
     def learn(self, recorded: Recorded) -> None:
@@ -338,6 +339,8 @@ class Window:
                 group.recorded[0][0].alone = 0
             group.reason = reason
             self.closed.append(group)
+            if self.passed is not None:
+                self.passed.append(group)
             self.memo.trim()
             return self.begin()
         return group

@@ -1,4 +1,4 @@
-"""The machine by which all ranks plan alike: the measured one, where every rank has a file of it."""
+"""All ranks choose partitions by one model of the machine, the measured one if every rank has its file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ _known: WeakKeyDictionary[Any, Machine] = WeakKeyDictionary()
 
 
 def machine(runtime: Any) -> Machine:
-    """The machine of a runtime's ranks: of each number the mean over the ranks' files; what is documented as
-    the default if a rank has none, or another kind of one.  Every rank has to call this."""
+    """Return the machine of a runtime's ranks: of each number the mean over the ranks' files.  It is
+    `Machine()`, the documented default, if a rank has no file, or one of another kind.
+
+    The first call for a runtime asks all ranks, so that every rank has to make it; later ones are a look-up.
+    """
     found = _known.get(runtime)
     if found is None:
         found = _known[runtime] = _agreed(measured(config.cache_dir), runtime)
