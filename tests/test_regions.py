@@ -47,8 +47,7 @@ def test_a_grid_that_is_none(grid: dict[str, Any], said: str) -> None:
 
 @pytest.mark.parametrize("grid, said", [
     ({"i": 4}, r"matmul has 6 indices along i, which 4 points do not divide"),
-    ({"x": 2}, r"matmul has no loop x; it has i \(6\), j \(4\), k"),
-    ({"k": 2}, r"matmul adds up along loop k: parts of sums would have other bits"),
+    ({"x": 2}, r"matmul has no loop x; it has i \(6\), j \(4\), k \(8\)"),
     ({"grid": (2, 2, 1, 1)}, r"matmul has no loop l"),
 ])
 def test_a_grid_that_a_product_cannot_have(grid: dict[str, Any], said: str) -> None:
@@ -252,7 +251,7 @@ SUMS = """
     from diffuse.stream import engine
     import diffuse
 
-    a, w = np.sin(np.arange(16384.0)).reshape(512, 32), np.cos(np.arange(1024.0)).reshape(32, 32)
+    a, w = np.sin(np.arange(65536.0)).reshape(1024, 64), np.cos(np.arange(4096.0)).reshape(64, 64)
     plan = diffuse.plan()
     for region in (nullcontext(), plan):
         x, v, turns = a + 0.0, w + 0.0, []

@@ -99,7 +99,7 @@ class Foresight:
     def together(self, layout: Layout, stores: Sequence[int]) -> Moved:
         """Advance by a host function that all ranks call together; return the traffic before it, without the
         messages that the function itself exchanges."""
-        shared = self._shared(layout, "together", lambda *some: together(share(*some)))
+        shared = self._shared(layout, "together", lambda *some: together(layout.domain, share(*some)))
         return self._step(shared, stores)
 
     def whole(self, stores: Sequence[int]) -> Moved:
