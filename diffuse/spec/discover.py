@@ -118,8 +118,8 @@ class _Runner:
         if any(border):
             left = [[c for c in rules if c.kind == "gather" and c.block == 1 and any(c.trim) != shorter]
                     for rules in left]
-        for count, probe in list(product(PARTS, range(len(self.probes))))[1:]:
-            if not all(left) or (tried := self.parts(probe, dimensions, count, border, shorter)) is None:
+        for parts, probe in list(product(PARTS, range(len(self.probes))))[1:]:
+            if not all(left) or (tried := self.parts(probe, dimensions, parts, border, shorter)) is None:
                 return None
             left = [[rule for rule in rules
                      if holds(rule, [part[k] for part in tried[0]], self.wholes[probe][k], tried[1])]
