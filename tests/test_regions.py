@@ -72,6 +72,49 @@ def test_loops_of_other_operations() -> None:
     assert numpy.array_equal(numpy.asarray(y), a * 2.0)
 
 
+@pytest.mark.parametrize("n", [3, 10, 1500])
+def test_a_grid_that_does_not_divide(n: int) -> None:
+    """Tiles are then uneven, if the program says so; numbers have no loops."""
+    plain = numpy.arange(float(n))
+    x = np.asarray(plain) + 0.0
+    with diffuse.schedule(i=4, uneven=True):
+        y, total = x * 2.0, x.sum()
+        share = total / 2.0 + x[0]
+    z = np.asarray(numpy.ones((7, 7))) + 0.0
+    said = r"k=2, uneven=True\): matmul has 7 indices along k, which 2 points do not divide"
+    with pytest.raises(ValueError, match=said), diffuse.schedule(k=2, uneven=True):
+        z @ z
+    assert numpy.array_equal(numpy.asarray(y), plain * 2.0) and float(share) == plain.sum() / 2.0
+
+
+UNEVEN = """
+    import hashlib
+    import numpy as np
+    import scipy.sparse
+    import diffuse
+
+    for n in 3, 10, 1500, 4001:
+        x = np.sin(np.arange(n * 1.0))
+        a = scipy.sparse.diags_array([1.0, -2.0, 1.0], offsets=[-1, 0, 1], shape=(n, n), format="csr")
+        for turn in range(2):
+            with diffuse.schedule(i=4, uneven=True):
+                y = x * 2.0 + a @ x
+                s = np.dot(y, x) / y.sum()
+                z = (y - s)[:, None] * x[:5]
+            with diffuse.schedule(i=2, j=2, uneven=True):
+                z = z @ z.T[:, :7] + 1.0
+        print(n, [hashlib.sha256(np.asarray(each).tobytes()).hexdigest() for each in (y, s, z)])
+"""
+
+
+@pytest.mark.ranks("mpi")
+def test_ranks_have_uneven_tiles(tmp_path: Path) -> None:
+    path = program(tmp_path, UNEVEN)
+    plain = command("run", path, **TINY)
+    done = command("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", path, **TINY)
+    assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
+
+
 def test_a_decorated_function_may_call_itself() -> None:
     @diffuse.schedule(i=2)
     def power(x: Any, n: int) -> Any:

@@ -13,7 +13,7 @@ from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import operations
 from diffuse.observe import trace
 from diffuse.runtime.base import Runtime
-from diffuse.stream.decompose import refusal
+from diffuse.stream.decompose import constraints, refusal, unit
 from diffuse.stream.engine import current
 from diffuse.stream.group import Group
 from diffuse.stream.memo import Trail
@@ -37,13 +37,19 @@ class schedule(ContextDecorator):
     loop that a product of two matrices sums over, ranks add up their parts in the order of BLAS, and what
     BLAS adds up in one piece is added up by the rank on which that begins.
 
+    Operations on single numbers have no loops, and are not cut.
+
+    A grid has to divide the extents that it cuts.  With `uneven` it need not: tiles are then as long as is
+    needed, multiples of a leaf of the reduction tree if they are longer or fold it, and the last ones shorter
+    or empty.  The loop that a product sums over is divided in any case.
+
     Raises ValueError for a grid that is none or has more points than there are ranks, and at the call of an
     operation for one that names a loop which that has not or cannot cut, or does not divide its extents.  A
     program on one rank is checked but for the number of points, and is not cut.  A product whose blocks would
     have other bits than the whole (BLAS decides) is computed whole.
     """
 
-    def __init__(self, grid: Sequence[int] | None = None, **points: int) -> None:
+    def __init__(self, grid: Sequence[int] | None = None, *, uneven: bool = False, **points: int) -> None:
         if grid is None and not points:
             raise ValueError("schedule: name the points of each loop, as in grid=(2, 2) or i=2, j=2")
         named = dict(zip("ijklmnopqrstuvwxyz", grid or (), strict=False))
@@ -58,10 +64,12 @@ class schedule(ContextDecorator):
             if index(n) < 1:
                 raise ValueError(f"schedule: loop {name} has {n} points; give it at least 1")
         self.points = {name: index(n) for name, n in named.items()}
+        self.uneven = uneven
         self._before: list[tuple[Any, Any]] = []
 
     def __str__(self) -> str:
-        return f"schedule({', '.join(f'{name}={n}' for name, n in self.points.items())})"
+        words = [*[f"{name}={n}" for name, n in self.points.items()], *["uneven=True"] * self.uneven]
+        return f"schedule({', '.join(words)})"
 
     def _recreate_cm(self) -> schedule:
         return self  # each call of a decorated function enters once more
@@ -101,14 +109,16 @@ class schedule(ContextDecorator):
         extents, summed = loops(recorded), _summed(recorded)
         cut = {name: n for name, n in self.points.items() if n > 1}
         extents |= summed
-        there = ", ".join(f"{name} ({n})" for name, n in extents.items()) or "none"
+        if not extents:
+            return None
+        there = ", ".join(f"{name} ({n})" for name, n in extents.items())
         for name, n in self.points.items():
             if name not in extents:
                 return f"has no loop {name}; it has {there}"
             if n > 1 and name in summed and (function is None or function.folds is None):
                 return (f"adds up along loop {name}, which can be cut in products of two arrays of at most "
                         "two dimensions with contiguous rows or columns only: leave it at 1")
-            if extents[name] % n and n > 1:
+            if extents[name] % n and n > 1 and (not self.uneven or name in summed):
                 return f"has {extents[name]} indices along {name}, which {n} points do not divide"
         if template.decomposition is not None and cut:
             return "brings its own grid: record it outside of the schedule"
@@ -131,11 +141,17 @@ class schedule(ContextDecorator):
 
     def _cut(self, template: Template, runtime: Runtime) -> Template:
         names = list(loops((template, (), (), None)))
-        return under(template, tuple([(names.index(name), n, -(-template.shape[names.index(name)] // n))
+        return under(template, tuple([(names.index(name), n, self._tile(template, names.index(name), n))
                                       for name, n in self.points.items() if n > 1]), runtime)
 
+    def _tile(self, template: Template, axis: int, points: int) -> int:
+        """The length of the tiles along a dimension."""
+        tile, leaf = -(-template.shape[axis] // points), unit(template.shape, axis)
+        whole = self.uneven and (tile > leaf or axis == constraints(template)[1])
+        return -(-tile // leaf) * leaf if whole else tile
+
     def start(self, before: Group) -> Trail:
-        return current().window.memo.begin(tuple(self.points.items()))
+        return current().window.memo.begin((self.uneven, *self.points.items()))
 
     def holds(self, recorded: Recorded) -> bool:
         return False
@@ -145,7 +161,7 @@ class schedule(ContextDecorator):
         cut = {name: n for name, n in self.points.items() if n > 1}
         if runtime.ranks == 1:
             return None
-        if not cut:
+        if not cut or not loops(recorded):
             return template.under(ONE)
         if operations.known(template.operation):
             return self._cut(template, runtime)
