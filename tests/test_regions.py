@@ -287,6 +287,54 @@ def test_what_a_plan_says_is_what_moves(tmp_path: Path) -> None:
                     "scaled": (0, 0), "folded": (4 * 3 * 8 * 32, 4 * 3 * 8 * 32)}
 
 
+LOOKS = """
+    import hashlib
+    import sys
+    import numpy as np
+    import scipy.sparse
+    from diffuse.runtime.mpi import traffic
+    from diffuse.stream import engine
+    import diffuse
+
+    n = 64
+    line = scipy.sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n))
+    a, plan = scipy.sparse.kronsum(line, line, format="csr"), diffuse.plan()
+    x = np.sin(np.arange(n * n * 1.0))
+    with plan:
+        y = a @ (x * 2.0)
+        z = a @ (y + 1.0)
+    engine.fence()
+    if traffic.kept is not None:
+        rows = traffic.kept.summed(getattr(engine.current().runtime, "over_ranks", int))
+        moved = sum([rows[title].bytes for title in rows if "inspect" not in title])
+        print("moved", moved, str(plan).split(" bytes")[0].replace(",", ""), file=sys.stderr)
+    print(hashlib.sha256(np.asarray(z).tobytes()).hexdigest())
+"""
+
+
+def looked(done: Job, plain: Job) -> None:
+    """Ranks send the neighbours' lines of 64 points twice, and the plan says so."""
+    assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
+    said = 2 * 2 * 3 * 64 * 8
+    assert f"moved {said} {said}" in done.stderr, done.tail
+
+
+def test_a_plan_looks_at_a_matrix_before_its_first_product(tmp_path: Path) -> None:
+    """Every rank has all of a matrix that the program brings along, and sees for itself which elements of the
+    vector ranks need of others."""
+    path = program(tmp_path, LOOKS)
+    plain = command("run", path, **TINY)
+    for way in "--predict", "--simulate":
+        looked(command("run", way, "4", path, **TINY), plain)
+
+
+@pytest.mark.ranks("mpi")
+def test_ranks_look_at_a_matrix_before_its_first_product(tmp_path: Path) -> None:
+    path = program(tmp_path, LOOKS)
+    done = command("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--traffic", path, **TINY)
+    looked(done, command("run", path, **TINY))
+
+
 SUMS = """
     from contextlib import nullcontext
     import numpy as np
