@@ -117,8 +117,8 @@ class Independent:
     if there is none.  All ranks have to ask at once."""
 
     folds: Callable[[Point], Sums | None] | None = None
-    """Makes the way to run it on a grid of blocks, of which ranks that have the same one add it up along such a
-    dimension: given the number of parts of each cut, then of that dimension.  None if it has not the bits of
+    """Makes the way to run it on a grid of blocks, of which ranks that have the same one add it up along such
+    a dimension: given the number of parts of each cut, then of that dimension.  None if it has not the bits of
     the whole; all ranks have to ask at once."""
 
     def unit(self, parts: Point) -> int:

@@ -164,7 +164,8 @@ class Inspector:
             _keep(keeper, key, found)
         return found
 
-    def _seen(self, reader: Reader, layout: Launched, instances: Mapping[int, MpiInstance]) -> Inspection | None:
+    def _seen(self, reader: Reader, layout: Launched, instances: Mapping[int, MpiInstance]
+              ) -> Inspection | None:
         """What every rank can see for itself, as it has all bounds of rows and all columns; None if it has
         not."""
         gather, arguments = reader.gather, layout.arguments

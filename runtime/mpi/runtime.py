@@ -281,8 +281,8 @@ class Mpi(Exchanges, Reads, Calls):
 
     def foresight(self, instances: Mapping[int, Any], frames: Mapping[int, Frame],
                   watched: Collection[int]) -> Foresight:
-        """What tells what launches on these instances, and on stores of these frames, would move, while outside
-        code sees the memory of some; every rank has to look ahead alike."""
+        """What tells what launches on these instances, and on stores of these frames, would move, while
+        outside code sees the memory of some; every rank has to look ahead alike."""
         return Foresight(self.ranks, ((self._inspector, instances),), self.over_ranks, frames, watched)
 
     # -- waiting -------------------------------------------------------------------------------------------
