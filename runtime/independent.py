@@ -118,8 +118,8 @@ class Independent:
 
     folds: Callable[[Point], Sums | None] | None = None
     """Makes the way to run it on a grid of blocks, of which ranks that have the same one add it up along such
-    a dimension: given the number of parts of each cut, then of that dimension.  None if it has not the bits of
-    the whole; all ranks have to ask at once."""
+    a dimension: given the number of parts of each cut, then of that dimension.  None if it has not the bits
+    of the whole; all ranks have to ask at once."""
 
     def unit(self, parts: Point) -> int:
         """The number of indices of which tiles have to be multiples in a grid with this many parts along each
