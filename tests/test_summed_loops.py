@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -156,7 +157,7 @@ def test_two_views_of_one_array_are_no_matrix_and_its_transpose(tmp_path: Path) 
     ({"i": 2, "j": 2, "k": 5}, r"matmul has 8 indices along k, which 5 points do not divide"),
     ({"l": 2}, r"matmul has no loop l; it has i \(6\), j \(4\), k \(8\)"),
 ])
-def test_grids_of_a_product(grid: dict[str, int], said: str) -> None:
+def test_grids_of_a_product(grid: dict[str, Any], said: str) -> None:
     with settings.using(small=0):
         a, b = numpy.arange(48.0).reshape(6, 8), numpy.ones((8, 4))
         x, y = np.asarray(a) + 0.0, np.asarray(b) + 0.0
