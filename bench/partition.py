@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import discovered
 import networks
 import redistribution
 import report
@@ -26,11 +26,8 @@ import table
 from diffuse.planning import Graph, Plan, plan
 from diffuse.planning.layouts import Layout, choices
 from diffuse.planning.problem import build
-from diffuse.spec import discover, einsum
+from diffuse.spec import einsum
 from diffuse.spec.opspec import Indexing, Loop, OpSpec, plain
-
-sys.path.append(str(Path(__file__).resolve().parent.parent))
-from tests.operators import CATALOGUE  # noqa: E402
 
 Measures = dict[str, Any]
 MESH = (2, 2, 2)
@@ -76,8 +73,6 @@ METADIST: dict[str, tuple[int, float, Callable[[], networks.Training]]] = {
 """The networks of papers/004: ranks, 10^9 weights as the paper counts them, graph."""
 PAPERS_MESH = next(iter(redistribution.MESHES))
 """The kind of problem of papers/001."""
-DISCOVERED = 0.06
-"""Seconds that the discovery of an operator may take."""
 UNKNOWNS = 1 << 17
 """The most unknowns of an integer program that is solved here."""
 
@@ -228,19 +223,6 @@ def thesis() -> list[Measures]:
     return found
 
 
-def discoveries(names: Sequence[str]) -> list[Measures]:
-    """The processor time in which each operator of the catalogue is discovered."""
-    found = []
-    for name in names:
-        (function, operands), expected = CATALOGUE[name]
-        begin = time.process_time()
-        result = discover(function, *operands)
-        found.append({"name": name, "seconds": time.process_time() - begin, "runs": result.runs,
-                      "loops": len(result.spec.loops),
-                      "as expected": " | ".join(map(str, result.rules)) == expected})
-    return found
-
-
 def goals(result: Measures) -> list[Measures]:
     found = [report.goal(f"product on {row['ranks']} ranks: rows / chosen grid",
                          GRID_RATIOS[row["ranks"]] - 0.05, row["rows"] / row["best"])
@@ -264,11 +246,7 @@ def goals(result: Measures) -> list[Measures]:
     after = result["after attention"]
     found.append(report.goal("product after attention on 4 ranks: all-reduce / chosen", 8.0,
                              after["all-reduce"] / after["words"]))
-    found.append(report.goal("discovery: seconds of the longest", DISCOVERED,
-                             max(row["seconds"] for row in result["discovery"]), at_least=False))
-    found.append(report.goal("discovery: operators not as expected", 0,
-                             sum(not row["as expected"] for row in result["discovery"]), at_least=False))
-    return found
+    return found + discovered.goals(result["discovery"], result["networks"])
 
 
 def text(result: Measures) -> str:
@@ -305,10 +283,7 @@ def text(result: Measures) -> str:
     after = result["after attention"]
     lines.append(f"the product after attention on 4 ranks goes by {after['grid']}: {after['words']:,.0f} "
                  f"words; an all-reduce moves {after['all-reduce']:,.0f}")
-    lines.append(table.render(
-        "discovery by running on parts (papers/004)", ("operator", "time", "runs", "loops", "as expected"),
-        [(row["name"], table.seconds(row["seconds"]), str(row["runs"]), str(row["loops"]),
-          table.reached(row["as expected"])) for row in result["discovery"]]))
+    lines += discovered.tables(result["discovery"], result["networks"])
     lines.append(table.render("programs of papers/000: words received",
                               ("program", "ranks", "words"),
                               [(row["name"], str(row["ranks"]), f"{row['words']:,.0f}")
@@ -323,7 +298,7 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=1000, help="random redistributions (papers/001)")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    names = list(CATALOGUE)
+    first = 3 if asked.quick else None
     result: Measures = {"grids": grids(8 if asked.quick else 128),
                         "training": [training(name) for name in (QUICK if asked.quick else NETWORKS)],
                         "thesis": thesis(), "redistributions": {PAPERS_MESH: redistribution.synthesis(
@@ -331,7 +306,7 @@ def main() -> None:
                         "sizes": sizes(), "after attention": after_attention(),
                         "compared": [compared(name) for name in (list(METADIST)[1::2] if asked.quick
                                                                  else METADIST)],
-                        "discovery": discoveries(names[:3] if asked.quick else names)}
+                        "discovery": discovered.catalogue(first), "networks": discovered.of_networks(first)}
     result["goals"] = goals(result)
     print(text(result))
     if asked.json:

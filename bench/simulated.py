@@ -95,13 +95,14 @@ def grids(ranks: int, loops: list[str]) -> Iterator[dict[str, int]]:
 
 def best(name: str, ranks: int) -> tuple[str, float] | None:
     """The grid of a program that moves least, among those whose processes all have work, and its bytes."""
-    from diffuse.spmd import KNOWN
+    from diffuse.spmd import KNOWN, Program
     from diffuse.spmd.program import words
 
     if name not in LOOPS:
         return None
     extents = LOOPS[name]
     program = KNOWN[name][0](**extents)
+    assert isinstance(program, Program)
     found = [(8 * words(program, grid), " ".join([f"{k}:{n}" for k, n in grid.items() if n > 1]))
              for grid in grids(ranks, list(extents)) if all(n <= extents[k] for k, n in grid.items())]
     nbytes, said = min(found)

@@ -42,6 +42,26 @@ class Alone:
         return pieces[0], [len(pieces[0])]
 
 
+class Some:
+    """Some of the ranks as peers of their own.  All ranks swap at once, also those that are none of them,
+    whose `rank` is -1 and whose pieces are empty."""
+
+    def __init__(self, every: Peers, some: Sequence[int], ends: Ends) -> None:
+        self._every, self._some = every, some
+        self.rank = some.index(every.rank) if some else -1
+        self.ranks, self.ends = len(ends[0]) - 1, ends
+
+    def gather(self, array: Any) -> Any:
+        return self._every.gather(array)[self._some]
+
+    def swap(self, pieces: Sequence[Any]) -> tuple[Any, list[int]]:
+        given = [pieces[0][:0]] * self._every.ranks
+        for rank, piece in zip(self._some, pieces, strict=False):
+            given[rank] = piece
+        found, lengths = self._every.swap(given)
+        return found, [lengths[rank] for rank in self._some]
+
+
 class Moved(NamedTuple):
     """The cost of sums that ranks add up one after another."""
 
@@ -95,6 +115,11 @@ class Independent:
     sums: Callable[[], Sums | None] | None = None
     """Makes the way to run it in which ranks add up along such a dimension, with the bits of the whole; None
     if there is none.  All ranks have to ask at once."""
+
+    folds: Callable[[Point], Sums | None] | None = None
+    """Makes the way to run it on a grid of blocks, of which ranks that have the same one add it up along such
+    a dimension: given the number of parts of each cut, then of that dimension.  None if it has not the bits
+    of the whole; all ranks have to ask at once."""
 
     def unit(self, parts: Point) -> int:
         """The number of indices of which tiles have to be multiples in a grid with this many parts along each

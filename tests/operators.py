@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from diffuse.spec import Indexing, OpSpec
+
 Operator = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -84,3 +86,20 @@ CATALOGUE: dict[str, tuple[Operator, str]] = {
                 "%0.0 border 1 1: gather 0 trimmed 1 1 | %0.1 border 1 1: gather 1 trimmed 1 1"),
 }
 """Operators with the rules that discovery has to find (partitioning of papers/004, table of operators)."""
+
+
+Label = tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]], bool]
+
+
+def label(spec: OpSpec, loop: int) -> Label:
+    """The dimensions that a loop moves along in what is read and what is written."""
+    def moved(uses: tuple[Indexing, ...]) -> frozenset[tuple[int, int]]:
+        return frozenset((use.operand, d) for use in uses for d, (_, terms) in enumerate(use.map.rows)
+                         if any(k == loop for k, _ in terms))
+
+    return moved(spec.reads), moved(spec.writes), spec.loops[loop].reduced
+
+
+def labels(spec: OpSpec) -> set[Label]:
+    """Those of all loops."""
+    return {label(spec, k) for k in range(len(spec.loops))}

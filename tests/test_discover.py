@@ -8,8 +8,9 @@ import numpy
 import pytest
 
 from diffuse.spec import describe, discover, einsum, mismatches, verified
-from diffuse.spec.opspec import Indexing, Loop, OpSpec, plain
-from tests.operators import CATALOGUE, convolution
+from diffuse.spec.opspec import Loop, OpSpec, plain
+from tests.network_operators import NETWORKS, missed
+from tests.operators import CATALOGUE, convolution, labels
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -18,6 +19,31 @@ def test_rules_of_the_catalogue(name: str) -> None:
     found = discover(function, *operands)
     assert " | ".join(map(str, found.rules)) == expected
     assert mismatches(found.spec, function, operands) == []
+
+
+@pytest.mark.parametrize("network, name", [(network, name) for network, some in NETWORKS.items()
+                                           for name in some])
+def test_operators_of_networks(network: str, name: str) -> None:
+    """Discovery and derivation know nothing of each other, and find the same loops."""
+    operator = NETWORKS[network][name]
+    found = discover(operator.function, *operator.operands)
+    assert " | ".join(map(str, found.rules)) == operator.rules
+    assert mismatches(found.spec, operator.function, operator.operands) == []
+    assert missed(operator, found.spec) == set(operator.missed)
+
+
+def test_results_that_are_shorter_than_their_operands() -> None:
+    """Parts have equal parts of the result, also where their number does not divide the operand.  A border on
+    both sides, which gives the same elements, would be other rows than a description says."""
+    def differences(x: Any) -> Any:
+        if len(x) != 10:
+            assert len(x) < 9
+        return x[2:] - x[:-2]
+
+    found = discover(differences, numpy.random.default_rng(1).standard_normal((10, 3)))
+    assert " | ".join(map(str, found.rules)) == "%0.1: gather 1 | %0.0 border 0 2: gather 0"
+    assert str(found.spec) == "d0:3 d1:8 | %0[d1^0^2,d0] -> %1[d1,d0]"
+    assert mismatches(found.spec, differences, [numpy.ones((10, 3))]) == []
 
 
 def test_linear_operands() -> None:
@@ -79,15 +105,6 @@ def test_discovery_agrees_with_einsum() -> None:
         operands = [numpy.random.default_rng(k).standard_normal(shape) for k, shape in enumerate(shapes)]
         found = discover(lambda *a, s=subscripts: numpy.einsum(s, *a), *operands).spec
         assert labels(found) == labels(einsum(subscripts, *shapes)), subscripts
-
-
-def labels(spec: OpSpec) -> set[tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]], bool]]:
-    """For each loop the dimensions that it moves along in what is read and what is written."""
-    def moved(uses: tuple[Indexing, ...], loop: int) -> frozenset[tuple[int, int]]:
-        return frozenset((use.operand, d) for use in uses for d, (_, terms) in enumerate(use.map.rows)
-                         if any(k == loop for k, _ in terms))
-
-    return {(moved(spec.reads, k), moved(spec.writes, k), loop.reduced) for k, loop in enumerate(spec.loops)}
 
 
 def test_a_description_is_verified_or_its_mismatches_are_raised() -> None:

@@ -47,8 +47,7 @@ def test_a_grid_that_is_none(grid: dict[str, Any], said: str) -> None:
 
 @pytest.mark.parametrize("grid, said", [
     ({"i": 4}, r"matmul has 6 indices along i, which 4 points do not divide"),
-    ({"x": 2}, r"matmul has no loop x; it has i \(6\), j \(4\), k"),
-    ({"k": 2}, r"matmul adds up along loop k: parts of sums would have other bits"),
+    ({"x": 2}, r"matmul has no loop x; it has i \(6\), j \(4\), k \(8\)"),
     ({"grid": (2, 2, 1, 1)}, r"matmul has no loop l"),
 ])
 def test_a_grid_that_a_product_cannot_have(grid: dict[str, Any], said: str) -> None:
@@ -71,6 +70,49 @@ def test_loops_of_other_operations() -> None:
             z = s + 1.0
     assert numpy.array_equal(numpy.asarray(z), a.sum(axis=0) + 1.0)
     assert numpy.array_equal(numpy.asarray(y), a * 2.0)
+
+
+@pytest.mark.parametrize("n", [3, 10, 1500])
+def test_a_grid_that_does_not_divide(n: int) -> None:
+    """Tiles are then uneven, if the program says so; numbers have no loops."""
+    plain = numpy.arange(float(n))
+    x = np.asarray(plain) + 0.0
+    with diffuse.schedule(i=4, uneven=True):
+        y, total = x * 2.0, x.sum()
+        share = total / 2.0 + x[0]
+    z = np.asarray(numpy.ones((7, 7))) + 0.0
+    said = r"k=2, uneven=True\): matmul has 7 indices along k, which 2 points do not divide"
+    with pytest.raises(ValueError, match=said), diffuse.schedule(k=2, uneven=True):
+        z @ z
+    assert numpy.array_equal(numpy.asarray(y), plain * 2.0) and float(share) == plain.sum() / 2.0
+
+
+UNEVEN = """
+    import hashlib
+    import numpy as np
+    import scipy.sparse
+    import diffuse
+
+    for n in 3, 10, 1500, 4001:
+        x = np.sin(np.arange(n * 1.0))
+        a = scipy.sparse.diags_array([1.0, -2.0, 1.0], offsets=[-1, 0, 1], shape=(n, n), format="csr")
+        for turn in range(2):
+            with diffuse.schedule(i=4, uneven=True):
+                y = x * 2.0 + a @ x
+                s = np.dot(y, x) / y.sum()
+                z = (y - s)[:, None] * x[:5]
+            with diffuse.schedule(i=2, j=2, uneven=True):
+                z = z @ z.T[:, :7] + 1.0
+        print(n, [hashlib.sha256(np.asarray(each).tobytes()).hexdigest() for each in (y, s, z)])
+"""
+
+
+@pytest.mark.ranks("mpi")
+def test_ranks_have_uneven_tiles(tmp_path: Path) -> None:
+    path = program(tmp_path, UNEVEN)
+    plain = command("run", path, **TINY)
+    done = command("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", path, **TINY)
+    assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
 
 
 def test_a_decorated_function_may_call_itself() -> None:
@@ -245,6 +287,54 @@ def test_what_a_plan_says_is_what_moves(tmp_path: Path) -> None:
                     "scaled": (0, 0), "folded": (4 * 3 * 8 * 32, 4 * 3 * 8 * 32)}
 
 
+LOOKS = """
+    import hashlib
+    import sys
+    import numpy as np
+    import scipy.sparse
+    from diffuse.runtime.mpi import traffic
+    from diffuse.stream import engine
+    import diffuse
+
+    n = 64
+    line = scipy.sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n))
+    a, plan = scipy.sparse.kronsum(line, line, format="csr"), diffuse.plan()
+    x = np.sin(np.arange(n * n * 1.0))
+    with plan:
+        y = a @ (x * 2.0)
+        z = a @ (y + 1.0)
+    engine.fence()
+    if traffic.kept is not None:
+        rows = traffic.kept.summed(getattr(engine.current().runtime, "over_ranks", int))
+        moved = sum([rows[title].bytes for title in rows if "inspect" not in title])
+        print("moved", moved, str(plan).split(" bytes")[0].replace(",", ""), file=sys.stderr)
+    print(hashlib.sha256(np.asarray(z).tobytes()).hexdigest())
+"""
+
+
+def looked(done: Job, plain: Job) -> None:
+    """Ranks send the neighbours' lines of 64 points twice, and the plan says so."""
+    assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
+    said = 2 * 2 * 3 * 64 * 8
+    assert f"moved {said} {said}" in done.stderr, done.tail
+
+
+def test_a_plan_looks_at_a_matrix_before_its_first_product(tmp_path: Path) -> None:
+    """Every rank has all of a matrix that the program brings along, and sees for itself which elements of the
+    vector ranks need of others."""
+    path = program(tmp_path, LOOKS)
+    plain = command("run", path, **TINY)
+    for way in "--predict", "--simulate":
+        looked(command("run", way, "4", path, **TINY), plain)
+
+
+@pytest.mark.ranks("mpi")
+def test_ranks_look_at_a_matrix_before_its_first_product(tmp_path: Path) -> None:
+    path = program(tmp_path, LOOKS)
+    done = command("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--traffic", path, **TINY)
+    looked(done, command("run", path, **TINY))
+
+
 SUMS = """
     from contextlib import nullcontext
     import numpy as np
@@ -252,7 +342,7 @@ SUMS = """
     from diffuse.stream import engine
     import diffuse
 
-    a, w = np.sin(np.arange(16384.0)).reshape(512, 32), np.cos(np.arange(1024.0)).reshape(32, 32)
+    a, w = np.sin(np.arange(65536.0)).reshape(1024, 64), np.cos(np.arange(4096.0)).reshape(64, 64)
     plan = diffuse.plan()
     for region in (nullcontext(), plan):
         x, v, turns = a + 0.0, w + 0.0, []

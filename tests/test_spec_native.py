@@ -13,7 +13,7 @@ from diffuse import library, settings
 from diffuse.ir import IndexTask
 from diffuse.spec import discover, mismatches, of_task
 from diffuse.spec.opspec import OpSpec
-from tests.test_discover import labels
+from tests.operators import labels
 
 SHAPE = (7, 9)
 UFUNCS = sorted(name for name in dir(numpy) if isinstance(getattr(numpy, name), numpy.ufunc)

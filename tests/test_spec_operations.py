@@ -17,7 +17,7 @@ from diffuse import library, settings
 from diffuse.ir import IndexTask
 from diffuse.kernels.body import operations
 from diffuse.spec import discover, mismatches, of_task
-from tests.test_discover import labels
+from tests.operators import labels
 
 ROWS, COLUMNS = 7, 9
 Function = Callable[..., Any]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from diffuse.spec import describe, einsum
-from diffuse.spmd import Program, attention, matmul, of_spec, softmax, write
+from diffuse.spmd import Program, attention, matmul, of_spec, softmax, spmv, write
 from diffuse.spmd.program import words
 from tests.jobs import ROOT, diffuse, job
 
@@ -79,18 +81,54 @@ def test_written_programs_compute_what_numpy_does(ranks: int, tmp_path: Path) ->
         names = [f"{one.name}.npy" for one in program.sources]
         (folder / "words").write_text(" ".join(["program.py", *names, "found.npy"]))
         expected.append(function(*given))
-    driver = tmp_path / "driver.py"
+    for folder, wanted, (_, grid) in zip(ran(ranks, tmp_path), expected, CASES[ranks], strict=True):
+        found = np.load(folder / "found.npy")
+        assert found.shape == np.shape(wanted)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12, err_msg=f"{folder} {grid}")
+
+
+def ran(ranks: int, path: Path) -> list[Path]:
+    """The folders below this path, after the programs in them have run in one job."""
+    folders = sorted([each for each in path.iterdir() if each.is_dir()], key=lambda each: int(each.name))
+    driver = path / "driver.py"
     driver.write_text(DRIVER)
-    folders = [str(tmp_path / str(number)) for number in range(len(expected))]
     done = job(str(Path(sys.prefix, "bin", "mpirun")), "-n", str(ranks), "--oversubscribe", "--bind-to",
-               "none", sys.executable, str(driver), *folders, cwd=ROOT, seconds=120,
+               "none", sys.executable, str(driver), *map(str, folders), cwd=ROOT, seconds=120,
                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_pml="ob1",
                OMPI_MCA_btl="self,sm", OPENBLAS_NUM_THREADS="1", LD_LIBRARY_PATH=str(Path(sys.prefix, "lib")))
     assert done.returncode == 0, done.tail
-    for name, wanted, (_, grid) in zip(folders, expected, CASES[ranks], strict=True):
-        found = np.load(Path(name, "found.npy"))
-        assert found.shape == np.shape(wanted)
-        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12, err_msg=f"{name} {grid}")
+    return folders
+
+
+def matrices() -> Iterator[scipy.sparse.csr_array]:
+    """Square, wide and high ones, with rows and columns without entries, entries twice and out of order."""
+    random = np.random.default_rng(6)
+    for shape, density, dtype in (((40, 40), 0.2, "f8"), ((7, 90), 0.3, "f4"), ((90, 5), 0.4, "c16"),
+                                  ((3, 3), 1.0, "f8"), ((11, 30), 0.0, "f8"), ((200, 200), 0.02, "i8")):
+        made = scipy.sparse.random_array(shape, density=density, rng=random, format="csr")
+        made.data = (100 * random.standard_normal(made.nnz)).astype(dtype)
+        yield made
+        kept = np.argsort(random.random(made.nnz)) if made.nnz == 9 else np.arange(made.nnz)
+        yield scipy.sparse.csr_array((made.data[kept], made.indices[::-1] // 2, made.indptr), shape)
+
+
+@pytest.mark.ranks("mpi")
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_sparse_product_has_the_bits_of_scipy(ranks: int, tmp_path: Path) -> None:
+    expected = []
+    for number, A in enumerate(matrices()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "program.py").write_text(write(spmv(*A.shape), {"m": ranks}))
+        x = np.random.default_rng(number).standard_normal(A.shape[1]).astype(A.dtype)
+        arrays = {"indptr": A.indptr, "indices": A.indices, "data": A.data, "x": x}
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array)
+        (folder / "words").write_text(" ".join(["program.py", *[f"{name}.npy" for name in arrays], "y.npy"]))
+        expected.append(A @ x)
+    for folder, wanted in zip(ran(ranks, tmp_path), expected, strict=True):
+        found = np.load(folder / "y.npy")
+        assert (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
 
 
 @pytest.mark.parametrize("grid, total", [
@@ -130,6 +168,14 @@ def test_grids_that_are_none(program: Program, grid: dict[str, int], said: str) 
         write(program, grid)
 
 
+@pytest.mark.parametrize("grid, said", [
+    ({"k": 2}, "no loop 'k'; the loops are m, n"), ({"m": 0}, "give at least 1"),
+    ({"m": 2, "n": 2}, "cut the rows m of a sparse matrix alone")])
+def test_grids_of_a_sparse_product(grid: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        write(spmv(8, 8), grid)
+
+
 def test_arrays_that_are_cut_otherwise_than_they_are_read() -> None:
     one, two = [of_spec(einsum(text, (8, 8), (8, 8))).operations[0] for text in ("ij,jk->ik", "ab,bc->ac")]
     chain = Program("chain", "", (), (one, two._replace(reads=("C", "B"), makes="D")))
@@ -149,6 +195,9 @@ def test_the_command(tmp_path: Path) -> None:
     asked = ("export", "--spmd", "matmul", "--sizes", "m=8,k=8,n=8")
     done = diffuse(*asked, "--grid", "m=2", "-o", str(path))
     assert (done.returncode, path.read_text()) == (0, write(matmul(8, 8, 8), {"m": 2}))
+    done = diffuse("export", "--spmd", "spmv", "--sizes", "m=8,n=9", "--grid", "m=3")
+    assert (done.returncode, done.stdout) == (0, write(spmv(8, 9), {"m": 3})), done.tail
+    assert max(map(len, done.stdout.splitlines())) <= 110
     for more, said in ((("--grid", "q=2"), "no loop 'q'"), (("--grid", "m"), "expected each loop once"),
                        (("--grid", "m=2", "--sizes", "m=8"), "expected the extents of the loops m, k, n")):
         done = diffuse(*asked, *more)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from diffuse.spmd import Program
+    from diffuse.spmd import Program, SparseProduct
 
 
 def numbers(said: str, option: str) -> dict[str, int]:
@@ -23,7 +23,7 @@ def numbers(said: str, option: str) -> dict[str, int]:
     return found
 
 
-def program(what: str, sizes: dict[str, int]) -> Program:
+def program(what: str, sizes: dict[str, int]) -> Program | SparseProduct:
     """The program of a name, or of the subscripts of `einsum`."""
     from diffuse.spec import einsum
     from diffuse.spmd import KNOWN, of_spec
@@ -44,7 +44,7 @@ def program(what: str, sizes: dict[str, int]) -> Program:
 
 @click.command(name="export")
 @click.option("--spmd", "what", metavar="PROGRAM", required=True,
-              help="matmul, softmax, attention, or subscripts of einsum such as 'mk,kn->mn'.")
+              help="matmul, softmax, attention, spmv, or subscripts of einsum such as 'mk,kn->mn'.")
 @click.option("--sizes", metavar="m=8192,...", required=True, help="The extent of each loop.")
 @click.option("--grid", metavar="m=2,...", required=True, help="Processes along each loop that is cut.")
 @click.option("-o", "--output", metavar="FILE", help="Where to write it; default: standard output.")

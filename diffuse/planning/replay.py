@@ -73,7 +73,7 @@ class Replay:
         stores = search.window.stores
         launches = self._stream.launches(search.tasks, [self._ways(task, states) for task in range(
             len(search.tasks))])
-        ahead = runtime.foresight(stores.instances, stores.storages)
+        ahead = runtime.foresight(stores.instances, stores.storages, stores.outside(list(stores.shown)))
         returning = [(search.arrays[last].store, search.arrays[begin].store)
                      for last, begin in search.returning]
         new = {store for task in search.tasks for store in task[1] if store not in stores.instances}

@@ -7,6 +7,8 @@ from itertools import permutations
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
 from diffuse.ir import ITEMSIZE, ONE, Decomposition, Point, Privilege, Split, volume
 from diffuse.ir.loops import roots
 from diffuse.ir.template import Recorded, Template
@@ -241,6 +243,32 @@ def _call_work(recorded: Recorded, domain: Point, ranks: int) -> tuple[float, fl
 def named(recorded: Recorded, made: Template, ranks: int) -> State:
     """The state of an operation whose grid the program itself names."""
     function = called(recorded)
+    if function is not None and made.splits and made.splits[-1].axis == len(function.cuts):
+        return _adding(recorded, function, made, ranks)
     if function is not None and volume(made.domain) > 1:
         return _call_state(recorded, made, cuts(recorded), ranks, True)
     return _state(made, ranks, True)
+
+
+def _adding(recorded: Recorded, function: Independent, made: Template, ranks: int) -> State:
+    """The state of a call on a grid of blocks over which the program cuts the folded axis, too: the last of
+    the ranks that add up a block has it."""
+    parts, domain = [1] * len(made.splits), made.domain
+    for n, split in zip(domain, made.splits, strict=True):
+        parts[split.axis] = n
+    sums = None if function.folds is None else function.folds(tuple(parts))
+    assert sums is not None
+    every, boxes = (*function.cuts, *sums.call.cuts), []
+    for k, use in enumerate(made.uses):
+        axes = [every[split.axis][k] for split in made.splits]
+        splits = tuple([Split(-1, 0) if axis is None else Split(axis, split.tile)
+                        for axis, split in zip(axes, made.splits, strict=True)])
+        boxes.append(touched(use.map.partition(use.access(-1).store, splits), domain, use.frame, ranks))
+    firsts = -(-np.arange(ranks) * volume(domain) // ranks)
+    boxes[-1][firsts % domain[-1] < domain[-1] - 1] = 0
+    moved = sums.moved(())
+    results, multiplied = _call_work(recorded, (), ranks)
+    words = " ".join([f"{LETTERS[split.axis]}:{n}" for n, split in zip(domain, made.splits, strict=True)
+                      if n > 1])
+    return State(made, tuple(boxes), words, results, multiplied * moved.share, moved.bytes, moved.messages,
+                 moved.chain, usual=True)

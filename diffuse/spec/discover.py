@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import count, product
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy
@@ -23,6 +24,8 @@ from diffuse.spec.opspec import Indexing, Loop, OpSpec, Trim, row
 PARTS = (2, 3)
 UNIT = 6
 """Chosen extents are multiples of the least common multiple of `PARTS`."""
+MOST = 1 << 16
+"""The most elements of chosen extents that an operand has, unless the given one has more."""
 BORDER = 4
 """The widest border that is tried if the results do not determine its width."""
 
@@ -74,14 +77,16 @@ class _Runner:
         with numpy.errstate(all="ignore"):
             return running.outputs(self.function, operands)
 
-    def parts(self, probe: int, dimensions: Sequence[Dimension], count: int, border: tuple[int, int]
-              ) -> tuple[list[list[Any]], list[int]] | None:
-        """The results of parts, and the size of each part; None if the function refuses one of them."""
+    def parts(self, probe: int, dimensions: Sequence[Dimension], count: int, border: tuple[int, int],
+              shorter: bool = False) -> tuple[list[list[Any]], list[int]] | None:
+        """The results of parts, and the size of each part; None if the function refuses one of them.  The
+        results that parts of equal lengths make are those of a function that returns a `shorter` result."""
         operands = self.probes[probe]
         operand, axis = dimensions[0]
         extent = operands[operand].shape[axis]
         if extent < count or (any(border) and -(-extent // count) + sum(border) >= extent):
             return None
+        extent -= sum(border) if shorter else 0
         tile = -(-extent // count)
         found, weights = [], []
         for low in range(0, extent, tile):
@@ -102,16 +107,19 @@ class _Runner:
         self.parted = True
         return found, weights
 
-    def rule(self, dimensions: tuple[Dimension, ...], border: tuple[int, int] = (0, 0)) -> Rule | None:
-        """The rule for these dimensions, confirmed with every number of parts and all operands."""
-        found = self.parts(0, dimensions, PARTS[0], border)
+    def rule(self, dimensions: tuple[Dimension, ...], border: tuple[int, int] = (0, 0), shorter: bool = False
+             ) -> Rule | None:
+        """The rule for these dimensions, confirmed with every number of parts and all operands; of a function
+        that pads, or whose result is `shorter` by the border."""
+        found = self.parts(0, dimensions, PARTS[0], border, shorter)
         if found is None:
             return None
         left = combining(found[0], self.wholes[0], found[1], border)
         if any(border):
-            left = [[c for c in rules if c.kind == "gather" and c.block == 1] for rules in left]
-        for count, probe in list(product(PARTS, range(len(self.probes))))[1:]:
-            if not all(left) or (tried := self.parts(probe, dimensions, count, border)) is None:
+            left = [[c for c in rules if c.kind == "gather" and c.block == 1 and any(c.trim) != shorter]
+                    for rules in left]
+        for parts, probe in list(product(PARTS, range(len(self.probes))))[1:]:
+            if not all(left) or (tried := self.parts(probe, dimensions, parts, border, shorter)) is None:
                 return None
             left = [[rule for rule in rules
                      if holds(rule, [part[k] for part in tried[0]], self.wholes[probe][k], tried[1])]
@@ -155,9 +163,11 @@ def _probes(function: Callable[..., Any], given: Sequence[Any], seed: int) -> It
     """The sets of operands to try the function on: with distinct extents if it accepts them, else as
     given."""
     classes = sorted({n for each in given for n in each.shape if n > 1})
-    made = {n: UNIT * (1 + k) for k, n in enumerate(classes)}
     for kept in [None, *classes]:
-        extents = {n: n if n == kept else to for n, to in made.items()}
+        free = (n for n in count(UNIT, UNIT) if n != kept)
+        extents = {n: n if n == kept else next(free) for n in classes}
+        if any([prod([extents.get(n, n) for n in each.shape]) > max(MOST, each.size) for each in given]):
+            continue
         probes = _drawn(function, given, extents, seed)
         if probes:
             yield probes
@@ -256,10 +266,10 @@ def _bordered(runner: _Runner, dimensions: tuple[Dimension, ...]) -> Rule | None
         return None
     extent = runner.probes[0][dimensions[0][0]].shape[dimensions[0][1]]
     shorter = {extent - n for whole in runner.wholes[0] for n in whole.shape if 0 < extent - n < extent}
-    widths = [(0, n) for n in sorted(shorter)]
-    widths += sorted(((a, b) for a in range(BORDER + 1) for b in range(BORDER + 1) if a or b),
-                     key=lambda border: (sum(border), abs(border[0] - border[1])))
-    return next((rule for border in widths if (rule := runner.rule(dimensions, border))), None)
+    found = next((rule for n in sorted(shorter) if (rule := runner.rule(dimensions, (0, n), True))), None)
+    widths = sorted(((a, b) for a in range(BORDER + 1) for b in range(BORDER + 1) if a or b),
+                    key=lambda border: (sum(border), abs(border[0] - border[1])))
+    return found or next((rule for border in widths if (rule := runner.rule(dimensions, border))), None)
 
 
 def _linear(function: Callable[..., Any], given: Sequence[Any], operand: int) -> bool:

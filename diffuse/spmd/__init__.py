@@ -6,7 +6,8 @@ arrays processes need, and what they say to each other, follows from how the loo
 """
 
 from diffuse.spmd.program import KNOWN, Program, attention, matmul, of_spec, softmax
+from diffuse.spmd.sparse import SparseProduct, spmv
 from diffuse.spmd.write import write
 
-__all__ = ["KNOWN", "Program", "attention", "matmul", "of_spec", "softmax", "write"]
+__all__ = ["KNOWN", "Program", "SparseProduct", "attention", "matmul", "of_spec", "softmax", "spmv", "write"]
 """The ways to make a program, and the one to write it."""

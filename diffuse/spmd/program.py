@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from diffuse.spec import Loop, OpSpec, einsum
 from diffuse.spec.opspec import plain
+from diffuse.spmd.sparse import SparseProduct, spmv
 
 Names = tuple[str, ...]
 """Names of loops, one for each dimension of an array."""
@@ -216,6 +217,7 @@ def _formula(extents: Mapping[str, int], letters: str, text: str, makes: str, re
     return Operation(spec, tuple(reads), makes, text)
 
 
-KNOWN: dict[str, tuple[Callable[..., Program], Sequence[str]]] = {
-    "matmul": (matmul, "mkn"), "softmax": (softmax, "bhst"), "attention": (attention, "bsehd")}
+KNOWN: dict[str, tuple[Callable[..., Program | SparseProduct], Sequence[str]]] = {
+    "matmul": (matmul, "mkn"), "softmax": (softmax, "bhst"), "attention": (attention, "bsehd"),
+    "spmv": (spmv, "mn")}
 """The programs that have a name, and the loops whose extents they are given."""

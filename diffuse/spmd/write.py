@@ -5,78 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from diffuse.spmd.helpers import HELPERS, PART, PIECES, WHOLE, stored
 from diffuse.spmd.program import Names, Operation, Program, cut, sharing, words
+from diffuse.spmd.sparse import SparseProduct
 
-PART = '''
-def part(length, parts, index):
-    """The indices of one of so many equal parts; the last ones may be shorter, or empty."""
-    step = -(-length // parts)
-    return slice(min(index * step, length), min((index + 1) * step, length))
-'''
-ROWS = '''
-def rows(block, comm, rank):
-    """The rows of a block that are the piece of one process of a communicator."""
-    return part(len(block), comm.size, rank)
-'''
-LOAD = '''
-def load(path, block):
-    """A block of an array in a file."""
-    return np.ascontiguousarray(np.load(path, mmap_mode="r")[block])
-'''
-LOAD_PIECE = '''
-def load_piece(path, block, comm):
-    """This process' piece of a block of an array in a file, and how many rows the block has."""
-    whole = np.load(path, mmap_mode="r")[block]
-    return np.ascontiguousarray(whole[rows(whole, comm, comm.rank)]), len(whole)
-'''
-GATHERED = '''
-def gathered(piece, length, comm):
-    """The block of so many rows of which each process of a communicator has a piece."""
-    block = np.empty((length, *piece.shape[1:]), piece.dtype)
-    comm.Allgatherv(piece, [block, counts(block, comm)])
-    return block
-'''
-COUNTS = '''
-def counts(block, comm):
-    """The elements of each process' piece of a block."""
-    return [block[rows(block, comm, rank)].size for rank in range(comm.size)]
-'''
-COMBINED = '''
-def combined(block, comm, op):
-    """The blocks of all processes of a communicator, folded into one that each of them has."""
-    block = np.ascontiguousarray(block)
-    comm.Allreduce(MPI.IN_PLACE, block, op)
-    return block
-'''
-SCATTERED = '''
-def scattered(block, comm, op):
-    """The blocks of all processes of a communicator, folded; each process gets its piece."""
-    block = np.ascontiguousarray(block)
-    piece = np.empty_like(block[rows(block, comm, comm.rank)])
-    comm.Reduce_scatter(block, piece, counts(block, comm), op)
-    return piece
-'''
-STORE = '''
-def store(path, shape, dtype, block, {given}):
-    """Write every process' {what} of an array into a file that all of them see."""
-    if grid.rank == 0:
-        np.lib.format.open_memmap(path, "w+", dtype, shape).flush()
-    grid.Barrier()
-{writing}
-    grid.Barrier()
-'''
-WHOLE = ('whole = np.load(path, mmap_mode="r+")', "whole[block] = piece", "whole.flush()")
-PIECES = (WHOLE[0], "target = whole[block]", "target[rows(target, comm, comm.rank)] = piece", WHOLE[2])
-"""How a block is written, and how a piece of one."""
 OPERATORS = {"sum": "MPI.SUM", "max": "MPI.MAX", "min": "MPI.MIN", "prod": "MPI.PROD"}
 STARTS = {"max": ", initial=-np.inf", "min": ", initial=np.inf"}
 """What a fold begins with where a process has no elements."""
 
 
-def write(program: Program, grid: Mapping[str, int]) -> str:
+def write(program: Program | SparseProduct, grid: Mapping[str, int]) -> str:
     """The text of a program whose processes form this grid: how many there are along each loop that is cut.
 
     ValueError if the grid names a loop that there is not, or cuts arrays that operators read otherwise."""
+    if isinstance(program, SparseProduct):
+        return program.text(grid)
     return Writer(program, cut(program, grid)).text()
 
 
@@ -161,10 +104,8 @@ class Writer:
         if again:
             first = " and ".join([f"{self._index(name)} == 0" for name in again])
             lines = f"if {first}:", *[f"    {line}" for line in lines]
-        self.helpers["store"] = STORE.format(
-            given="piece, comm" if self.scatters else "piece",
-            what="piece of a block" if self.scatters else "block",
-            writing="\n".join([f"    {line}" for line in lines]))
+        self.helpers["store"] = stored("piece of a block" if self.scatters else "block",
+                                       "piece, comm" if self.scatters else "piece", lines)
         comm = f", {_named(self.folded)}" if self.scatters else ""
         return [f"store(sys.argv[{len(self.program.sources) + 1}], {shape}, {last.makes}.dtype, "
                 f"{_block(last.result, self.grid)}, {last.makes}{comm})"]
@@ -212,10 +153,6 @@ class Writer:
         for name in names:
             self.helpers.setdefault(name, HELPERS[name])
 
-
-HELPERS = {"part": PART, "rows": ROWS, "counts": COUNTS, "load": LOAD, "load_piece": LOAD_PIECE,
-           "gathered": GATHERED, "combined": COMBINED, "scattered": SCATTERED, "store": STORE}
-"""The functions that a program may define, in their order."""
 
 def _aliases(program: Program, grid: Mapping[str, int]) -> dict[str, str]:
     """The operands whose blocks are those of another one: that one."""

@@ -3,6 +3,7 @@ independent."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import lcm, prod
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from diffuse.ir.view import View, shown
 from diffuse.observe import provenance, trace
 from diffuse.observe.floaterrors import KINDS, Suspects
 from diffuse.runtime.base import LaunchArgument, Layout
-from diffuse.runtime.independent import Ends, Independent, Peers
+from diffuse.runtime.independent import Ends, Independent, Peers, Some
 from diffuse.settings import config
 from diffuse.stream.decompose import LONG
 from diffuse.stream.stores import Stores
@@ -64,7 +65,8 @@ class Parts:
         instances: list[Any] = [self._stores.instance(access.store.id) for access in task.accesses]
         layouts = divided.layouts(task, self._stores.storages)
         if function.together:
-            self._together(divided, layouts[0], views, instances)
+            run = self._chained if len(divided.grids[0]) > 1 else self._together
+            run(divided, layouts[0], views, instances)
             self._ran(task)
             return True
 
@@ -96,6 +98,30 @@ class Parts:
             arrays = [_part(view, instance, axis, *some[rank:rank + 2])
                       for view, instance, axis, some in zip(views, instances, cut, ends, strict=True)]
             return _noted(lambda: divided.function.function(peers(ends), *arrays))
+
+        runtime.call_together(layout, instances, run)
+
+    def _chained(self, divided: Division, layout: Layout, views: Sequence[View], instances: Sequence[Any]
+                 ) -> None:
+        """Run a function on a grid of blocks of which ranks that have the same one add it up, in the order of
+        the last launch dimension; each rank has one block at most."""
+        runtime: Any = self._stores.runtime
+        grid, = divided.grids
+        chain, (tile, *_) = layout.domain[-1], grid[-1][1]
+        ends = tuple([tile * number for number in range(chain + 1)])
+
+        def run(peers: Callable[[Ends], Peers], firsts: Sequence[int], rank: int) -> int:
+            arrays = [_array(view, instance.array) for view, instance in zip(views, instances, strict=True)]
+            if len(firsts) == 2:  # it has all blocks
+                return _noted(lambda: divided.function(*arrays))
+            first, after = firsts[rank:rank + 2]
+            (_, boxes), = _blocks(grid, layout.domain, first if after > first else 0, 1)
+            begin = first - first % chain
+            some = [bisect_right(firsts, point) - 1 for point in range(begin, begin + chain)]
+            blocks = [array[box] for array, box in zip(arrays, boxes, strict=True)]
+            rows = (*[0] * chain, len(blocks[-1]))
+            mine = Some(peers((ends, ends, rows)), some if after > first else [], (ends, ends, rows))
+            return _noted(lambda: divided.function.function(mine, *blocks))
 
         runtime.call_together(layout, instances, run)
 
@@ -135,6 +161,8 @@ def division(task: IndexTask, points: int) -> Division | None:
     views = [shown(access) for access in task.accesses]
     if function.together:
         return Division(function, (_together(function, views, points),))
+    if len(task.splits) > 1 and task.splits[-1].axis == len(function.cuts):  # in blocks that ranks add up
+        return _in_sums(task, function)
     if task.splits and task.splits[0].axis == len(function.cuts):  # a region chose that ranks add up
         sums = None if function.sums is None else function.sums()
         assert sums is not None
@@ -149,6 +177,18 @@ def division(task: IndexTask, points: int) -> Division | None:
                          len(largest.shape) == 1) for cut in function.cuts]
     return Division(function, tuple([((cut, (tile,) * len(views)),)
                                      for cut, tile in zip(function.cuts, tiles, strict=True)]))
+
+
+def _in_sums(task: IndexTask, function: Independent) -> Division:
+    """A call on a grid of blocks that a program named, and over which it cuts a folded axis."""
+    parts = [1] * (len(function.cuts) + 1)
+    for n, split in zip(task.domain, task.splits, strict=True):
+        parts[split.axis] = n
+    sums = None if function.folds is None else function.folds(tuple(parts))
+    assert sums is not None
+    cuts = *function.cuts, *sums.call.cuts
+    return Division(sums.call, (tuple([(cuts[split.axis], (split.tile,) * len(task.accesses))
+                                       for split in task.splits]),))
 
 
 def _together(function: Independent, views: Sequence[View], points: int) -> Grid:

@@ -295,12 +295,11 @@ class Stores:
 
     def watched(self, ids: Iterable[int]) -> tuple[Instance, ...]:
         """The instances, among these stores, whose memory outside code sees."""
-        found = []
-        for store in self.shown.keys() & ids:
-            handle = self.shown[store]()
-            if handle is not None and handle.shown():
-                found.append(self.instance(store))
-        return tuple(found)
+        return tuple([self.instance(store) for store in self.outside(self.shown.keys() & ids)])
+
+    def outside(self, ids: Iterable[int]) -> list[int]:
+        """Return those of these shown stores whose memory outside code sees."""
+        return [store for store in ids if (handle := self.shown[store]()) is not None and handle.shown()]
 
     def held_bytes(self) -> int:
         """Bytes of all stores that the application holds."""

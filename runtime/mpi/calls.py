@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from diffuse.runtime.base import Layout
@@ -62,7 +63,7 @@ class Calls(ABC):
         """Run a host function on all ranks at once, each on its parts: `run(peers, firsts, rank)`, where
         `firsts` are the first points of the ranks, and the end of the last one's."""
         self._check()
-        shared, mine = self._begun(layout, instances, b"", shares=together)
+        shared, mine = self._begun(layout, instances, b"", shares=partial(together, layout.domain))
         if self._traffic is not None:
             self._traffic.depends()
         self._bring_all(mine.before, instances)

@@ -1,8 +1,9 @@
 """Foresight: where stores would lie, and what would move, if ranks ran launches that nobody has submitted.
 
 States advance by the rules of steps.py, as on ranks that run the launches.  Elements that a sparse matrix
-refers to are counted where the matrix has been inspected; the ghosts of all ranks together are a sum over the
-ranks, so that all of them have to look ahead alike.  Nothing moves, and no instance changes.
+refers to are counted where the matrix has been inspected, or where every rank has all of it and can look for
+itself; the ghosts of all ranks together are a sum over the ranks, so that all of them have to look ahead
+alike.  Nothing moves, and no instance changes.
 """
 
 from __future__ import annotations
@@ -54,14 +55,16 @@ def transfer(have: Boxes, want: Boxes) -> Transfer:
 class Foresight:
     """The states of stores while launches are foreseen, one after another."""
 
-    def __init__(self, ranks: int, places: Places, add: Callable[[int], int], frames: Mapping[int, Frame]
-                 ) -> None:
+    def __init__(self, ranks: int, places: Places, add: Callable[[int], int], frames: Mapping[int, Frame],
+                 watched: Collection[int]) -> None:
         self.ranks, self._places, self._add, self._frames = ranks, places, add, frames
         self._states: dict[int, State] = {}
         self._ghosts: dict[int, set[object]] = {}
         """The exchanges of ghosts of each store since it was last written."""
         self._written: set[int] = set()
         """Stores that foreseen launches have written: their instances do not have these elements."""
+        self._watched = watched
+        """Stores that outside code may write to at any time."""
         self._needs: dict[object, int] = {}
 
     def state(self, store: int) -> State:
@@ -99,7 +102,7 @@ class Foresight:
     def together(self, layout: Layout, stores: Sequence[int]) -> Moved:
         """Advance by a host function that all ranks call together; return the traffic before it, without the
         messages that the function itself exchanges."""
-        shared = self._shared(layout, "together", lambda *some: together(share(*some)))
+        shared = self._shared(layout, "together", lambda *some: together(layout.domain, share(*some)))
         return self._step(shared, stores)
 
     def whole(self, stores: Sequence[int]) -> Moved:
@@ -151,7 +154,9 @@ class Foresight:
         gathers = [k for gather in layout.gathers for k in (gather.low, gather.high, *gather.along)]
         if not gathers or not self._written.isdisjoint([stores[k] for k in gathers]):
             return known, []
-        if any([stores[k] not in self._places[0][1] for k in gathers]):
+        looked = [k for gather in layout.gathers for k in (gather.low, gather.high, *gather.along[1:])]
+        if any([stores[k] not in self._places[0][1] for k in gathers]) or any([
+                stores[k] in self._watched for k in looked]):
             return known, []
         every = [inspector.recalled(layout, known.share, {k: instances[stores[k]] for k in gathers})
                  for inspector, instances in self._places]

@@ -55,6 +55,10 @@ class WithGhosts(ABC):
         if self._traffic is not None:
             self._traffic.begin(title, traffic.arriving(instance.state, want))
         self._get(instance, want)
+        self.arrived(instance)
+
+    def arrived(self, instance: MpiInstance) -> None:
+        """Wait until what was launched has written a store."""
         self._pool.wait(instance.written)
 
     def ask(self, title: str) -> int:

@@ -45,6 +45,10 @@ class Ranks(Protocol):
         """Send each rank the boxes that it wants of a store, and wait until they have arrived."""
         ...
 
+    def arrived(self, instance: MpiInstance) -> None:
+        """Wait until what was launched has written a store."""
+        ...
+
     def ask(self, title: str) -> int:
         """Synchronise with the other ranks before a request; returns a message tag."""
         ...
@@ -124,13 +128,16 @@ class Inspector:
     def recalled(self, layout: Launched, shared: Share, instances: Mapping[int, MpiInstance]
                  ) -> list[tuple[Reader, Inspection]]:
         """The gathers of a launch, and what is known of the matrices, given their instances by argument;
-        nothing if one was not inspected yet."""
+        nothing if one was not inspected yet, and ranks would have to move its elements to do so."""
         found: list[tuple[Reader, Inspection]] = []
         for reader in self._readers(layout, shared):
             keeper, key = _named(reader, layout, instances)
             inspection = keeper.inspected.get(key)
             if inspection is None:
-                return []
+                inspection = self._seen(reader, layout, instances)
+                if inspection is None:
+                    return []
+                _keep(keeper, key, inspection)
             found.append((reader, inspection))
         return found
 
@@ -153,12 +160,27 @@ class Inspector:
         keeper, key = _named(reader, layout, instances)
         found: Inspection | None = keeper.inspected.get(key)
         if found is None:
-            if any(before[0] != keeper.version for before in keeper.inspected):
-                keeper.inspected.clear()
-            while len(keeper.inspected) >= MOST:
-                del keeper.inspected[next(iter(keeper.inspected))]
-            found = keeper.inspected[key] = self._inspect(reader, layout, instances)
+            found = self._inspect(reader, layout, instances)
+            _keep(keeper, key, found)
         return found
+
+    def _seen(self, reader: Reader, layout: Launched, instances: Mapping[int, MpiInstance]
+              ) -> Inspection | None:
+        """What every rank can see for itself, as it has all bounds of rows and all columns; None if it has
+        not."""
+        gather, arguments = reader.gather, layout.arguments
+        looked = gather.low, gather.high, gather.along[-1]
+        if not all([instances[k].state.whole for k in looked]):
+            return None
+        for k in looked:
+            self._runtime.arrived(instances[k])
+        low, high = [instances[k].array.view(arguments[k].storage[1]) for k in looked[:2]]
+        columns = _elements(layout, gather.along[-1], instances[gather.along[-1]])
+        bounds = tuple([reach(low[slice(*one)], high[slice(*other)], len(columns))
+                        for one, other in zip(*reader.ends, strict=True)])
+        wanted = {} if gather.columns < 0 else {
+            rank: distinct(columns[slice(*bounds[rank])]) for rank in self._here}
+        return Inspection(bounds, wanted, Bounded(MOST))
 
     def _inspect(self, reader: Reader, layout: Launched, instances: Sequence[MpiInstance]) -> Inspection:
         """Read each rank's row bounds, and the column numbers of the elements in those rows."""
@@ -167,17 +189,14 @@ class Inspector:
             self._runtime.fetch(instances[k], want, title)
         low, high = [instances[k].array.view(arguments[k].storage[1]) for k in (gather.low, gather.high)]
         last = gather.along[-1]
-        view, item = shown(arguments[last].access), ITEMSIZE[arguments[last].access.store.dtype]
-        most = (instances[last].nbytes - view.offset) // item
-        mine = [reach(low[slice(*reader.ends[0][rank])], high[slice(*reader.ends[1][rank])], most)
+        columns = _elements(layout, last, instances[last])
+        mine = [reach(low[slice(*reader.ends[0][rank])], high[slice(*reader.ends[1][rank])], len(columns))
                 for rank in self._here]
         self._runtime.ask(title)
         bounds = tuple(zip(self._told([a for a, _ in mine]), self._told([b for _, b in mine]), strict=True))
         wanted: dict[int, Rows] = {}
         if gather.columns >= 0:
             self._runtime.fetch(instances[last], _parts(layout, last, bounds), title)
-            columns = instances[last].array[view.offset:view.offset + most * item]
-            columns = columns.view(arguments[last].access.store.dtype)
             wanted = {rank: distinct(columns[slice(*bounds[rank])]) for rank in self._here}
         return Inspection(bounds, wanted, Bounded(MOST))
 
@@ -217,6 +236,22 @@ class Inspector:
     def _told(self, words: list[int]) -> list[int]:
         """Gather one word of every rank, given the words of the ranks in this process."""
         return words if self._network is None else self._network.gather(words[0])
+
+
+def _keep(keeper: MpiInstance, key: tuple[Any, ...], inspection: Inspection) -> None:
+    """Keep what is known of one version of a matrix."""
+    if any(before[0] != keeper.version for before in keeper.inspected):
+        keeper.inspected.clear()
+    while len(keeper.inspected) >= MOST:
+        del keeper.inspected[next(iter(keeper.inspected))]
+    keeper.inspected[key] = inspection
+
+
+def _elements(layout: Launched, k: int, instance: MpiInstance) -> Any:
+    """The memory of the elements of a matrix that argument `k` shows: their columns, or values."""
+    view, dtype = shown(layout.arguments[k].access), layout.arguments[k].access.store.dtype
+    most = (instance.nbytes - view.offset) // ITEMSIZE[dtype]
+    return instance.array[view.offset:view.offset + most * ITEMSIZE[dtype]].view(dtype)
 
 
 def _named(reader: Reader, layout: Launched, instances: Sequence[MpiInstance] | Mapping[int, MpiInstance]

@@ -7,6 +7,7 @@ advance, and the traffic is added up.  But nothing is sent: this process has the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from diffuse.ir.bounded import Bounded
@@ -79,7 +80,7 @@ class Predicted(Mpi):
         self._passed(shared, found.after, instances, self._pool.submitted)
 
     def call_together(self, layout: Layout, instances: Sequence[Any], run: Run) -> None:
-        shared, found = self._foresee(layout, instances, shares=together)
+        shared, found = self._foresee(layout, instances, shares=partial(together, layout.domain))
         if self._traffic is not None:
             self._traffic.depends()
         self._pool.wait(max([instance.used for instance in instances]))

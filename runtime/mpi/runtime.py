@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from struct import Struct
 from typing import Any
 
@@ -279,10 +279,11 @@ class Mpi(Exchanges, Reads, Calls):
         self.fence()
         interpret(launch, self.host, self._note)
 
-    def foresight(self, instances: Mapping[int, Any], frames: Mapping[int, Frame]) -> Foresight:
-        """What tells what launches on these instances, and on stores of these frames, would move; every rank
-        has to look ahead alike."""
-        return Foresight(self.ranks, ((self._inspector, instances),), self.over_ranks, frames)
+    def foresight(self, instances: Mapping[int, Any], frames: Mapping[int, Frame],
+                  watched: Collection[int]) -> Foresight:
+        """What tells what launches on these instances, and on stores of these frames, would move, while
+        outside code sees the memory of some; every rank has to look ahead alike."""
+        return Foresight(self.ranks, ((self._inspector, instances),), self.over_ranks, frames, watched)
 
     # -- waiting -------------------------------------------------------------------------------------------
 

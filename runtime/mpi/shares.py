@@ -127,14 +127,17 @@ def share(layout: Launched, ranks: int, known: Mapping[int, Layout] = MappingPro
     return Share(tuple(parts), len(points), divided, tuple(uses), partials, words)
 
 
-def together(shared: Share) -> Share:
+def together(domain: Point, shared: Share) -> Share:
     """The share of a call that all ranks run at once: the first one writes what is not cut, also where some
-    ranks have no points."""
-    def first(writes: Layout) -> Layout:
-        written = [each for each in writes if each]
-        return (written[0], *[()] * (len(writes) - 1)) if len(set(written)) == 1 else writes
+    ranks have no points.  On a grid of blocks, whose last dimension is one along which ranks add up, the last
+    of the ranks that have the same block writes it."""
+    def one(writes: Layout) -> Layout:
+        last = {boxes: rank for rank, boxes in enumerate(writes) if boxes}
+        if len(domain) > 1:
+            return tuple([boxes if last.get(boxes) == rank else () for rank, boxes in enumerate(writes)])
+        return (*last, *[()] * (len(writes) - 1)) if len(last) == 1 else writes
 
-    uses = tuple([use._replace(writes=first(use.writes)) for use in shared.uses])
+    uses = tuple([use._replace(writes=one(use.writes)) for use in shared.uses])
     return shared._replace(uses=uses, divided=shared.total > 1)
 
 

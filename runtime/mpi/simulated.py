@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -271,11 +271,13 @@ class Simulated:
         self._together(lambda each, rank: each.call_together(
             layout, [instance.ranks[rank] for instance in instances], run))
 
-    def foresight(self, instances: Mapping[int, Any], frames: Mapping[int, Frame]) -> Foresight:
-        """Return the foresight for launches on these instances, and on stores of these frames."""
+    def foresight(self, instances: Mapping[int, Any], frames: Mapping[int, Frame],
+                  watched: Collection[int]) -> Foresight:
+        """Return the foresight for launches on these instances, and on stores of these frames, while outside
+        code sees the memory of some."""
         return Foresight(self.ranks, tuple([
             (each.inspector, {store: instance.ranks[rank] for store, instance in instances.items()})
-            for rank, each in enumerate(self._each)]), int, frames)
+            for rank, each in enumerate(self._each)]), int, frames, watched)
 
     # -- waiting -------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ ranks have in parts along the dimension that is summed are added up where they l
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from itertools import product as product_of
 from math import prod
@@ -105,16 +105,16 @@ def _in_rows(x: Any, y: Any, product: Callable[..., None], cut: Cut, runtime: An
 def _on_grids(x: Any, y: Any, product: Callable[..., None], cuts: tuple[Cut, ...]) -> Callable[..., None]:
     """The product as a call that a region of the program may cut into a grid of blocks."""
     runtime: Any = library.current().runtime
-    alike = storage_of(x) is storage_of(y)  # of a matrix and itself, turned, BLAS computes one half
-    return _grids(x.form, y.form, alike, product, cuts, runtime.points,
+    return _grids(x.form, y.form, storage_of(x) is storage_of(y), _same(x, y), product, cuts, runtime.points,
                   runtime.ranks if hasattr(runtime, "call_parts") else 1)
 
 
 @lru_cache(1 << 10)
-def _grids(x: Form, y: Form, alike: bool, product: Callable[..., None], cuts: tuple[Cut, ...], points: int,
-           ranks: int) -> library.Independent:
+def _grids(x: Form, y: Form, shared: bool, same: bool, product: Callable[..., None], cuts: tuple[Cut, ...],
+           points: int, ranks: int) -> library.Independent:
     """The product of operands of these forms as such a call: one object, as recording has no time to make
-    another."""
+    another.  They may have `shared` memory, and be the `same` matrix, once turned.  Blocks of operands that
+    share memory may be a matrix and its transpose, too, of whose product BLAS computes one half."""
     exact = max(x.ndim, y.ndim) > 2 or x.dtype.kind in "biu" and y.dtype.kind in "biu"
     one = Shapes(x.shape, y.shape, _turned(x), _turned(y), (x.name, y.name), points, ranks, cuts[0])
     if x.ndim == y.ndim == 2:
@@ -122,7 +122,7 @@ def _grids(x: Form, y: Form, alike: bool, product: Callable[..., None], cuts: tu
 
     def unit(parts: tuple[int, ...]) -> int:
         shapes = one._replace(parts=parts)
-        found = 1 if exact else 0 if alike else _known.get(shapes)
+        found = 1 if exact else 0 if shared else _known.get(shapes)
         if found is None:
             runtime: Any = library.current().runtime
             found = _known[shapes] = _unit(shapes, runtime.over_ranks)
@@ -131,10 +131,25 @@ def _grids(x: Form, y: Form, alike: bool, product: Callable[..., None], cuts: tu
     def sums() -> library.Sums | None:
         runtime: Any = library.current().runtime
         usual = x.ndim == y.ndim and _adds_up(x, y, runtime)
-        return inner.sums(trials.described(x), trials.described(y), alike, usual, runtime)
+        return inner.sums(trials.described(x), trials.described(y), same, usual, runtime)
 
     sums_up = ranks > 1 and max(x.ndim, y.ndim) <= 2 and inner.lie_along(x, y)
-    return library.Independent(product, cuts, blocks=unit, folded=1, sums=sums if sums_up else None)
+    plain = max(x.ndim, y.ndim) <= 2 and _plain(x) and _plain(y)
+    folds = partial(_added_up, x, y, shared, same) if plain else None
+    return library.Independent(product, cuts, blocks=unit, folded=1, sums=sums if sums_up else None,
+                               folds=folds)
+
+
+def _plain(x: Form) -> bool:
+    """Does BLAS take this operand as it lies in memory?"""
+    return bool(min(x.strides) == x.itemsize)
+
+
+def _added_up(x: Form, y: Form, shared: bool, same: bool, parts: tuple[int, ...]) -> library.Sums | None:
+    """The product in blocks of which ranks add up parts, over which the program has cut the summed loop."""
+    if x.name != y.name or shared and prod(parts[:-1]) > 1:
+        return None
+    return inner.on_blocks(trials.described(x), trials.described(y), same, parts, library.current().runtime)
 
 
 def _adds_up(x: Any, y: Any, runtime: Any) -> bool:

@@ -9,12 +9,15 @@ matrix and a vector add a few rows at a time to the result, so that a rank goes 
 before it found if that is the first of these rows, with a factor of one.
 
 The lengths are found by multiplying random numbers of small shapes, and tried on the shapes of the product.
+
+Where the program names a grid of blocks that also cuts the summed dimension, the ranks that have the same
+block of the product add it up in the same way, and the last of them keeps it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -24,6 +27,7 @@ from diffuse import library
 from diffuse.numpy.ops import trials
 
 Array = numpy.ndarray[Any, Any]
+Point = tuple[int, ...]
 LONGEST = 256, 192, 320, 384, 128, 448, 512, 640, 768
 """Lengths of pieces that BLAS libraries use."""
 MULTIPLES = 4, 8, 2, 16, 12
@@ -170,21 +174,34 @@ def _mine(peers: Any, order: Order, alike: bool, x: Array, y: Array) -> list[tup
             rest = high - ends[owner + 1]
             one = numpy.concatenate([turned[low - begin:], tails[0][:rest]])
             other = one if alike else numpy.concatenate([y[low - begin:], tails[1][:rest]])
+            if x.ndim > 1 and x.strides[0] > x.strides[1]:
+                one = numpy.asfortranarray(one)  # BLAS gets its rows as it does elsewhere
         found.append((one.T if x.ndim > 1 else one, other))
     return found
 
 
-def equal(order: Order, x: Array, y: Array, whole: Array, ranks: int) -> bool:
-    """Does a product that is added up in this order have the bits of the whole?"""
+def equal(order: Order, x: Array, y: Array, whole: Array, ranks: int, parts: Point = ()) -> bool:
+    """Does a product that is added up in this order, in so many blocks along each dimension of the result,
+    have the bits of the whole?"""
     pieces = order.pieces((0, len(y)))
     found = numpy.empty_like(whole)
-    for rows in chunks(order, whole.shape, whole.itemsize, len(pieces), ranks):
-        one, other = part(x, y, rows)
-        sums: Array | None = None
-        for low, high in pieces:
-            sums = order.add(sums, one[..., low:high], other[low:high])
-        found[rows] = sums
+    for box in boxes(whole.shape, parts):
+        block = found[box]
+        mine = x[box[0]] if x.ndim > 1 else x, y[:, box[-1]] if y.ndim > 1 else y
+        for rows in chunks(order, block.shape, block.itemsize, len(pieces), ranks):
+            one, other = part(*mine, rows)
+            sums: Array | None = None
+            for low, high in pieces:
+                sums = order.add(sums, one[..., low:high], other[low:high])
+            block[rows] = sums
     return found.tobytes() == whole.tobytes()
+
+
+def boxes(shape: Point, parts: Point) -> Iterator[tuple[slice, ...]]:
+    """The blocks of an array that has so many equal parts along each dimension; one if `parts` is empty."""
+    tiles = [n // count for n, count in zip(shape, parts or (1,) * len(shape), strict=True)]
+    return product(*[[slice(low, low + tile) for low in range(0, n, tile or 1)]
+                     for n, tile in zip(shape, tiles, strict=True)])
 
 
 class Kind(NamedTuple):
@@ -245,10 +262,46 @@ def sums(x: trials.Operand, y: trials.Operand, alike: bool, usual: bool, runtime
     return library.Sums(_call(order, alike, len(x.shape)), usual, moved)
 
 
-def _order(x: trials.Operand, y: trials.Operand, alike: bool, runtime: Any) -> Order | None:
+def on_blocks(x: trials.Operand, y: trials.Operand, alike: bool, parts: Point, runtime: Any
+              ) -> library.Sums | None:
+    """The product on a grid that has so many parts of each dimension of the result, then of the summed one;
+    None if it has not the bits of the whole product.  They divide the extents."""
+    shape = (*x.shape[:-1], *y.shape[1:])
+    *blocks, ranks = parts
+    order = _order(x, y, alike, runtime, ranks, tuple(blocks))
+    if order is None:
+        return None
+    block = tuple([n // count for n, count in zip(shape, blocks, strict=True)])
+    length = y.shape[0]
+    along = tuple([length // ranks * rank for rank in range(ranks + 1)])
+    ends = along, along, (*[0] * ranks, block[0])
+    one = x._replace(shape=(*block[:len(x.shape) - 1], length))
+    other = y._replace(shape=(length, *block[len(block) + 1 - len(y.shape):]))
+    count = len(chunks(order, block, numpy.dtype(x.dtype).itemsize, len(order.pieces(along)), ranks))
+
+    def run(peers: Any, one: Array, other: Array, out: Array) -> None:
+        if peers.ranks == 1:
+            numpy.matmul(one, other, out=out)
+        elif peers.rank < 0:
+            turned = one.T if one.ndim > 1 else one
+            for nothing in [turned[:0], *([] if alike else [other[:0]]), *[out[:0]] * (count + ranks - 1)]:
+                peers.swap([nothing] * peers.ranks)
+        else:
+            _run(peers, order, alike, one, other, out)
+
+    def moved(_: library.Ends) -> library.Moved:
+        each, chains = _moved(order, ends, one, other, alike), prod(blocks)
+        return library.Moved(each.bytes * chains, each.chain, each.messages, each.share / chains)
+
+    axes = len(x.shape) - 1, 0, None
+    return library.Sums(library.Independent(run, (axes,), together=True), False, moved)
+
+
+def _order(x: trials.Operand, y: trials.Operand, alike: bool, runtime: Any, ranks: int = 0, parts: Point = ()
+           ) -> Order | None:
     if numpy.dtype(x.dtype).kind in "biu":
         return Order(0, 1)
-    key = x, y, alike, runtime.ranks
+    key = x, y, alike, ranks or runtime.ranks, parts
     if key not in _known:
         _known[key] = _found(*key, runtime.over_ranks)
     return _known[key]
@@ -284,8 +337,8 @@ def _moved(order: Order, ends: library.Ends, x: trials.Operand, y: trials.Operan
                          float(steps * (ranks - 1)), max(lengths) / along[-1])
 
 
-def _found(x: trials.Operand, y: trials.Operand, alike: bool, ranks: int, over_ranks: Callable[[int], int]
-           ) -> Order | None:
+def _found(x: trials.Operand, y: trials.Operand, alike: bool, ranks: int, parts: Point,
+           over_ranks: Callable[[int], int]) -> Order | None:
     """The first order that gives random numbers of these shapes the bits of the whole product on all
     ranks."""
     kind = Kind(x.dtype, (len(x.shape) < 2, len(y.shape) < 2), alike)
@@ -298,7 +351,7 @@ def _found(x: trials.Operand, y: trials.Operand, alike: bool, ranks: int, over_r
         if order.lead:
             order = order._replace(longest=max(PANEL // (width * itemsize) // order.lead, 4) * order.lead)
         with trials.numbers(x, y, 3 * width * itemsize, alike) as operands:
-            same = operands is not None and all(equal(order, *each, numpy.matmul(*each), ranks)
+            same = operands is not None and all(equal(order, *each, numpy.matmul(*each), ranks, parts)
                                                 for each in trials.varied(*operands, alike))
         if over_ranks(int(not same)) == 0:
             return order
