@@ -199,7 +199,7 @@ def digest(value: Any) -> str:
         value = np.asarray(value)
         text = value.tolist() if value.dtype.kind == "U" else value.tobytes()
         return f"{value.dtype}{value.shape}" + hashlib.sha256(str(text).encode()).hexdigest()[:8]
-    if value.ndim == 2 and value.flags.f_contiguous:
+    if value.ndim == 2 and value.flags.f_contiguous and not value.flags.c_contiguous:
         return "transposed " + digest(value.T)  # in the order in which ranks have its parts
     if value.dtype.kind == "c":
         return digest(value.real) + digest(value.imag)
