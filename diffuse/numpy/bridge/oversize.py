@@ -44,7 +44,8 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any]
         bound = signature(ordered).bind(*args, **kwargs)
     except TypeError:  # NumPy says what is wrong
         return None
-    return ordered(*bound.args, **bound.kwargs)
+    found: tuple[Any] | None = ordered(*bound.args, **bound.kwargs)
+    return found
 
 
 def beforehand(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
@@ -57,7 +58,8 @@ def beforehand(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
         most = max(x.itemsize, 16 if x.dtype.kind != "c" else 8)
     elif "arg" in name:
         most = far.INDEX.itemsize
-    fits = x.size * (x.itemsize + most) <= library.current().runtime.room
+    runtime: Any = library.current().runtime
+    fits = x.size * (x.itemsize + most) <= getattr(runtime, "room", 0)
     return None if fits else call(name, args, kwargs)
 
 
@@ -172,7 +174,7 @@ def _transformed(module: str, name: str, args: tuple[Any, ...], kwargs: dict[str
 @cache
 def _functions() -> dict[str, Any]:
     """The functions of NumPy's module, over transforms of lines in parts."""
-    real = numpy.fft._pocketfft  # type: ignore[attr-defined]
+    real = numpy.fft._pocketfft
     scope = threaded.over(real, asarray=asarray, __name__=__name__)
     scope.update({name: _line(name, getattr(real, name)) for name in SIGNS})
     return scope
