@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from itertools import takewhile
 from operator import is_
 from sys import getrefcount
@@ -194,6 +195,9 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     except MemoryError as error:
         if not distant:
             raise
+        found = _oversize().call(name or _name(function), args, kwargs)
+        if found is not None:
+            return found[0]
         raise MemoryError(f"{name or _name(function)} runs by NumPy, which needs whole arrays on every rank: "
                           f"{error}") from error
     soon.looked()
@@ -221,11 +225,20 @@ def is_new(found: Any) -> bool:
     return type(found) is numpy.ndarray and found.base is None and getrefcount(found) == 3 and owned(found)
 
 
+def _oversize() -> Any:
+    """The module with other ways to compute results that are right, though not with NumPy's bits, of arrays
+    for which ranks lack memory."""
+    return import_module("diffuse.numpy.bridge.oversize")
+
+
 def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
     """The result of a NumPy function, in a tuple, if it is computed where the arrays are: on all ranks, or on
     a GPU by another library."""
     running = library.current().runtime
     if running.ranks > 1 and running.sharing is None:
+        if name.startswith(("numpy.fft.", "scipy.fft.")):
+            found: tuple[Any] | None = _oversize().beforehand(name, args, kwargs)
+            return found
         function = in_pieces.get(name)
         return None if function is None else function(args, kwargs)
     if running.ranks > 1 and running.sharing is not None:

@@ -148,19 +148,31 @@ def _by_lines(real: Any) -> Any:
         if a.ndim == 1 and axis in (0, -1):
             from diffuse.numpy.order import ranked
 
-            return getattr(ranked, real.__name__)(a, wanted)
+            found = getattr(ranked, real.__name__)(a, wanted)
+            return _oversize(real, a) if found is None else found
         return parts.along(real.__name__, lambda array: real(array, axis=axis, kind=wanted), a, axis)
 
     return run
+
+
+def _oversize(real: Any, *args: Any) -> Any:
+    """The result of a function of one line if no rank has memory for the line and that; else None."""
+    from diffuse.numpy.bridge import oversize
+
+    found = oversize.beforehand(f"numpy.{real.__name__}", args, {})
+    return None if found is None else found[0]
 
 
 def _partition_by_lines(real: Any) -> Any:
     """`partition` or `argpartition` of such arrays."""
 
     def run(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> Any:
-        if kind != "introselect" or order is not None or type(kth) not in (int, tuple, list):
+        if kind != "introselect" or order is not None:
             return None
-        return parts.along(real.__name__, lambda array: real(array, kth, axis=axis), a, axis)
+        found = None
+        if type(kth) in (int, tuple, list):
+            found = parts.along(real.__name__, lambda array: real(array, kth, axis=axis), a, axis)
+        return _oversize(real, a, kth, axis) if found is None else found
 
     return run
 
