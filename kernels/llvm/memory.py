@@ -72,13 +72,14 @@ class Place(NamedTuple):
     """The alignment in bytes of each step's address; 0: that of an element."""
 
 
-def prefetch(code: Code, there: str, distance: int = 0, write: bool = False) -> None:
-    """Fetch the line so many bytes behind an address into the first-level cache: to be written, or to be read
-    once, past the other caches."""
+def prefetch(code: Code, there: str, distance: int = 0, write: bool = False, keep: bool = False) -> None:
+    """Fetch the line so many bytes behind an address into the first-level cache: to be written, or to be
+    read, and then past the other caches unless they are to `keep` it."""
     if distance:
         there = code.let(f"getelementptr i8, ptr {there}, i64 {distance}")
     code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    code.do(f"call void @llvm.prefetch.p0(ptr {there}, i32 {int(write)}, i32 {3 * write}, i32 1)")
+    locality = 3 if write or keep else 0
+    code.do(f"call void @llvm.prefetch.p0(ptr {there}, i32 {int(write)}, i32 {locality}, i32 1)")
 
 
 def load(code: Code, place: Place, step: Step) -> Value:
