@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 PARTS = ("first", "bodies", "applications", "libraries", "launches", "sanitizer")
-PATIENCE = 100
+PATIENCE = 45
 """Seconds that a tool of compute-sanitizer may take."""
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
@@ -44,7 +44,7 @@ PLAN: tuple[tuple[int, tuple[str, ...]], ...] = (
     (60, ("tests/on_gpu.py", "--parts", "libraries")),
     (60, (BENCH, "--contenders", "torch", "jax", "--sections", "operations")),
     (120, (BENCH, "--contenders", "jax", "--sections", "applications")),
-    (200, ("tests/on_gpu.py", "--parts", "sanitizer", "launches")),
+    (200, ("tests/on_gpu.py", "--parts", "launches", "sanitizer")),
     (120, (BENCH, "--contenders", "diffuse, processor", "--sections", "operations", "applications")),
     (600, ("tests/on_gpu.py", "--parts", "bodies", "--bodies", "700")),
 )
