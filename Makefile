@@ -2,7 +2,7 @@
 # make test   ruff, mypy, pytest: first what runs in one process, then what runs several ranks, a few at a time
 # make bench  every application and overhead beside NumPy, numexpr, Numba and JAX
 # make figures  the paper's figures 13, 14 and 15 at small sizes; without --quick they take 40 minutes
-# make gpu    on a machine with an NVIDIA GPU, without a network: the same bits on the device, then bench/gpu.py
+# make gpu    on a machine with an NVIDIA GPU, without a network: the same bits on the device, and bench/gpu.py
 # make bench-legate   the same programs on Legate; CUPYNUMERIC=python names an interpreter that has cuPyNumeric
 
 PYTHON ?= python3
@@ -40,12 +40,11 @@ figures: $(INSTALLED)-bench
 	$(BIN)/python bench/figure14.py --quick
 	$(BIN)/python bench/figure15.py --quick
 
-# Without the extension (no C compiler, no setuptools) all runs, but calls cost more.
+# Without the extension (no C compiler, no setuptools) all runs, but calls cost more.  BUDGET=560 says how many
+# seconds there are for everything.
 gpu:
 	-$(PYTHON) setup.py -q build_ext --inplace
-	$(PYTHON) tests/on_gpu.py
-	mkdir -p bench/results
-	$(PYTHON) bench/gpu.py --json bench/results/gpu.json
+	$(PYTHON) tests/on_gpu.py $(if $(BUDGET),--budget $(BUDGET))
 
 bench-legate: $(INSTALLED)-bench $(INSTALLED)-legate
 	$(BIN)/python bench/on_legate.py $(if $(CUPYNUMERIC),--cupynumeric $(CUPYNUMERIC))

@@ -9,8 +9,10 @@ import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
@@ -30,6 +32,26 @@ def ask(script: str, contender: str, options: Measures, environment: dict[str, s
     if done.returncode or not lines:
         return {"absent": f"failed (status {done.returncode})"}
     return dict(json.loads(lines[-1]))
+
+
+def measures(script: str, contender: str, options: Measures, environment: dict[str, str], seconds: float
+             ) -> tuple[list[Measures], str]:
+    """Start `script` as the child of itself, for at most so many seconds: the objects that it printed until
+    it ended or was ended, and why it did not finish; an empty text if it did."""
+    command = [sys.executable, script, "--child", contender, json.dumps(options)]
+    with tempfile.TemporaryFile("w+") as printed:
+        process = subprocess.Popen(command, env=environment, stdout=printed, start_new_session=True)
+        try:
+            status, why = process.wait(seconds), ""
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            status, why = process.wait(), f"was ended after {seconds:.0f} s"
+        printed.seek(0)
+        found = []
+        for line in printed:
+            with contextlib.suppress(ValueError):  # other libraries print, too
+                found += [one] if isinstance(one := json.loads(line), dict) else []
+    return found, why or (f"failed (status {status})" if status else "")
 
 
 def answer(contenders: Mapping[str, Callable[[Measures], Measures]]) -> bool:

@@ -2,7 +2,8 @@
 
 The loop is compiled by gcc for this processor with `-O3 -ffast-math`, so that it calls glibc's vector library
 (libmvec) where that has the function.  Every row is one thread; figures are nanoseconds of processor time an
-element, the least of all rounds, in which the three take turns.
+element, the least of all rounds, in which the three take turns.  Each has arrays of its own and runs twice in
+a round: the second run, which is measured, finds in the caches what the first left there.
 
     python bench/functions.py [--size N] [--rounds N] [--names sin exp ...]
 """
@@ -84,9 +85,10 @@ def contenders(name: str, dtype: str, size: int, loops: Any) -> list[Call]:
 
     calls: list[Call] = [recorded, lambda: getattr(theirs, name)(*given, out=out)]
     if loops is not None:
-        places = [ctypes.c_void_p(x.ctypes.data) for x in (given[0], given[-1], out)]
-        loop = loops[f"{name}_{dtype}"]
-        calls.append(lambda: loop(*places, ctypes.c_long(size)))
+        operands, found = [x.copy() for x in given], numpy.empty(size, dtype)
+        loop, length = loops[f"{name}_{dtype}"], ctypes.c_long(size)
+        calls.append(lambda: loop(*[ctypes.c_void_p(x.ctypes.data)
+                                    for x in (operands[0], operands[-1], found)], length))
     return calls
 
 
@@ -95,6 +97,7 @@ def measure(calls: list[Call], rounds: int) -> list[float]:
     found: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds + 2):
         for call, times in zip(calls, found, strict=True):
+            call()
             before = time.process_time()
             call()
             times.append(time.process_time() - before)

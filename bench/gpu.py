@@ -1,10 +1,12 @@
-"""Diffuse on a GPU beside its processor, CuPy, torch and NumPy: single operations and whole applications.
+"""Diffuse on a GPU beside its processor, CuPy, torch, JAX and NumPy: single operations, whole applications.
 
 Operations are measured against the bandwidth at which the device copies its own memory; applications in
-seconds a step.  Each contender is a process of its own, and what it measured is written as soon as it ends.
+seconds a step.  Each contender is a process of its own, with a limit of time.  Each number is printed when it
+is measured, and kept in the file of `--json` from then on, together with those that are there from earlier
+runs, so that a run that is cut off, or a contender that fails, loses no other number.
 Options: --quick for small sizes, --simt to run the program's own part on a machine without a GPU (its numbers
-then mean nothing), --json FILE.  NumPy runs applications at small sizes alone: at large ones a step takes it
-minutes.
+then mean nothing), --json FILE, --sections, --contenders and --apps for a part, --seconds for the limit of a
+contender's section.  NumPy runs applications at small sizes alone: at large ones a step takes it minutes.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,6 +69,8 @@ class Contender(NamedTuple):
     wait: Callable[[], object]
     sparse: str = "scipy.sparse"
     """The module that stands for scipy.sparse."""
+    compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda run: run
+    """What makes the function that is measured of an operation on two arrays."""
 
 
 def diffuse() -> Contender:
@@ -93,9 +97,23 @@ def torch() -> Contender:
     return Contender(library, library.cuda.synchronize)
 
 
-CONTENDERS = {"diffuse, gpu": (diffuse, {"DIFFUSE_RUNTIME": "cuda"}),
-              "diffuse, processor": (diffuse, {"DIFFUSE_RUNTIME": "local"}),
-              "cupy": (cupy, {}), "torch": (torch, {}), "numpy": (numpy, {})}
+def jax() -> Contender:
+    """JAX, whose operations are compiled, and waited for by their results."""
+    library: Any = import_module("jax")
+
+    def compiled(run: Callable[..., Any]) -> Callable[..., Any]:
+        made = library.jit(run)
+        return lambda x, y: library.block_until_ready(made(x, y))
+
+    return Contender(import_module("jax.numpy"), lambda: None, compiled=compiled)
+
+
+WAITS = {"DIFFUSE_COMPILE": "wait"}
+"""Kernels are waited for: a task that is interpreted until its kernel is ready runs on the host."""
+CONTENDERS = {"diffuse, gpu": (diffuse, {"DIFFUSE_RUNTIME": "cuda", **WAITS}),
+              "cupy": (cupy, {}), "torch": (torch, {}), "jax": (jax, {"JAX_ENABLE_X64": "1"}),
+              "diffuse, processor": (diffuse, {"DIFFUSE_RUNTIME": "local", **WAITS}), "numpy": (numpy, {})}
+SECTIONS = ("operations", "launches", "applications")
 
 
 def timed(run: Callable[[], object], wait: Callable[[], object], repeats: int) -> list[float]:
@@ -111,16 +129,48 @@ def timed(run: Callable[[], object], wait: Callable[[], object], repeats: int) -
     return found
 
 
-def operations(one: Contender, n: int) -> Measures:
+Measured = Iterator[tuple[str, Measures]]
+"""What was measured, and its numbers."""
+
+
+def operations(one: Contender, options: Measures) -> Measured:
+    n = SMALL if options["quick"] else LARGE
     x, y = one.np.linspace(0.1, 1.0, n), one.np.linspace(1.0, 2.0, n)
-    found: Measures = {}
-    for name, (run, _) in OPERATIONS.items():
-        try:
-            first, *others = timed(lambda run=run: run(one.np, x, y), one.wait, REPEATS)  # type: ignore[misc]
-            found[name] = {"first": first, "median": statistics.median(others)}
-        except Exception as error:
-            found[name] = {"failed": f"{type(error).__name__}: {error}"}
-    return found
+    for name, (run, moved) in OPERATIONS.items():
+        call = one.compiled(partial(run, one.np))
+        yield name, tried(partial(call, x, y), one.wait, moved * n)
+
+
+def tried(run: Callable[[], object], wait: Callable[[], object], moved: float) -> Measures:
+    """Seconds of the first run and the median of the others, and gigabytes per second; or why there are
+    none."""
+    try:
+        first, *others = timed(run, wait, REPEATS)
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"[:200]}
+    median = statistics.median(others)
+    return {"first": first, "median": median, "GB/s": moved / median / 1e9}
+
+
+def applications(name: str, one: Contender, options: Measures) -> Measured:
+    for app, sizes in APPS.items():
+        if app in options["apps"]:
+            size = sizes[1 if options["quick"] else 0]
+            yield app, by_jax(app, size) if name == "jax" else application(one, app, size)
+
+
+def by_jax(name: str, size: int) -> Measures:
+    """An application as bench/ writes it for JAX, whose arrays are not written in place."""
+    try:
+        peers = vars(import_module(name))["CASE"].contenders
+        if "jax" not in peers:
+            return {"failed": "bench/ has it not for JAX"}
+        peer = peers["jax"](argparse.Namespace(size=size, dtype="float64"))
+        first, *others = timed(peer.step, peer.wait, REPEATS)
+        sums = [float(abs(array).sum()) for array in peer.results().values()]
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"[:200]}
+    return {"first": first, "median": statistics.median(others), "sums": sums}
 
 
 def application(one: Contender, name: str, size: int, dtype: str = "float64") -> Measures:
@@ -149,30 +199,39 @@ def _sparse(name: str) -> Any:
     return module
 
 
-def launches(one: Contender) -> Measures:
+def launches(one: Contender, _: Measures) -> Measured:
     """Seconds of the main thread for an operation on 1e5 elements, replayed and not waited for."""
     x, turns = one.np.linspace(0.1, 1.0, 10 ** 5), 2000
-    for _ in range(turns):
+    for _turn in range(turns):
         y = x + 1.0
     one.wait()
     start = time.perf_counter()
-    for _ in range(turns):
+    for _turn in range(turns):
         y = x + 1.0
     seconds = (time.perf_counter() - start) / turns
     del y
     one.wait()
-    return {"launch": seconds}
+    yield "x + 1", {"median": seconds}
 
 
 def measured(name: str, options: Measures) -> Measures:
-    """In the child: everything of one contender."""
-    one = CONTENDERS[name][0]()
-    large = not options["quick"]
-    found: Measures = {"operations": operations(one, LARGE if large else SMALL), "launches": launches(one)}
-    if name != "torch" and not (large and name == "numpy"):
-        found["applications"] = {app: application(one, app, sizes[0 if large else 1])
-                                 for app, sizes in APPS.items() if app in options["apps"]}
-    return found
+    """In the child: print each number of a section of one contender."""
+    one, section = CONTENDERS[name][0](), options["section"]
+    run: dict[str, Callable[[], Measured]] = {
+        "operations": lambda: operations(one, options), "launches": lambda: launches(one, options),
+        "applications": lambda: applications(name, one, options)}
+    for what, numbers in run[section]():
+        print(json.dumps({"what": what, "numbers": numbers}), flush=True)
+        text = ", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+                         for key, value in numbers.items())
+        print(f"{name}: {what}: {text}", file=sys.stderr, flush=True)
+    return {}
+
+
+def left_out(name: str, section: str, quick: bool) -> bool:
+    """Is the section not for this contender?"""
+    return (section == "applications" and (name == "torch" or name == "numpy" and not quick)
+            or section == "launches" and name == "jax")
 
 
 def device() -> Measures:
@@ -185,31 +244,37 @@ def device() -> Measures:
 
 
 def shown(results: dict[str, Measures], quick: bool) -> str:
-    """Both tables."""
-    names = [name for name in results if "absent" not in results[name]]
-    n, texts = SMALL if quick else LARGE, []
-    rows = []
-    for operation, (_, moved) in OPERATIONS.items():
-        cells = []
-        for name in names:
-            one = results[name]["operations"][operation]
-            cells.append(f"{moved * n / one['median'] / 1e9:,.0f}" if "median" in one else "-")
-        rows.append([operation, *cells])
-    texts.append(table.render(f"GB/s, {n:,} float64", ["operation", *names], rows))
-    rows = []
-    for app in APPS:
-        cells = []
-        for name in names:
-            one = results[name].get("applications", {}).get(app, {})
-            cells.append(table.seconds(one.get("median")))
-        rows.append([app, *cells])
-    texts.append(table.render("seconds a step", ["application", *names], rows))
-    rows = [["recording and launching x + 1", *[table.seconds(results[name]["launches"]["launch"])
-                                                for name in names]]]
-    texts.append(table.render("main thread, 1e5 elements", ["", *names], rows))
-    for name, one in results.items():
-        if "absent" in one:
-            texts.append(f"{name}: {one['absent']}")
+    """The tables of everything that was measured."""
+    names, texts = list(results), []
+
+    def cells(section: str, what: str, key: str, text: Callable[[Any], str]) -> list[str]:
+        found = [results[name].get(section, {}).get(what, {}).get(key) for name in names]
+        return ["-" if value is None else text(value) for value in found]
+
+    copies = [numbers["operations"]["copy"].get("GB/s", 0.0) for numbers in results.values()
+              if "copy" in numbers.get("operations", {})]
+    best = max(copies, default=0.0)
+    rows = [[what, *cells("operations", what, "GB/s", lambda value: f"{value:,.0f} ({value / best:.0%})")]
+            for what in OPERATIONS if best]
+    n = SMALL if quick else LARGE
+    texts.append(table.render(f"GB/s, {n:,} float64 (share of the fastest copy)", ["", *names], rows))
+    for key, title in (("median", "seconds a step"), ("first", "seconds of the first step")):
+        rows = [[app, *cells("applications", app, key, table.seconds)] for app in APPS]
+        texts.append(table.render(title, ["", *names], rows))
+    rows = [["first x + y", *cells("operations", "x + y", "first", table.seconds)],
+            ["recording and launching x + 1 on 1e5 elements", *cells("launches", "x + 1", "median",
+                                                                     table.seconds)]]
+    texts.append(table.render("the program's thread", ["", *names], rows))
+    ours = results.get("diffuse, gpu", {}).get("applications", {})
+    for name in names:
+        theirs = results[name].get("applications", {})
+        ratios = [theirs[app]["median"] / ours[app]["median"] for app in ours
+                  if "median" in ours[app] and "median" in theirs.get(app, {})]
+        if ratios and name != "diffuse, gpu":
+            texts.append(f"{name} takes {statistics.geometric_mean(ratios):.3g} times Diffuse's time on the "
+                         f"GPU, in the geometric mean of {len(ratios)} applications")
+    texts += [f"{name}, {section}: {why}" for name in names
+              for section, why in results[name].get("unfinished", {}).items()]
     return "\n".join(texts)
 
 
@@ -217,27 +282,43 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--simt", action="store_true")
-    parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--apps", nargs="*", default=list(APPS), choices=list(APPS))
-    parser.add_argument("--contenders", nargs="*", default=list(CONTENDERS), choices=list(CONTENDERS))
+    parser.add_argument("--json", metavar="FILE", type=Path)
+    parser.add_argument("--seconds", type=float, default=600)
+    for name, choices in (("apps", APPS), ("contenders", CONTENDERS), ("sections", SECTIONS)):
+        parser.add_argument(f"--{name}", nargs="*", default=list(choices), choices=list(choices))
     options = parser.parse_args()
     sys.path.append(str(Path(__file__).resolve().parent.parent))  # Diffuse need not be installed
-    results: dict[str, Measures] = {}
-    where = {"name": "simulated"} if options.simt else device()
-    for name in options.contenders:
-        environment = {**os.environ, **CONTENDERS[name][1]}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        if options.simt and environment.get("DIFFUSE_RUNTIME") == "cuda":
-            environment["DIFFUSE_RUNTIME"] = "simt"
-        try:
-            results[name] = child.ask(__file__, name, {"quick": options.quick, "apps": options.apps},
-                                      environment)
-        except subprocess.TimeoutExpired as error:
-            results[name] = {"absent": f"not done after {error.timeout:.0f} s"}
-        print(f"{name}: {results[name].get('absent', 'measured')}", file=sys.stderr, flush=True)
-        if options.json:
-            Path(options.json).write_text(json.dumps({"device": where, "results": results}, indent=1))
-    print(f"{where}\n{shown(results, options.quick)}")
+    kept: Measures = {"quick": options.quick, "device": {"name": "simulated"} if options.simt else device()}
+    if options.json and options.json.exists():
+        before = json.loads(options.json.read_text())
+        kept = before if all([before.get(key) == kept[key] for key in kept]) else kept
+    results = kept.setdefault("results", {})
+    for section in options.sections:
+        for name in options.contenders:
+            if not left_out(name, section, options.quick):
+                one = results.setdefault(name, {})
+                one.setdefault("unfinished", {}).pop(section, None)
+                measure(name, section, one, options)
+                if options.json:
+                    options.json.write_text(json.dumps(kept, indent=1))
+    print(f"{kept['device']}\n{shown(results, options.quick)}", flush=True)
+
+
+def measure(name: str, section: str, one: Measures, options: argparse.Namespace) -> None:
+    """Measure a section of a contender in a process of its own, and put the numbers into `one`."""
+    environment = {**os.environ, **CONTENDERS[name][1]}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    if options.simt and environment.get("DIFFUSE_RUNTIME") == "cuda":
+        environment["DIFFUSE_RUNTIME"] = "simt"
+    asked = {"quick": options.quick, "apps": options.apps, "section": section}
+    found, why = child.measures(__file__, name, asked, environment, options.seconds)
+    for line in found:
+        if "what" in line:
+            one.setdefault(section, {})[line["what"]] = line["numbers"]
+        why = why or line.get("absent", "")
+    if why:
+        one["unfinished"][section] = why
+        print(f"{name}, {section}: {why}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

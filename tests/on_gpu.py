@@ -1,9 +1,12 @@
 """What a machine with a GPU can check, in one command and without a network: `python tests/on_gpu.py`.
 
-Random bodies and applications on the device, bit for bit against the interpreter and the local runtime, and
-random bodies from messages as Legate's task for GPUs gets them; then, if it is installed, the four tools of
-compute-sanitizer over some of the bodies.  NumPy and llvmlite are enough; applications that need SciPy are
-left out without it.  `--runtime simt` runs the same where there is no GPU, `--parts` some of it.
+The steps of `PLAN` run one after another, each in a process of its own with a limit of time, so that one that
+fails, hangs or crashes stops no other, and all within `--budget` seconds; what is most worth knowing comes
+first: whether kernels load, run and have the same bits, then the share of the memory's bandwidth, then whole
+programs beside other libraries.  Everything is printed when it is known, and numbers are kept in `--json`.
+
+NumPy and llvmlite are enough; what is not installed is left out and said.  `--parts` runs some checks in this
+process, with `--runtime simt` where there is no GPU.
 """
 
 from __future__ import annotations
@@ -12,20 +15,42 @@ import argparse
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from importlib.metadata import version
+import traceback
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-PARTS = ("bodies", "launches", "applications", "sanitizer")
-PATIENCE = 1200
+PARTS = ("first", "bodies", "applications", "libraries", "launches", "sanitizer")
+PATIENCE = 45
 """Seconds that a tool of compute-sanitizer may take."""
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+
+BENCH = "bench/gpu.py"
+PLAN: tuple[tuple[int, tuple[str, ...]], ...] = (
+    (60, ("tests/on_gpu.py", "--parts", "first")),
+    (60, ("tests/on_gpu.py", "--parts", "bodies", "--bodies", "100")),
+    (60, (BENCH, "--contenders", "diffuse, gpu", "--sections", "operations", "launches")),
+    (90, ("tests/on_gpu.py", "--parts", "applications")),
+    (60, (BENCH, "--contenders", "cupy", "--sections", "operations", "launches")),
+    (150, (BENCH, "--contenders", "diffuse, gpu", "--sections", "applications")),
+    (120, (BENCH, "--contenders", "cupy", "--sections", "applications")),
+    (60, ("tests/on_gpu.py", "--parts", "libraries")),
+    (60, (BENCH, "--contenders", "torch", "jax", "--sections", "operations")),
+    (120, (BENCH, "--contenders", "jax", "--sections", "applications")),
+    (200, ("tests/on_gpu.py", "--parts", "launches", "sanitizer")),
+    (120, (BENCH, "--contenders", "diffuse, processor", "--sections", "operations", "applications")),
+    (600, ("tests/on_gpu.py", "--parts", "bodies", "--bodies", "700")),
+)
+"""The steps: the seconds that each may take, and a script with its options."""
+LEAST = 10.0
+"""Seconds below which no step begins."""
 
 
 def bodies(runtime: Any, first: int, last: int) -> tuple[int, int, list[str]]:
@@ -97,10 +122,77 @@ def sanitized(tool: str, name: str) -> str:
     return "" if done.returncode == 0 else done.stdout[-4000:] + done.stderr[-2000:]
 
 
+def first(runtime: Any) -> list[str]:
+    """What is wrong with a sum and a function of some elements, computed on the device."""
+    import numpy as np
+
+    import diffuse.numpy as dnp
+    from diffuse import settings
+
+    values, bad = np.linspace(-3.0, 3.0, 1_000_000), []
+    found: dict[str, list[Any]] = {}
+    for name in ("local", runtime):
+        with settings.using(runtime=name, small=0):
+            x = dnp.array(values)
+            y = dnp.exp(-x * x) + dnp.sin(x)
+            found[name] = [np.asarray(y), float(y.sum()), np.asarray(y.reshape(1000, 1000).sum(axis=0))]
+    for what, here, there in zip(("elements", "a sum", "sums of columns"), *found.values(), strict=True):
+        same = np.asarray(here).tobytes() == np.asarray(there).tobytes()
+        say(f"{what}: {'the same bits' if same else 'DIFFERENT'}")
+        bad += [] if same else [f"{what} differ"]
+    return bad
+
+
+def libraries(name: str) -> list[str]:
+    """What is wrong when other libraries share arrays with Diffuse, and when it calls CuPy."""
+    from tests.gpu_libraries import CHECKS
+
+    bad = []
+    for what, check in CHECKS.items():
+        try:
+            check(name)
+            say(f"{what}: as it should be")
+        except ImportError as error:
+            say(f"{what}: left out ({error})")
+        except Exception as error:
+            bad.append(f"{what}: {type(error).__name__}: {error}")
+            say(bad[-1][:500])
+    return bad
+
+
+def planned(budget: float, kept: str) -> list[str]:
+    """Run the steps of `PLAN` within so many seconds; those that failed."""
+    begun, failed = time.monotonic(), []
+    for number, (seconds, command) in enumerate(PLAN, 1):
+        text = " ".join(command)
+        left = min(float(seconds), budget - (time.monotonic() - begun))
+        if left < LEAST:
+            say(f"== {number} of {len(PLAN)}: {text}: left out, the time is over")
+            continue
+        say(f"== {number} of {len(PLAN)}, at {time.monotonic() - begun:.0f} s: {text}")
+        more = ("--json", kept, "--seconds", f"{left - 5:.0f}") if command[0] == BENCH else ()
+        process = subprocess.Popen([sys.executable, *command, *more], cwd=ROOT, start_new_session=True)
+        try:
+            status = process.wait(left)
+            why = f"status {status}" if status else ""
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            why = f"not done after {left:.0f} s"
+        if why:
+            say(f"== {text}: {why}")
+            failed.append(f"{text}: {why}")
+    return failed
+
+
 def checked(part: str, name: str, count: int) -> list[str]:
     """Run one part; what is wrong."""
     bad: list[str] = []
-    if part == "bodies":
+    if part == "first":
+        bad = first(name)
+    elif part == "libraries":
+        bad = libraries(name)
+    elif part == "bodies":
         from diffuse.runtime import make
 
         good, hosted, bad = bodies(make(name), 0, count)
@@ -126,15 +218,32 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
+def versions() -> str:
+    """Python's version and those of the packages that are compared."""
+    found = []
+    for name in ("numpy", "llvmlite", "numba", "scipy", "cupy-cuda13x", "torch", "jax"):
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(f"no {name}")
+    return ", ".join([f"Python {platform.python_version()}", *found])
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runtime", default="cuda", choices=["cuda", "simt"])
     parser.add_argument("--bodies", type=int, default=700)
-    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--parts", nargs="*", choices=list(PARTS))
+    parser.add_argument("--budget", type=float, default=3600, help="seconds for everything")
+    parser.add_argument("--json", default="bench/results/gpu.json")
     options = parser.parse_args()
-    os.environ["DIFFUSE_RUNTIME"] = options.runtime
-    say(f"Python {platform.python_version()}, " + ", ".join(
-        f"{name} {version(name)}" for name in ("numpy", "llvmlite")))
+    os.environ.update(DIFFUSE_RUNTIME=options.runtime, DIFFUSE_COMPILE="wait")
+    if not options.parts:
+        say(versions())
+        (ROOT / options.json).parent.mkdir(parents=True, exist_ok=True)
+        failed = planned(options.budget, options.json)
+        say("\n".join(["== done", *(failed or ["nothing failed"])]))
+        return 1 if failed else 0
     if options.runtime == "cuda":
         from diffuse.runtime.device.driver import Driver
 
@@ -143,8 +252,12 @@ def main() -> int:
     bad = []
     for part in options.parts:
         start = time.perf_counter()
-        bad += checked(part, options.runtime, options.bodies)
-        say(f"    {time.perf_counter() - start:.0f} s")
+        try:
+            bad += checked(part, options.runtime, options.bodies)
+        except Exception:
+            traceback.print_exc()
+            bad.append(f"{part} failed")
+        say(f"    {part}: {time.perf_counter() - start:.0f} s")
     for line in bad[:10]:
         say(line)
     return 1 if bad else 0

@@ -342,6 +342,23 @@ def test_components_are_picked_from_whole_vectors(dtype: str, count: int) -> Non
         assert out.tobytes() == x.tobytes()
 
 
+def test_lines_are_fetched_ahead_by_loops_of_several_operations_and_long_rows() -> None:
+    """Also behind the end of an array, where the page is not there."""
+    fetches = {name: nest.emit(BODIES[name], MACHINE).count("call void @llvm.prefetch") for name in BODIES}
+    assert (fetches["exp"], fetches["stencil"], fetches["strided"], fetches["rows"]) == (2, 4, 0, 0)
+    assert nest.emit(plus("float64", "1"), MACHINE).count("prefetch") == 0
+    size = 4 * mmap.PAGESIZE
+    memory = mmap.mmap(-1, size + mmap.PAGESIZE)
+    start = np.frombuffer(memory, "uint8").ctypes.data
+    assert not ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + size), ctypes.c_size_t(mmap.PAGESIZE), 0)
+    for n in (100, size // 8):
+        x, out = np.frombuffer(memory, float)[size // 8 - n:size // 8], np.ones(n)
+        run(BODIES["exp"], [n], [out, x])
+        assert np.allclose(x, math.e)
+        run(BODIES["exp"], [n], [x, out])
+        assert np.allclose(out, np.exp(math.e))
+
+
 @pytest.mark.parametrize("points", [1, 3])
 def test_reductions_that_differ_only_in_their_arrays_share_what_completes_them(points: int) -> None:
     """Sums of two arrays along rows, into results that lie apart in different ways, and a maximum."""

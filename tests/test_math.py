@@ -153,6 +153,11 @@ def cbrt_error(coefficients: tuple[float, ...]) -> Any:
     return polynomial(coefficients, h) * np.cbrt(1 - h) - 1
 
 
+def root_error(coefficients: tuple[float, ...]) -> Any:
+    h = spread(-0.0713, 0.0713)
+    return polynomial(coefficients, h) * np.sqrt(1 - h) - 1
+
+
 @pytest.mark.parametrize("error, coefficients, bound", [
     (exp_error, exponential.EXP, -56.3), (exp_error, exponential.EXP_SHORT, -33.2),
     (exp_error, exponential.EXP_SINGLE, -28.2),
@@ -164,12 +169,19 @@ def cbrt_error(coefficients: tuple[float, ...]) -> Any:
     (atan_error, inverse_trigonometric.ATAN, -57.7), (atan_error, inverse_trigonometric.ATAN_SHORT, -31.8),
     (asin_error, inverse_trigonometric.ASIN, -55.8), (asin_error, inverse_trigonometric.ASIN_SHORT, -31.7),
     (cbrt_error, power.CBRT, -24.7), (cbrt_error, power.CBRT_SINGLE, -20.0),
+    (root_error, power.ROOT, -29.9),
     (precise_short_log_error, precise_logarithm.LOG_SHORT, -37.0),
 ])
 def test_polynomials(error: Callable[[tuple[float, ...]], Any], coefficients: tuple[float, ...],
                      bound: float) -> None:
     worst = float(np.abs(error(coefficients)).max())
     assert bound - 1.5 < math.log2(worst) < bound
+
+
+def test_the_estimate_of_an_inverse_root_is_within_the_polynomials_range() -> None:
+    y = np.linspace(1.0, 4.0, 100_001)[:-1]
+    r = (power.ROOT_BITS - (y.view(np.int64) >> 1)).view(np.float64)
+    assert abs(1 - y * r * r).max() < 0.0713
 
 
 # -- errors of functions ---------------------------------------------------------------------------------

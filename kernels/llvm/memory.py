@@ -72,13 +72,13 @@ class Place(NamedTuple):
     """The alignment in bytes of each step's address; 0: that of an element."""
 
 
-def prefetch(code: Code, there: str, distance: int = 0, write: bool = False) -> None:
-    """Fetch the line so many bytes behind an address into the first-level cache: to be written, or to be read
-    once, past the other caches where the target does this."""
+def prefetch(code: Code, there: str, distance: int = 0, write: bool = False, keep: bool = False) -> None:
+    """Fetch the line so many bytes behind an address into the first-level cache: to be written, or to be
+    read.  What is not to be kept goes past the other caches, where the target does this."""
     if distance:
         there = code.let(f"getelementptr i8, ptr {there}, i64 {distance}")
     code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    kept = write or not code.module.target.passes
+    kept = write or keep or not code.module.target.passes
     code.do(f"call void @llvm.prefetch.p0(ptr {there}, i32 {int(write)}, i32 {3 * kept}, i32 1)")
 
 

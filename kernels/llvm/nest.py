@@ -49,6 +49,14 @@ APART = 4
 DEEP = 64
 """The most ops of such a loop of which each needs the result of the one before it."""
 
+AHEAD = 1024
+"""How many bytes ahead of a step the lines of arrays are fetched that outgrew the second-level cache: a
+processor overlaps few steps of a long loop, so it asks for their memory late."""
+ROWS_AHEAD = 4
+"""The least length of a row for that, in such distances: what is fetched behind its end may be in vain."""
+BUSY = 2
+"""The least cost of such a loop's ops, in additions."""
+
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 
 
@@ -124,6 +132,7 @@ class _Nest(Iteration):
         """The argument whose stores bypass the caches; -1 for none."""
         self.folds = dict(reduce.of_loop(body, number))
         self.reductions = self.folds
+        self.fetched = self._fetched()
 
     def write(self) -> None:
         with with_lanes(self.code, self._lanes()):
@@ -302,14 +311,51 @@ class _Nest(Iteration):
             self._inner_aligned(low, high)
             return
         middle = self._before_last(low, high, code.lanes)
+        distance = self._distance(low, high)
         with counted(code, low, middle, code.lanes) as index:
             step = Step(index) if self.rows is None else self.rows.at(Step(index))
+            self._fetch(index, distance)
             self.write_ops(INNER, step)
             if self.rows is not None:
                 self.rows.advance(step)
         with guarded(code, code.let(f"icmp slt i64 {middle}, {high}")):
             step = memory.last(code, middle, high)
             self.write_ops(INNER, step if self.rows is None else self.rows.at(step))
+
+    def _fetched(self) -> dict[int, bool]:
+        """Return the arguments whose elements lie side by side and are fetched ahead, and for each whether it
+        is only written."""
+        kinds = {op.kind for op in self.loop.ops}
+        cost = sum([TABLE[kind].cost for kind in (op.kind for op in self.loop.ops) if kind in TABLE])
+        if not self.code.module.target.ahead or cost < BUSY or self.flat:
+            return {}
+        if self._lanes() == 1 or not kinds <= TABLE.keys() | PLAIN | {"reduce"}:
+            return {}
+        found: dict[int, bool] = {}
+        for op in self.loop.ops:
+            if op.kind in ("load", "store") and op.attribute != self.streamed:
+                argument = self.body.arguments[op.attribute]
+                if argument.classes[self.inner] == "1" and argument.dtype not in COMPONENT:
+                    found.setdefault(op.attribute, op.kind == "store")
+        return found
+
+    def _distance(self, low: str, high: str) -> str:
+        """How many elements ahead of a step lines are fetched; none in short rows."""
+        if not self.fetched:
+            return "0"
+        code, count = self.code, AHEAD // max([ITEMSIZE[self.accesses[a].dtype] for a in self.fetched])
+        length = code.let(f"sub i64 {high}, {low}")
+        long = code.let(f"icmp sge i64 {length}, {ROWS_AHEAD * count}")
+        return code.let(f"select i1 {long}, i64 {count}, i64 0")
+
+    def _fetch(self, index: str, distance: str) -> None:
+        """Fetch the lines that a later step of the innermost loop accesses."""
+        code = self.code
+        later = code.let(f"add i64 {index}, {distance}") if self.fetched else index
+        for argument, write in self.fetched.items():
+            place = self.accesses[argument]
+            there = code.let(f"getelementptr {code.memory(place.dtype, 1)}, ptr {place.base}, i64 {later}")
+            memory.prefetch(code, there, write=write, keep=True)
 
     def _inner_aligned(self, low: str, high: str) -> None:
         """Write an innermost loop with stores that bypass the caches: full steps at aligned addresses, then
@@ -324,7 +370,9 @@ class _Nest(Iteration):
         short = code.let(f"icmp slt i64 {high}, {begin}")
         first = code.let(f"select i1 {short}, i64 {high}, i64 {begin}")
         middle = self._before_last(first, high, code.lanes)
+        distance = self._distance(first, high)
         with counted(code, first, middle, code.lanes) as index:
+            self._fetch(index, distance)
             self.write_ops(INNER, Step(index))
         with counted(code, "0", "2") as piece:
             ahead = code.let(f"icmp eq i64 {piece}, 0")

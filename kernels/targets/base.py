@@ -14,7 +14,7 @@ class OneLane:
     """The common properties of targets whose kernels compute one element per thread (see `Target`)."""
 
     lanes = 1
-    masks_bytes = quiet = sse = flags = library = counts = packs = permutes = passes = False
+    masks_bytes = quiet = sse = flags = library = counts = packs = permutes = passes = ahead = False
 
 
 class Target(Protocol):
@@ -57,6 +57,10 @@ class Target(Protocol):
     @property
     def passes(self) -> bool:
         """Should what is read once be prefetched past all caches but the first?"""
+
+    @property
+    def ahead(self) -> bool:
+        """Do loops fetch the lines of later steps?"""
 
     @property
     def tiles(self) -> bool:

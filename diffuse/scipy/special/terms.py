@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from diffuse.library import Builder, Operation, declare
+from diffuse.library import Builder, Operation, declare, operations
 
 PREFIX = "special."
 """The prefix of the operations' names."""
@@ -166,7 +166,7 @@ def formula(name: str, inputs: int = 1) -> Callable[[Formula], Formula]:
             b.store(b.cast(result.value, b.signature[-1]))
 
         FORMULAS.append(name)
-        declare(Operation(PREFIX + name, inputs, body=body))
+        declare(Operation(PREFIX + name, inputs, exact=operations.NONE, body=body))
         return function
     return register
 
@@ -178,7 +178,7 @@ def applied(name: str) -> None:
         b.store(b.emit(name, dtype, b.cast(b.input(0), dtype)))
 
     FORMULAS.append(name)
-    declare(Operation(PREFIX + name, 1, body=body))
+    declare(Operation(PREFIX + name, 1, exact=operations.NONE, body=body))
 
 
 def _single(x: Term) -> Term:

@@ -11,6 +11,7 @@ from diffuse.kernels.llvm.math.exponential import exp_of_sum, exp_of_sum_anywher
 from diffuse.kernels.llvm.math.logarithm import LEAST
 from diffuse.kernels.llvm.math.precise_logarithm import logarithm_pair, logarithm_shortly
 from diffuse.kernels.llvm.math.values import (
+    FLOAT,
     INFINITY,
     LAST,
     MANTISSA,
@@ -25,6 +26,7 @@ from diffuse.kernels.llvm.math.values import (
     fma,
     horner,
     outside,
+    paired,
     raises_divide,
     raises_invalid,
     widened,
@@ -34,6 +36,11 @@ CBRT = (0.999577915831299, 0.328160697046994, 0.19605423259577814, 0.10168865997
 """(1 - h)^(-1/3) for -0.58 <= h <= -0.333, with a relative error of 2^-24.7."""
 CBRT_SINGLE = (0.998432664552528, 0.31773187075911746, 0.16090185514989377, 0.04969439546257004)
 """The same for float32 arithmetic, with an error of 2^-20."""
+ROOT = (1.0000000009333283, 0.5000000028692838, 0.3749966980307978, 0.31249535789007876, 0.2751666154564314,
+        0.24794745068400237)
+"""(1 - h)^(-1/2) for |h| <= 0.0713, with a relative error of 2^-29.9."""
+ROOT_BITS = 0x5FE6E90000000000
+"""Half of the bits of y, subtracted from this, are an estimate r of y^(-1/2), with |1 - y r^2| < 0.0682."""
 CBRT_BITS = 0.111
 """Added to the inverse cube root that is taken from the bits, in powers of two: h then has the least span."""
 
@@ -51,6 +58,17 @@ def pow(x: Real, y: Real, short: bool) -> Real:
         special = special | beyond(product.size(), 707.0)
         found = exp_of_sum(special.replaced(0.0, product), special.replaced(0.0, rest), short)
     return rarely("pow", special, found, pow_anywhere, x, y)
+
+
+def pow_single(x: Real, y: Real) -> Real:
+    raw, form = x.whole(), x.format
+    least, endless = form.bits(form.least), form.bits(INFINITY)
+    special = (raw - least).is_("uge", endless - least) | y.size().is_("uge", endless)
+    base, exponent = (special.replaced(1.0, v).to(FLOAT) for v in (x, y))
+    product = exponent * logarithm_shortly(base.whole())
+    far = beyond(product.size(), 707.0)
+    found = exp_within(far.replaced(0.0, product), short=True).to(SINGLE)
+    return rarely("pow", special | far, found, lambda *both: widened(pow_anywhere, *both), x, y)
 
 
 def _times(y: Real, raw: Whole) -> tuple[Real, Real]:
@@ -178,7 +196,20 @@ def _root_of_squares_single(a: Real, b: Real, most: Real) -> Real:
 
 def _root_of_squares(a: Real, b: Real) -> Real:
     """Return sqrt(a^2 + b^2), a >= b; what is added to b^2 keeps it from underflowing and is lost in a^2."""
-    return fma(a, a, fma(b, b, a * 2.0 ** -560)).root()
+    return _root(fma(a, a, fma(b, b, a * 2.0 ** -560)))
+
+
+def _root(y: Real) -> Real:
+    """Return the square root of zero or a normal float64, by multiplications, where a root of as many lanes
+    takes longer.
+
+    A polynomial makes the estimate r good to half of the bits, and c = y r is corrected by the rest of its
+    square, y - c^2.  Before it is rounded, the result has a relative error of 2^-59.
+    """
+    r = (ROOT_BITS - (y.whole() >> 1)).real()
+    r = r * paired(ROOT, fma(-(y * r), r, 1.0))
+    c = y * r
+    return fma(fma(-c, c, y), r * 0.5, c)
 
 
 def _hypot_anywhere(x: Real, y: Real) -> Real:

@@ -52,6 +52,7 @@ NARROW: dict[str, Callable[..., Real]] = {
     "log1p": logarithm.log1p_single,
     "sin": trigonometric.sin_single, "cos": trigonometric.cos_single, "tan": trigonometric.tan_single,
     "atan2": inverse_trigonometric.atan2_single, "hypot": power.hypot_single, "cbrt": power.cbrt_single,
+    "pow": power.pow_single,
 }
 """Functions that are faster in float32 arithmetic, with an implementation of their own for it."""
 
