@@ -323,6 +323,10 @@ class Runtime(Protocol):
         need no rows of what the first task makes but their own."""
         ...
 
+    def passes(self, layout: Layout) -> bool:
+        """Can two fused tasks with this joint layout run as one pass, where instances have no addresses?"""
+        ...
+
     @property
     def sharing(self) -> Sharing | None:
         """How stores are shared with other libraries; None if they cannot be."""

@@ -25,6 +25,7 @@ from diffuse.observe import trace
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.legate import message, orders
+from diffuse.runtime.legate.borders import Borders
 from diffuse.runtime.legate.ghosts import Divided, Exchanges
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.orders import Orders, Prepared
@@ -73,7 +74,7 @@ class Legate:
         self.processors, self.alone = place.processors, place.alone
         self.splits = place.ranks > 1 and place.devices is None
         self.sharing = LegateSharing(self)
-        self._exchanges = Exchanges(self)
+        self._exchanges, self._borders = Exchanges(self), Borders(place)
         self._profiled = "--profile" in os.environ.get("LEGATE_CONFIG", "").split()
         self._owed: list[LegateInstance] = []
         """Shared instances whose host copy is being written: it is copied to the store right after."""
@@ -82,13 +83,27 @@ class Legate:
 
     @property
     def pipelines(self) -> bool:
-        """Alone, a launch sees whole stores and has the thread pool to itself."""
-        return self.alone
+        """Alone, a launch sees whole stores and has the thread pool to itself; on several ranks points
+        exchange border rows (passes.py)."""
+        return self.alone or self.splits
+
+    def passes(self, layout: Layout) -> bool:
+        return self.alone or self._prepared(layout, prod(layout.domain)) is not None
+
+    def _prepared(self, layout: Layout, points: int) -> Prepared | None:
+        """What all launches of a layout share; None for a pass that cannot be cut."""
+        found: Prepared | None = layout.derived.get(points)
+        if points not in layout.derived:
+            found = orders.prepared_pass(layout, self.threads) if layout.header and self.splits else (
+                orders.prepared(layout, self.threads, self.alone, self.splits))
+            layout.derived[points] = found
+        return found
 
     # -- stores --------------------------------------------------------------------------------------------
 
     def scratch(self, nbytes: int) -> HostInstance:
-        return HostInstance(np.empty(nbytes, np.uint8))
+        # tasks that Legate runs later take what they need themselves
+        return HostInstance(np.empty(nbytes if self.alone else 0, np.uint8))
 
     def create(self, nbytes: int, store: Store | None = None) -> LegateInstance:
         return LegateInstance(store or Store(-1, (nbytes,), "uint8"))
@@ -145,10 +160,8 @@ class Legate:
         if launch.kernel.native is None:
             self._interpret(launch)
             return
-        prepared = layout.derived.get(launch.points)
-        if prepared is None:
-            prepared = layout.derived[launch.points] = orders.prepared(
-                layout, self.threads, place.alone, self.splits)
+        prepared = self._prepared(layout, launch.points)
+        assert prepared is not None
         process.tick()
         if place.alone and self._run_directly(launch, prepared):
             return
@@ -256,10 +269,12 @@ class Legate:
         instances: Any = launch.instances
         if divided is not None:
             self._exchanges.bring(divided, instances)
+        border = prepared.border
+        cells = self._borders.bring(border, cut, owners, prepared.layout.title) if border is not None else ()
         block = launch.kernel.pack(launch.values)
         if place.agreement is not None:
             place.agreement.launch(prepared.form, prepared.layout.title, launch.instances,
-                                   block + bytes(hosted))
+                                   block[8 * launch.layout.header:] + bytes(hosted))
         task = place.task(cut.spread, bool(told.launcher))
         pointers = []
         for need, owner, at_home in zip(cut.needs, owners, hosted, strict=True):
@@ -276,11 +291,16 @@ class Legate:
         for ghosts in divided.exchanges if divided is not None else ():
             task.add_input(*place.part(ghosts.store, ghosts.received, cut.spread)[:2])
             pointers.append(address(ghosts.table))
+        for each in cells:
+            task.add_input(*place.part(each.now, each.received, cut.spread)[:2])
+            task.add_output(*place.part(each.next, each.sent, cut.spread)[:2])
         partials = self._partials(task, prepared) if cut.several and prepared.layout.scratch else []
-        finish = launch.points > 1 and not cut.several
+        finish = launch.points > 1 and not cut.several or border is not None
         turn = place.launched + 1 if prod(cut.spread) >= self.processors else 0
         place.send(task, told.pack(told.running, launch.kernel.native, finish, pointers, block, turn))
         _all_written(cut.needs, owners)
+        for each, edge in zip(cells, border.edges if border is not None else (), strict=True):
+            each.passed(owners[edge.need].version)
         if told.folding is not None:
             self._fold(launch, prepared, told, partials, block)
 
