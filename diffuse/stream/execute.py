@@ -15,7 +15,7 @@ from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import pipeline
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr, report, suspects
-from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
+from diffuse.runtime.base import CodeUse, Fate, Instance, Launch
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
@@ -195,7 +195,7 @@ class Forwarder:
         composition = compose(group.tasks, gone, equal)
         runtime, body = self.stores.runtime, composition.body
         target = runtime.target
-        gains = target == "host" and (runtime.addressed or runtime.splits or not runtime.pipelines)  # not on MPI
+        gains = target == "host" and (runtime.addressed or runtime.splits or not runtime.pipelines)
         if gains and streams(composition, group.tasks, self.stores.alive, runtime.ranks):
             body = replace(body, streams=True)
         if runtime.splits:

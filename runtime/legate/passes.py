@@ -112,7 +112,8 @@ def _own(group: Sequence[LaunchArgument], launch: Cut) -> Own | None:
         return None
     first, last = around(*found)
     shifts = [box[0][0] - low for box in found]
-    return Own(((low, *first[1:]), (high, *last[1:]), tiles), max(0, -min(shifts)), max(0, *shifts), tuple(group))
+    box = (low, *first[1:]), (high, *last[1:]), tiles
+    return Own(box, max(0, -min(shifts)), max(0, *shifts), tuple(group))
 
 
 def _border(owned: dict[int, Own], points: int) -> Border | None:
