@@ -34,10 +34,6 @@ class Cells:
         for store in (self.now, self.next):
             weakref.finalize(self, place.drop, store).atexit = False
 
-    def passed(self, version: int) -> None:
-        """Note that a pass was submitted, which wrote the next cells and this version of the store."""
-        self.now, self.next, self.version = self.next, self.now, version
-
 
 class Borders:
     """Finds and fills the cells of a runtime's passes."""
@@ -48,6 +44,11 @@ class Borders:
     def bring(self, border: Border, cut: Cut, owners: Sequence[LegateInstance], title: str) -> list[Cells]:
         """The cells of each edge of a pass, with the rows of the stores as they are."""
         return [self._cells(border, edge, cut, owners[edge.need], title) for edge in border.edges]
+
+    def passed(self, border: Border, owners: Sequence[LegateInstance], cells: Sequence[Cells]) -> None:
+        """Note that a pass was submitted, which left its border rows in the next cells."""
+        for edge, each in zip(border.edges, cells, strict=True):
+            each.now, each.next, each.version = each.next, each.now, owners[edge.need].version
 
     def _cells(self, border: Border, edge: Edge, cut: Cut, owner: LegateInstance, title: str) -> Cells:
         name = border.before, border.after, edge, cut.needs[edge.need], cut.spread

@@ -81,6 +81,12 @@ class LegateInstance:
         """Note that elements may have changed."""
         self.version = next(_versions)
 
+    def wrote(self) -> None:
+        """Note that a launch wrote elements: only Legate's store is valid then."""
+        self.filled = self.written = True
+        self.home = self.fresh = False
+        self.changed()
+
     @property
     def handy(self) -> bool:
         """Is the host's copy up to date and so small that reading it is cheaper than a transfer by Legate?"""

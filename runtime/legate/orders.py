@@ -57,6 +57,14 @@ def prepared(layout: Layout, span: int, whole: bool, assembles: bool = False) ->
     return _prepared(layout, cut(layout, span, whole, assembles))
 
 
+def derived(layout: Layout, span: int, alone: bool, several: bool) -> Prepared | None:
+    """What all launches of a layout share, on one Legate point (`alone`), on points of one rank, or on
+    `several` ranks; None for a pass that cannot be cut into points."""
+    if layout.header and several:
+        return prepared_pass(layout, span)
+    return prepared(layout, span, alone, several)
+
+
 def prepared_pass(layout: Layout, span: int) -> Prepared | None:
     """Cut the passes of a layout into Legate points; None if that is impossible (see `passes.passed`)."""
     layout = _normal(layout)

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffuse import settings
 from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.observe import trace
@@ -33,7 +32,7 @@ from diffuse.runtime.legate.placement import Placement
 from diffuse.runtime.legate.requirements import Need, shared
 from diffuse.runtime.legate.sharing import LegateSharing
 from diffuse.runtime.local.pool import Pool
-from diffuse.runtime.ranks import launcher, process
+from diffuse.runtime.ranks import process
 from diffuse.runtime.ranks.interpret import interpret
 from diffuse.runtime.reference import HostInstance, attached
 
@@ -56,7 +55,7 @@ class Legate:
 
     def __init__(self, points: int | None = None) -> None:
         self.placement = place = Placement()
-        self.threads = threads(place) if points is None else max(1, points // place.processors)
+        self.threads = place.threads() if points is None else max(1, points // place.processors)
         """Points of the launch domain that one Legate point runs."""
         self.points = place.processors * self.threads
         if place.devices is not None:
@@ -92,18 +91,15 @@ class Legate:
 
     def _prepared(self, layout: Layout, points: int) -> Prepared | None:
         """What all launches of a layout share; None for a pass that cannot be cut."""
-        found: Prepared | None = layout.derived.get(points)
         if points not in layout.derived:
-            found = orders.prepared_pass(layout, self.threads) if layout.header and self.splits else (
-                orders.prepared(layout, self.threads, self.alone, self.splits))
-            layout.derived[points] = found
+            layout.derived[points] = orders.derived(layout, self.threads, self.alone, self.splits)
+        found: Prepared | None = layout.derived[points]
         return found
 
     # -- stores --------------------------------------------------------------------------------------------
 
     def scratch(self, nbytes: int) -> HostInstance:
-        # tasks that Legate runs later take what they need themselves
-        return HostInstance(np.empty(nbytes if self.alone else 0, np.uint8))
+        return HostInstance(np.empty(nbytes if self.alone else 0, np.uint8))  # else a task has its own
 
     def create(self, nbytes: int, store: Store | None = None) -> LegateInstance:
         return LegateInstance(store or Store(-1, (nbytes,), "uint8"))
@@ -213,7 +209,7 @@ class Legate:
         place.pool.submit(native.address, finish, launch.points, bytes(block), (native, launch.keep, scratch))
         for k, _, writes, _ in prepared.direct:
             if writes:
-                _written(instances[k])
+                instances[k].wrote()
         return True
 
     def _run_alone(self, launch: Launch, words: message.Message, needs: Sequence[Need],
@@ -299,8 +295,8 @@ class Legate:
         turn = place.launched + 1 if prod(cut.spread) >= self.processors else 0
         place.send(task, told.pack(told.running, launch.kernel.native, finish, pointers, block, turn))
         _all_written(cut.needs, owners)
-        for each, edge in zip(cells, border.edges if border is not None else (), strict=True):
-            each.passed(owners[edge.need].version)
+        if border is not None:
+            self._borders.passed(border, owners, cells)
         if told.folding is not None:
             self._fold(launch, prepared, told, partials, block)
 
@@ -389,14 +385,6 @@ class Legate:
         return seen
 
 
-def threads(place: Placement) -> int:
-    """Threads of each Legate processor: the setting, or a share of the machine's processors."""
-    if settings.config.threads != "auto":
-        return machine.threads()
-    sharing: int = launcher.local_ranks() * max(1, place.processors // place.ranks)
-    return max(1, machine.processors() // sharing)
-
-
 def _scratch(layout: Layout, block: memoryview) -> list[NDArray[np.uint8]]:
     """Allocate a launch's scratch memory and write its addresses to the launch's block."""
     found = []
@@ -406,14 +394,7 @@ def _scratch(layout: Layout, block: memoryview) -> list[NDArray[np.uint8]]:
     return found
 
 
-def _written(owner: LegateInstance) -> None:
-    """Record that a launch wrote an instance: only Legate's store is valid then."""
-    owner.filled = owner.written = True
-    owner.home = owner.fresh = False
-    owner.changed()
-
-
 def _all_written(needs: Sequence[Need], owners: Sequence[LegateInstance]) -> None:
     for need, owner in zip(needs, owners, strict=True):
         if need.writes:
-            _written(owner)
+            owner.wrote()
