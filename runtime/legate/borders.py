@@ -56,7 +56,7 @@ class Borders:
         if found is None:
             if len(owner.cells) >= MOST:
                 owner.cells.clear()
-            found = owner.cells[name] = Cells(self._place, (*cut.spread, border.cell(edge)))
+            found = owner.cells[name] = Cells(self._place, (cut.spread[0], border.cell(edge)))
         private = owner.filled and not (owner.shared or owner.foreign)
         if not private or found.version != owner.version:
             self._collect(border, edge, cut, owner, found, title)

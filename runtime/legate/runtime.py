@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -261,8 +261,8 @@ class Legate:
     def _run(self, launch: Launch, prepared: Prepared, told: Orders, owners: Sequence[LegateInstance],
              hosted: Sequence[bool], divided: Divided | None = None) -> None:
         """Submit an index launch with the points of the cut, and a task for `finish`."""
-        place, cut = self.placement, prepared.cut
-        instances: Any = launch.instances
+        place, cut, instances = self.placement, prepared.cut, cast(Any, launch.instances)
+        assert launch.layout is not None
         if divided is not None:
             self._exchanges.bring(divided, instances)
         border = prepared.border
