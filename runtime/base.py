@@ -14,7 +14,7 @@ attributes of these names, and nothing outside of this package asks for a runtim
     question                                                    local     reference legate  one rank  mpi
     addressed  are addresses of instances known before launch?  yes       yes       no      no        no
     host_sees  does `host` show the memory itself, not a copy?  yes       yes       no      no        no
-    pipelines  can a launch be one pass over two fused tasks?   yes       no        no      yes       yes
+    pipelines  can a launch be one pass over two fused tasks?   yes       no        yes     yes       yes
     code       does a launch need machine code?                 PREFERRED UNUSED    NEEDED  NEEDED    NEEDED
     target     for what is machine code compiled?               host      host      host    host      host
     completes  does a point complete folds of its own rows?     yes       yes       yes     yes       yes
@@ -321,6 +321,10 @@ class Runtime(Protocol):
     def pipelines(self) -> bool:
         """Can two fused tasks run as one pass over rows?  With several ranks only if the points of each rank
         need no rows of what the first task makes but their own."""
+        ...
+
+    def passes(self, layout: Layout) -> bool:
+        """Can two fused tasks with this joint layout run as one pass, where instances have no addresses?"""
         ...
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.runtime import machine
-from diffuse.runtime.base import CodeUse, Fate, Instance, Launch
+from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,6 +65,9 @@ class Reference:
 
             self._shuffle = Random(seed).shuffle
         self._flags = 0
+
+    def passes(self, layout: Layout) -> bool:
+        return False
 
     def scratch(self, nbytes: int) -> HostInstance:
         return self.create(nbytes)

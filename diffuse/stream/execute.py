@@ -15,13 +15,13 @@ from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import pipeline
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr, report, suspects
-from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
+from diffuse.runtime.base import CodeUse, Fate, Instance, Launch
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
 from diffuse.stream.group import Group, opaque
 from diffuse.stream.layout import joined, replayed
-from diffuse.stream.pairs import Pair, begins, header, pair
+from diffuse.stream.pairs import Pair, argument_stores, begins, header, pair
 from diffuse.stream.parts import Parts
 from diffuse.stream.plan import Plan, described
 from diffuse.stream.replay import Replay
@@ -195,7 +195,7 @@ class Forwarder:
         composition = compose(group.tasks, gone, equal)
         runtime, body = self.stores.runtime, composition.body
         target = runtime.target
-        gains = target == "host" and (runtime.addressed or not runtime.pipelines)  # not over MPI
+        gains = target == "host" and (runtime.addressed or runtime.splits or not runtime.pipelines)
         if gains and streams(composition, group.tasks, live, self.stores.alive, runtime.ranks):
             body = replace(body, streams=True)
         if runtime.splits:
@@ -362,10 +362,16 @@ class Forwarder:
             return False
         if driver is None:
             return False
-        self._begins((one, two))
-        scratch: list[Instance] = []
         addressed = stores.runtime.addressed
         inner = {one.recorded[t][1][k] for t, k in upper.stored}
+        ids, found = argument_stores(upper, one, lower, two), None
+        if not addressed:
+            layouts = replayed(first, one, stores.storages), replayed(second, two, stores.storages)
+            found = joined(*layouts, begins(upper), ids, inner, upper.layouts)
+            if not stores.runtime.passes(found):
+                return False
+        self._begins((one, two))
+        scratch: list[Instance] = []
 
         def memory(nbytes: int) -> int:
             scratch.append(stores.runtime.scratch(nbytes))
@@ -383,14 +389,9 @@ class Forwarder:
         self._count(upper, one)
         self._count(lower, two)
         trace.counters["pipelined"] += 1
-        found: Layout | None = None
         instances: tuple[Instance, ...] = ()
         touched = [stores.instances[store] for store in (*one.slots, *two.slots) if store in stores.instances]
         if not addressed:
-            ids = [group.recorded[t][1][k] for plan, group in ((upper, one), (lower, two))
-                   for t, k in plan.composition.arguments]
-            layouts = replayed(first, one, stores.storages), replayed(second, two, stores.storages)
-            found = joined(*layouts, begins(upper), ids, inner, upper.layouts)
             instances = tuple([stores.instance(store) for store in ids if store not in inner])
         keep = upper.kernel, lower.kernel, *touched, *scratch
         self._launch(Launch(Pair(driver), values, second.points, keep, found, instances,

@@ -17,6 +17,7 @@ from diffuse.ir.bounded import Bounded
 from diffuse.ir.view import shown
 from diffuse.kernels.body import abi
 from diffuse.kernels.llvm import pipeline
+from diffuse.stream.group import Group
 from diffuse.stream.plan import Plan
 
 CACHE = 1 << 19
@@ -191,6 +192,12 @@ def _also_touched(stages: list[Stage], written: Stage) -> bool:
     return any(s is not written and s.access.store.id == written.access.store.id
                and not (s.stored and relation(s.access, written.access, ONE_POINT) is Relation.APART)
                for s in stages)
+
+
+def argument_stores(first: Plan, one: Group, second: Plan, two: Group) -> list[int]:
+    """The stores of all arguments of the two kernels, in their order."""
+    return [group.recorded[t][1][k] for plan, group in ((first, one), (second, two))
+            for t, k in plan.composition.arguments]
 
 
 def begins(first: Plan) -> tuple[int, int]:

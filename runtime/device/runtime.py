@@ -19,7 +19,7 @@ from diffuse.interrupts import deferred
 from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.observe import trace
-from diffuse.runtime.base import CodeUse, Fate, GridCode, Instance, Launch, MachineCode
+from diffuse.runtime.base import CodeUse, Fate, GridCode, Instance, Launch, Layout, MachineCode
 from diffuse.runtime.device.instances import DeviceInstance
 from diffuse.runtime.device.sharing import DeviceSharing
 from diffuse.runtime.reference import attached
@@ -81,6 +81,9 @@ class Device(ABC):
         """Wait until everything submitted has ended."""
 
     # -- memory --------------------------------------------------------------------------------------------
+
+    def passes(self, layout: Layout) -> bool:
+        return False
 
     def scratch(self, nbytes: int) -> DeviceInstance:
         return self.create(nbytes)

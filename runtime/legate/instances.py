@@ -38,7 +38,7 @@ class LegateInstance:
     """The data of one store."""
 
     __slots__ = ("shape", "dtype", "nbytes", "piece", "filled", "written", "memory", "home", "fresh", "lent",
-                 "shared", "foreign", "scattered", "number", "version", "exchanges")
+                 "shared", "foreign", "scattered", "number", "version", "exchanges", "cells")
 
     address = 0
     """Unknown: Legate places stores anew for each task."""
@@ -74,10 +74,18 @@ class LegateInstance:
         """A number for these elements: no other elements of any instance have the same."""
         self.exchanges: dict[Any, Any] = {}
         """Of the columns of a matrix: how points exchange rows of what it is multiplied with (ghosts.py)."""
+        self.cells: dict[Any, Any] = {}
+        """How points exchange the rows at the borders of their tiles (borders.py)."""
 
     def changed(self) -> None:
         """Note that elements may have changed."""
         self.version = next(_versions)
+
+    def wrote(self) -> None:
+        """Note that a launch wrote elements: only Legate's store is valid then."""
+        self.filled = self.written = True
+        self.home = self.fresh = False
+        self.changed()
 
     @property
     def handy(self) -> bool:

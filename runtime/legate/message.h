@@ -8,6 +8,7 @@
 //   assembled    for each store that is assembled: the first of the places that are its pieces, and their number
 //   fields       which words of the block are addresses, and how strides follow from those of a store
 //   scratch      temporary memory of the launch, and which parts of it are copied to stores or from them
+//   edges        instead of what follows, of a pass (pass.h)
 //   ghosts       operands of which a point has some rows from others: the words of the block that say where rows
 //                lie, the store, the store with the cells of the exchange, all rows, bytes of a row, the pointer to
 //                the exchange's table
@@ -31,7 +32,7 @@ namespace {
 
 using Word = std::int64_t;
 
-enum Order : Word { RUN = 0, FOLD = 1, GET = 2, PUT = 3, PACK = 4 };
+enum Order : Word { RUN = 0, FOLD = 1, GET = 2, PUT = 3, PACK = 4, PASS = 5, EDGES = 6 };
 enum Kind : Word { INPUT = 0, OUTPUT = 1, HOST = 2 };
 // Texts are in trampoline.py.  What a driver said is in the higher bits of UNLAUNCHED.
 enum Complaint : Word { SCATTERED = 1, NO_MEMORY = 2, REFUSED = 3, LOST = 4, UNLAUNCHED = 5, DETAIL = 256 };
@@ -308,6 +309,8 @@ class Arguments {
       for (Word k = one.first; k < one.first + one.number; ++k)
         if (places_[k].output) memory_.copy(places_[k], one.memory, true);
   }
+
+  Place& place(Word k) { return places_[k]; }
 
   bool copied() const { return !odds_.empty(); }
 

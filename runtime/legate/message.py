@@ -16,9 +16,10 @@ from typing import NamedTuple
 from diffuse.ir import ITEMSIZE, Point
 from diffuse.ir.view import shown
 from diffuse.runtime.base import LaunchArgument, Layout, Plane
+from diffuse.runtime.legate.passes import Border, Edge
 from diffuse.runtime.legate.requirements import Cut, Need
 
-RUN, FOLD, GET, PUT, PACK = range(5)
+RUN, FOLD, GET, PUT, PACK, PASS, EDGES = range(7)
 INPUT, OUTPUT, HOST = range(3)
 HEADER = Struct("<14q")
 
@@ -57,7 +58,7 @@ class Message(NamedTuple):
     listed: int = 0
     """Words at the end that list grid kernels; they take the place of `finish`."""
     ghosts: int = 0
-    """The number of operands of which points have received rows."""
+    """The number of operands of which points have received rows; of a pass, that of its edges."""
     assembled: int = 0
     """The number of stores that are assembled of pieces."""
 
@@ -87,11 +88,12 @@ def _row(length: int) -> Struct:
     return Struct(f"<{length}q")
 
 
-def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool, received: Sequence[Received] = ()
-            ) -> Message:
+def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool, received: Sequence[Received] = (),
+            border: Border | None = None) -> Message:
     """The message of a launch.  Needs whose `hosted` is true are read from host memory instead of Legate's
     stores.  The exchange stores of operands that are `received` follow the inputs, and their tables follow
-    the other addresses of host memory.
+    the other addresses of host memory.  With a `border` it is a pass; the stores with the cells of its edges
+    follow the inputs and the outputs.
 
     `inside`: the task allocates scratch memory itself, and copies partial results of its points to stores
     that follow the needs.
@@ -114,7 +116,14 @@ def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool, rece
     for k, one in enumerate(received):
         ghosts.append([one.word, one.need, places + k, one.extent, one.pitch, sum(hosted) + k])
         stores.append([INPUT, inputs + k, len(one.store), 1, *[0] * len(one.store), *one.store])
-    return _message(RUN, cut, sum(hosted) + len(received), stores, fields, scratch, ghosts)
+    if border is None:
+        return _message(RUN, cut, sum(hosted) + len(received), stores, fields, scratch, ghosts)
+    sides = [[border.before, border.after]]
+    for k, edge in enumerate(border.edges):
+        shape = cut.spread[0], border.cell(edge)
+        sides.append([edge.need, len(stores), len(stores) + 1, edge.pitch, len(edge.words), *edge.words])
+        stores += [_cells(INPUT, inputs + k, shape), _cells(OUTPUT, outputs + k, shape)]
+    return _message(PASS, cut, sum(hosted), stores, fields, scratch, sides)._replace(ghosts=len(border.edges))
 
 
 def folding(layout: Layout, cut: Cut) -> Message:
@@ -146,6 +155,21 @@ def packing(shape: Point, itemsize: int, store: Point, pitch: int, table: int) -
     places = [INPUT, 0, len(shape), itemsize, *[0] * len(shape), *shape,
               OUTPUT, 0, len(store), 1, *[0] * len(store), *store]
     return HEADER.pack(PACK, 0, 0, store[0], pitch, 0, 1, 0, 2, 0, 0, 0, 0, 0) + words([table, *places])
+
+
+def edges(edge: Edge, border: Border, shape: Point, itemsize: int, points: int) -> bytes:
+    """The message of a task that copies the rows at the border of each point's tile to its cell."""
+    needs = [need for need in (edge.low, edge.high) if need is not None]
+    places = [[INPUT, k, len(shape), itemsize, *low, *shape] for k, low in enumerate(
+        ((0,) * len(shape), *[need.low for need in needs]))]
+    return HEADER.pack(EDGES, 0, 0, points, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0) + words(
+        [border.before, border.after, edge.pitch, edge.low is not None, edge.high is not None,
+         *chain(*places), *_cells(OUTPUT, 0, (points, border.cell(edge)))])
+
+
+def _cells(kind: int, number: int, shape: Point) -> list[int]:
+    """A store of bytes with a cell for each point."""
+    return [kind, number, 2, 1, 0, 0, *shape]
 
 
 def _message(order: int, cut: Cut, pointers: int, stores: list[list[int]], fields: list[list[int]],

@@ -9,6 +9,7 @@ from diffuse.runtime.base import Launch, Layout
 from diffuse.runtime.legate import message
 from diffuse.runtime.legate.gpus import Devices
 from diffuse.runtime.legate.instances import normal
+from diffuse.runtime.legate.passes import Border, passed
 from diffuse.runtime.legate.requirements import Cut, Need, cut
 from diffuse.runtime.ranks.agreement import form
 
@@ -46,13 +47,39 @@ class Prepared(NamedTuple):
     """Messages, keyed by which needs are read from host memory, and by the operands that are received."""
     form: bytes
     """A digest of the layout, for the comparison of ranks."""
+    border: Border | None = None
+    """Of a pass over two fused tasks: the rows that points exchange."""
 
 
 def prepared(layout: Layout, span: int, whole: bool, assembles: bool = False) -> Prepared:
     """Cut the launches of a layout into Legate points of `span` points each (see `requirements.cut`)."""
+    layout = _normal(layout)
+    return _prepared(layout, cut(layout, span, whole, assembles))
+
+
+def derived(layout: Layout, span: int, alone: bool, several: bool) -> Prepared | None:
+    """What all launches of a layout share, on one Legate point (`alone`), on points of one rank, or on
+    `several` ranks; None for a pass that cannot be cut into points."""
+    if layout.header and several:
+        return prepared_pass(layout, span)
+    return prepared(layout, span, alone, several)
+
+
+def prepared_pass(layout: Layout, span: int) -> Prepared | None:
+    """Cut the passes of a layout into Legate points; None if that is impossible (see `passes.passed`)."""
+    layout = _normal(layout)
+    found = passed(layout, span)
+    return None if found is None else _prepared(layout, *found)
+
+
+def _normal(layout: Layout) -> Layout:
+    """The layout in the shapes of Legate's stores."""
     arguments = tuple(a._replace(storage=normal(*a.storage)) for a in layout.arguments)
-    layout = Layout(arguments, layout.scratch, layout.title, layout.domain)
-    found = cut(layout, span, whole, assembles)
+    return Layout(arguments, layout.scratch, layout.title, layout.domain)
+
+
+def _prepared(layout: Layout, found: Cut, border: Border | None = None) -> Prepared:
+    arguments = layout.arguments
     places: dict[int, int] = {}
     for k, a in enumerate(arguments):
         places.setdefault(a.slot, k)
@@ -60,7 +87,8 @@ def prepared(layout: Layout, span: int, whole: bool, assembles: bool = False) ->
                     tuple(places[n.slot] for n in found.results), layout,
                     tuple((places[need.slot], need, need.writes,
                            tuple(a.word for a, k in zip(arguments, found.of, strict=True) if k == n))
-                          for n, need in enumerate(found.needs)), {}, form(layout.title, found))
+                          for n, need in enumerate(found.needs)), {},
+                    form(layout.title, found if border is None else (found, border)), border)
 
 
 def orders(launch: Launch, found: Prepared, hosted: Sequence[bool], inside: bool, devices: Devices | None,
@@ -68,7 +96,7 @@ def orders(launch: Launch, found: Prepared, hosted: Sequence[bool], inside: bool
     """The messages of all launches of a layout with one kernel."""
     layout, cut = found.layout, found.cut
     native: Any = launch.kernel.native
-    words = message.running(layout, cut, hosted, inside, received)
+    words = message.running(layout, cut, hosted, inside, received, found.border)
     last = message.folding(layout, cut) if cut.results else None
     if devices is None or not on_grid(native):
         return Orders(words, last)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from diffuse.ir import ITEMSIZE, Point
 from diffuse.memory import address
+from diffuse.runtime import machine
 from diffuse.runtime.legate import gpus, message, prepare
 from diffuse.runtime.legate.board import Board, board
 from diffuse.runtime.legate.instances import LegateInstance
@@ -116,6 +117,13 @@ class Placement:
         clock = time.pthread_getcpuclockid(self._main)
         watch(self.rank, self.ranks, gather, Activity(self.rank, agreement.progress, lambda: gather.since,
                                                       lambda: time.clock_gettime(clock)))
+
+    def threads(self) -> int:
+        """Threads of each Legate processor: the setting, or a share of the machine's processors."""
+        if config.threads != "auto":
+            return machine.threads()
+        sharing: int = launcher.local_ranks() * max(1, self.processors // self.ranks)
+        return max(1, machine.processors() // sharing)
 
     def share(self, threads: int) -> None:
         """Have the ranks of a machine begin launches abreast, if they compute on all of its processors, each

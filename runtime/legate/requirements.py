@@ -106,8 +106,7 @@ def cut(layout: Layout, span: int, whole: bool = False, assembles: bool = False)
     `whole`: a single Legate point requires whole stores (which costs nothing there) instead of boxes.
     `assembles`: it may assemble a store of pieces.
     """
-    *outer, last = layout.domain
-    launch = Cut((*outer, -(-last // span)), span, last, (), (), ())
+    launch = spread_of(layout, span)
     planes = [plane for piece in layout.scratch for plane in piece.planes]
     if launch.several and not whole and all(
             launch.distinguished(plane.tiles) and len(plane.shape) <= DIMENSIONS for plane in planes):
@@ -115,6 +114,12 @@ def cut(layout: Layout, span: int, whole: bool = False, assembles: bool = False)
         if found is not None:
             return found
     return _one(layout.arguments, prod(layout.domain), whole, assembles)
+
+
+def spread_of(layout: Layout, span: int) -> Cut:
+    """The Legate points of a launch, of `span` points each, without needs."""
+    *outer, last = layout.domain
+    return Cut((*outer, -(-last // span)), span, last, (), (), ())
 
 
 def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool, assembles: bool) -> Cut:
@@ -126,11 +131,11 @@ def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool, assemble
     of = [-1] * len(arguments)
     assembled: list[tuple[int, int]] = []
     index = {id(a): k for k, a in enumerate(arguments)}
-    for group in _groups(arguments):
+    for group in groups(arguments):
         parts: dict[Box, list[LaunchArgument]] = {}
         for a in group:
-            box = None if whole else _box(a)
-            parts.setdefault(box or (*_all(group), WHOLE), []).append(a)
+            box = None if whole else box_of(a)
+            parts.setdefault(box or (*all_of(group), WHOLE), []).append(a)
         parts = replicated(parts, lambda tiles: False)
         if len(parts) > MOST_BOXES:
             parts = {(*around(*parts), WHOLE): group}
@@ -144,7 +149,7 @@ def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool, assemble
         for box, same in parts.items():
             for a in same:
                 of[index[id(a)]] = len(needs)
-            needs.append(_need(same, box))
+            needs.append(need_of(same, box))
     places = tuple([k if k > -2 else len(needs) - 2 - k for k in of])
     return Cut((1,), points, points, tuple(needs), places, (), tuple(assembled))
 
@@ -157,7 +162,7 @@ def _pieces(group: Sequence[LaunchArgument], boxes: Sequence[Box]) -> list[Box]:
     little, while the box around them is the whole array.
     """
     shape, dtype = group[0].storage
-    found = [box for a in group if (box := _box(a)) is not None]
+    found = [box for a in group if (box := box_of(a)) is not None]
     if len(found) < len(group) or volume(*boxes) * ITEMSIZE[dtype] < LEAST:
         return []
     parts = pieces(dict.fromkeys(found))
@@ -170,48 +175,48 @@ def _spread(arguments: Sequence[LaunchArgument], launch: Cut) -> Cut | None:
     results: list[Need] = []
     of = [-1] * len(arguments)
     index = {id(a): k for k, a in enumerate(arguments)}
-    for members in _groups(arguments):
+    for members in groups(arguments):
         last = [a for a in members if a.late or a.privilege is Privilege.REDUCE]
         group = [a for a in members if not (a.late or a.privilege is Privilege.REDUCE)]
         if last:
             if group and any(a.privilege is Privilege.REDUCE for a in last):
                 return None
-            results.append(_need(last, (*_bounds(last), WHOLE)))
+            results.append(need_of(last, (*_bounds(last), WHOLE)))
         if not group:
             continue
         parts: dict[Box, list[LaunchArgument]] = {}
         writes = any(a.privilege is not Privilege.READ for a in group)
         for a in group:
-            box = _box(a, launch)
+            box = box_of(a, launch)
             if writes and (box is None or a.privilege is not Privilege.READ
                            and not launch.distinguished(box[2])):
                 return None
-            parts.setdefault(box or (*_all(group), WHOLE), []).append(a)
+            parts.setdefault(box or (*all_of(group), WHOLE), []).append(a)
         merged = written(parts) if writes else read(parts, launch.distinguished)
         if merged is None:
             return None
         for found, same in merged.items():
             for a in same:
                 of[index[id(a)]] = len(needs)
-            needs.append(_need(same, found))
+            needs.append(need_of(same, found))
     return launch._replace(needs=tuple(needs), of=tuple(of), results=tuple(results))
 
 
-def _all(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
+def all_of(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
     shape = group[0].storage[0]
     return (0,) * len(shape), shape
 
 
 def _bounds(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
     """The bounding box of the elements of a store that these arguments access."""
-    boxes = [_box(a) for a in group]
+    boxes = [box_of(a) for a in group]
     if None in boxes:
-        return _all(group)
+        return all_of(group)
     low = tuple(min(box[0][d] for box in boxes if box) for d in range(len(group[0].storage[0])))
     return low, tuple(max(box[1][d] for box in boxes if box) for d in range(len(low)))
 
 
-def _box(argument: LaunchArgument, launch: Cut | None = None) -> Box | None:
+def box_of(argument: LaunchArgument, launch: Cut | None = None) -> Box | None:
     """The partition of an argument as a box and its tiles (no tiles without a launch); None if Legate cannot
     express it."""
     access = argument.access
@@ -234,7 +239,7 @@ def _box(argument: LaunchArgument, launch: Cut | None = None) -> Box | None:
     raise TypeError(f"{access.partition!r} is no partition")
 
 
-def _need(members: Sequence[LaunchArgument], box: Box) -> Need:
+def need_of(members: Sequence[LaunchArgument], box: Box) -> Need:
     """The argument of a Legate task for these arguments of a kernel.  A box that may be written in part only
     is read as well: Legate could otherwise provide memory without the store's elements."""
     low, high, tiles = box
@@ -264,13 +269,13 @@ def _fills(access: Access, low: Point, high: Point, storage: tuple[Point, str]) 
 
 def _filled(members: Sequence[LaunchArgument], low: Point, high: Point) -> bool:
     """Do accesses that only write, each all of a box of its own, cover the whole box between them?"""
-    boxes = {box: a for a in members if (box := _box(a)) is not None}
+    boxes = {box: a for a in members if (box := box_of(a)) is not None}
     return (all(_fills(a.access, *box[:2], a.storage) for box, a in boxes.items())
             and all(apart(a, b) for a, b in combinations(boxes, 2))
             and volume(*boxes) == volume((low, high, WHOLE)))
 
 
-def _groups(arguments: Iterable[LaunchArgument]) -> list[list[LaunchArgument]]:
+def groups(arguments: Iterable[LaunchArgument]) -> list[list[LaunchArgument]]:
     """The arguments grouped by store, in order of first use."""
     groups: dict[int, list[LaunchArgument]] = {}
     for a in arguments:

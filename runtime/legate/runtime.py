@@ -13,18 +13,18 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diffuse import settings
 from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.observe import trace
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.legate import message, orders
+from diffuse.runtime.legate.borders import Borders
 from diffuse.runtime.legate.ghosts import Divided, Exchanges
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.orders import Orders, Prepared
@@ -32,7 +32,7 @@ from diffuse.runtime.legate.placement import Placement
 from diffuse.runtime.legate.requirements import Need, shared
 from diffuse.runtime.legate.sharing import LegateSharing
 from diffuse.runtime.local.pool import Pool
-from diffuse.runtime.ranks import launcher, process
+from diffuse.runtime.ranks import process
 from diffuse.runtime.ranks.interpret import interpret
 from diffuse.runtime.reference import HostInstance, attached
 
@@ -55,7 +55,7 @@ class Legate:
 
     def __init__(self, points: int | None = None) -> None:
         self.placement = place = Placement()
-        self.threads = threads(place) if points is None else max(1, points // place.processors)
+        self.threads = place.threads() if points is None else max(1, points // place.processors)
         """Points of the launch domain that one Legate point runs."""
         self.points = place.processors * self.threads
         if place.devices is not None:
@@ -73,7 +73,7 @@ class Legate:
         self.processors, self.alone = place.processors, place.alone
         self.splits = place.ranks > 1 and place.devices is None
         self.sharing = LegateSharing(self)
-        self._exchanges = Exchanges(self)
+        self._exchanges, self._borders = Exchanges(self), Borders(place)
         self._profiled = "--profile" in os.environ.get("LEGATE_CONFIG", "").split()
         self._owed: list[LegateInstance] = []
         """Shared instances whose host copy is being written: it is copied to the store right after."""
@@ -82,13 +82,24 @@ class Legate:
 
     @property
     def pipelines(self) -> bool:
-        """Alone, a launch sees whole stores and has the thread pool to itself."""
-        return self.alone
+        """Alone, a launch sees whole stores and has the thread pool to itself; on several ranks points
+        exchange border rows (passes.py)."""
+        return self.alone or self.splits
+
+    def passes(self, layout: Layout) -> bool:
+        return self.alone or self._prepared(layout, prod(layout.domain)) is not None
+
+    def _prepared(self, layout: Layout, points: int) -> Prepared | None:
+        """What all launches of a layout share; None for a pass that cannot be cut."""
+        if points not in layout.derived:
+            layout.derived[points] = orders.derived(layout, self.threads, self.alone, self.splits)
+        found: Prepared | None = layout.derived[points]
+        return found
 
     # -- stores --------------------------------------------------------------------------------------------
 
     def scratch(self, nbytes: int) -> HostInstance:
-        return HostInstance(np.empty(nbytes, np.uint8))
+        return HostInstance(np.empty(nbytes if self.alone else 0, np.uint8))  # else a task has its own
 
     def create(self, nbytes: int, store: Store | None = None) -> LegateInstance:
         return LegateInstance(store or Store(-1, (nbytes,), "uint8"))
@@ -145,10 +156,8 @@ class Legate:
         if launch.kernel.native is None:
             self._interpret(launch)
             return
-        prepared = layout.derived.get(launch.points)
-        if prepared is None:
-            prepared = layout.derived[launch.points] = orders.prepared(
-                layout, self.threads, place.alone, self.splits)
+        prepared = self._prepared(layout, launch.points)
+        assert prepared is not None
         process.tick()
         if place.alone and self._run_directly(launch, prepared):
             return
@@ -200,7 +209,7 @@ class Legate:
         place.pool.submit(native.address, finish, launch.points, bytes(block), (native, launch.keep, scratch))
         for k, _, writes, _ in prepared.direct:
             if writes:
-                _written(instances[k])
+                instances[k].wrote()
         return True
 
     def _run_alone(self, launch: Launch, words: message.Message, needs: Sequence[Need],
@@ -252,14 +261,16 @@ class Legate:
     def _run(self, launch: Launch, prepared: Prepared, told: Orders, owners: Sequence[LegateInstance],
              hosted: Sequence[bool], divided: Divided | None = None) -> None:
         """Submit an index launch with the points of the cut, and a task for `finish`."""
-        place, cut = self.placement, prepared.cut
-        instances: Any = launch.instances
+        place, cut, instances = self.placement, prepared.cut, cast(Any, launch.instances)
+        assert launch.layout is not None
         if divided is not None:
             self._exchanges.bring(divided, instances)
+        border = prepared.border
+        cells = self._borders.bring(border, cut, owners, prepared.layout.title) if border is not None else ()
         block = launch.kernel.pack(launch.values)
         if place.agreement is not None:
             place.agreement.launch(prepared.form, prepared.layout.title, launch.instances,
-                                   block + bytes(hosted))
+                                   block[8 * launch.layout.header:] + bytes(hosted))
         task = place.task(cut.spread, bool(told.launcher))
         pointers = []
         for need, owner, at_home in zip(cut.needs, owners, hosted, strict=True):
@@ -276,11 +287,16 @@ class Legate:
         for ghosts in divided.exchanges if divided is not None else ():
             task.add_input(*place.part(ghosts.store, ghosts.received, cut.spread)[:2])
             pointers.append(address(ghosts.table))
+        for each in cells:
+            task.add_input(*place.part(each.now, each.received, cut.spread)[:2])
+            task.add_output(*place.part(each.next, each.sent, cut.spread)[:2])
         partials = self._partials(task, prepared) if cut.several and prepared.layout.scratch else []
-        finish = launch.points > 1 and not cut.several
+        finish = launch.points > 1 and not cut.several or border is not None
         turn = place.launched + 1 if prod(cut.spread) >= self.processors else 0
         place.send(task, told.pack(told.running, launch.kernel.native, finish, pointers, block, turn))
         _all_written(cut.needs, owners)
+        if border is not None:
+            self._borders.passed(border, owners, cells)
         if told.folding is not None:
             self._fold(launch, prepared, told, partials, block)
 
@@ -369,14 +385,6 @@ class Legate:
         return seen
 
 
-def threads(place: Placement) -> int:
-    """Threads of each Legate processor: the setting, or a share of the machine's processors."""
-    if settings.config.threads != "auto":
-        return machine.threads()
-    sharing: int = launcher.local_ranks() * max(1, place.processors // place.ranks)
-    return max(1, machine.processors() // sharing)
-
-
 def _scratch(layout: Layout, block: memoryview) -> list[NDArray[np.uint8]]:
     """Allocate a launch's scratch memory and write its addresses to the launch's block."""
     found = []
@@ -386,14 +394,7 @@ def _scratch(layout: Layout, block: memoryview) -> list[NDArray[np.uint8]]:
     return found
 
 
-def _written(owner: LegateInstance) -> None:
-    """Record that a launch wrote an instance: only Legate's store is valid then."""
-    owner.filled = owner.written = True
-    owner.home = owner.fresh = False
-    owner.changed()
-
-
 def _all_written(needs: Sequence[Need], owners: Sequence[LegateInstance]) -> None:
     for need, owner in zip(needs, owners, strict=True):
         if need.writes:
-            _written(owner)
+            owner.wrote()

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "message.h"
+#include "pass.h"
 #include "task.h"
 
 namespace {
@@ -252,7 +253,7 @@ void launch(const legate::TaskContext& context, const Message& message)
     arguments.restore();
     return;
   }
-  if (header.ghosts) {
+  if (header.ghosts && header.order == RUN) {
     const auto& domain = context.get_launch_domain();
     arguments.receive(header, words, message.rest().at, domain.hi()[0] - domain.lo()[0] + 1, inner(context));
     if (complaint.load() != 0) return;
@@ -261,10 +262,28 @@ void launch(const legate::TaskContext& context, const Message& message)
   abreast(header.turn, large);
   if (large) give_way();
   const auto [first, last] = points(context, header);
-  run(header, block, first, last);
+  if (header.order == PASS)
+    Pass<Host>{arguments, memory}.perform(
+        header.ghosts, words, inner(context), context.get_launch_domain().get_volume(), first, last,
+        pool.address != nullptr, [&](Word* block, Word points) { run(header, block, 0, points); });
+  else
+    run(header, block, first, last);
   if (header.detached && arguments.copied()) drain(*pool.submitted);
   arguments.share(true);
   arguments.restore();
+}
+
+void collect_edges(const legate::TaskContext& context, const Header& header, Reader& words)
+{
+  const Sides of{words.next(), words.next()};
+  const Word pitch = words.next(), low = words.next(), high = words.next();
+  Place tile, before, after, cell;
+  for (Place* place : {&tile, low ? &before : nullptr, high ? &after : nullptr, &cell})
+    if (place)
+      locate(words, nullptr, *place, [&](Word kind, Word index, Place& found) {
+        return find(context, kind, index, found);
+      });
+  collect(of, tile, low ? &before : nullptr, high ? &after : nullptr, cell, pitch, inner(context), header.points);
 }
 
 void perform(const legate::TaskContext& context)
@@ -272,7 +291,7 @@ void perform(const legate::TaskContext& context)
   const auto given = context.scalar(0);
   const Message message{given.ptr(), given.size()};
   const Header& header = message.header;
-  if (header.order == RUN || header.order == FOLD) {
+  if (header.order == RUN || header.order == FOLD || header.order == PASS) {
     launch(context, message);
     return;
   }
@@ -285,6 +304,10 @@ void perform(const legate::TaskContext& context)
         return find(context, kind, index, found);
       });
     pack(tile, cells, reinterpret_cast<const Word*>(pointers[0]), header.points, inner(context), header.span);
+    return;
+  }
+  if (header.order == EDGES) {
+    collect_edges(context, header, words);
     return;
   }
   Place place;

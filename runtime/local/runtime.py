@@ -16,7 +16,7 @@ from diffuse.interrupts import deferred
 from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.runtime import machine
-from diffuse.runtime.base import CodeUse, Divisible, Fate, Instance, Kernel, Launch
+from diffuse.runtime.base import CodeUse, Divisible, Fate, Instance, Kernel, Launch, Layout
 from diffuse.runtime.local import pool
 from diffuse.runtime.local.ahead import Ahead
 from diffuse.runtime.local.allocator import Allocator, Lease, Usage
@@ -109,6 +109,9 @@ class Local:
     def pipelines(self) -> bool:
         """True unless the thread pool's native code is missing: a pipeline cannot be interpreted."""
         return self._submit is not None or self._starts(patience(0, 0, True))
+
+    def passes(self, layout: Layout) -> bool:
+        return True
 
     def scratch(self, nbytes: int) -> LocalInstance:
         return self.create(nbytes)

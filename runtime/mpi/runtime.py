@@ -87,6 +87,9 @@ class Mpi(Exchanges, Reads, Calls):
         if self.network is not None:
             self.network.raised = self._raised
 
+    def passes(self, layout: Layout) -> bool:
+        return True
+
     def _begin(self, workers: int, memory: int) -> None:
         """Initialise, with this many threads here and this many bytes for the arrays of a rank."""
         self.points, self.blocks = self.ranks * self.threads, self.threads

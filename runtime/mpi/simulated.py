@@ -192,6 +192,9 @@ class Simulated:
 
     # -- stores --------------------------------------------------------------------------------------------
 
+    def passes(self, layout: Layout) -> bool:
+        return True
+
     def scratch(self, nbytes: int) -> HostInstance:
         return HostInstance(np.empty(nbytes, np.uint8))
 
