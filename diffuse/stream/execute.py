@@ -380,7 +380,7 @@ class Forwarder:
         def block(replay: Replay, group: Group) -> bytes:
             assert replay.plan.kernel is not None
             ids = list(group.slots)
-            places = [stores.address(ids[slot]) if addressed and ids[slot] not in inner else 0
+            places = [stores.instance(ids[slot]).address if addressed and ids[slot] not in inner else 0
                       for slot in replay.used]
             return replay.plan.kernel.pack(replay.values(group.recorded, places, ()))
 

@@ -260,9 +260,6 @@ class Stores:
                     found = self.instances[store] = self.runtime.create(nbytes(frame), Store(store, *frame))
         return found
 
-    def address(self, store: int) -> int:
-        return self.instance(store).address
-
     def places(self, ids: Sequence[int], scratch: list[Instance]) -> tuple[list[int], list[Instance]]:
         """The addresses of the stores of a launch, and the instances of those with an allocation of their
         own.
