@@ -1,15 +1,18 @@
-"""SciPy's own tests of `scipy.sparse` with Diffuse in the place of NumPy and SciPy: how many pass.
+"""SciPy's own tests of a package with Diffuse in the place of NumPy and SciPy: how many pass.
 
-    python tests/scipy_suite.py                    all test files that the installed SciPy has
-    python tests/scipy_suite.py test_csr.py -k sum  some of them; options are pytest's
-    python tests/scipy_suite.py --real ...          the same files with NumPy and SciPy, for comparison
+    python tests/scipy_suite.py                      all test files of scipy.sparse
+    python tests/scipy_suite.py test_csr.py -k sum   some of them; options are pytest's
+    python tests/scipy_suite.py --package signal     those of another package, as under `diffuse run`
+    python tests/scipy_suite.py --real ...           the same files with NumPy and SciPy, for comparison
 
-The files are copied with their imports changed.  Counts are printed and nothing is asserted: some tests ask
-what only NumPy's arrays can answer (`x.base is y`, say).
+The files are copied, those of scipy.sparse with their imports changed.  Counts are printed and nothing is
+asserted: some tests ask what only NumPy's arrays can answer (`x.base is y`, say).  With `DIFFUSE_SMALL=0`
+small arrays are Diffuse's, too.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +20,7 @@ from pathlib import Path
 import scipy.sparse
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from diffuse.intercept import numpy_replaced
 from tests import suites
 
 TESTS = Path(scipy.sparse.__file__).parent / "tests"
@@ -36,8 +40,65 @@ SCIPY = (
 )
 
 
+CONFTEST = """
+import numpy
+import pytest
+from scipy._lib._array_api import array_namespace, xp_capabilities_table as table
+from scipy.conftest import *
+from scipy.conftest import skip_or_xfail_xp_backends
+
+ours = numpy.__name__ == "diffuse.numpy"
+if ours:  # tests look up what functions can do, by the functions of the library
+    import importlib
+    import pkgutil
+    from diffuse.scipy.fallback import MIRRORED
+
+    packages = [importlib.import_module("scipy." + name) for name in MIRRORED]
+    for theirs in [*packages, *[importlib.import_module(f"{p.__name__}.{m.name}") for p in packages
+                                for m in pkgutil.iter_modules(p.__path__) if not m.name.startswith("_")
+                                and m.name != "tests" and hasattr(p, m.name)]]:
+        for name in dir(theirs):
+            function = known = getattr(theirs, name)
+            while callable(known) and known not in table and hasattr(known, "__wrapped__"):
+                known = known.__wrapped__
+            if callable(known) and known in table:
+                stands = getattr(importlib.import_module("diffuse." + theirs.__name__), name)
+                table[stands] = table[function] = table[known]
+
+@pytest.fixture(params=[pytest.param(numpy, id="numpy", marks=pytest.mark.array_api_backends)])
+def xp(request):
+    skip_or_xfail_xp_backends(request, "skip")
+    skip_or_xfail_xp_backends(request, "xfail")
+    return numpy if ours else array_namespace(numpy.empty(0))
+"""
+"""For other packages: the tests' own fixtures, with Diffuse as the array library that they are given."""
+
+
+def of_package(name: str, real: bool, files: list[str], options: list[str]) -> suites.Outcomes:
+    """Run the tests of a package as part of a program, whose imports of NumPy and SciPy mean Diffuse."""
+    tests = Path(str(importlib.import_module(f"scipy.{name}").__file__)).parent / "tests"
+    with tempfile.TemporaryDirectory() as room:
+        folder = Path(room) / f"{name}_tests"
+        suites.copied(tests, folder, (
+            (r"^from \.\.(\w+) import", rf"from scipy.{name}.\1 import"),
+            (rf"from scipy\.{name}\.tests\b", f"from {name}_tests")))
+        (Path(room) / "conftest.py").write_text(CONFTEST)
+        chosen = [str(folder / file) for file in files or [""]]
+        given = ["--tb=no", "-p", "no:warnings", "-m", "not slow and not xslow", *options, *chosen]
+        if real:
+            return suites.run(Path(room), given)
+        with numpy_replaced():
+            return suites.run(Path(room), given)
+
+
 def main() -> None:
-    given, files, options = suites.parsed(suites.parser(__doc__))
+    parser = suites.parser(__doc__)
+    parser.add_argument("--package", default="sparse", metavar="NAME", help="a package of SciPy (sparse)")
+    given, files, options = suites.parsed(parser)
+    if given.package != "sparse":
+        outcomes = of_package(given.package, given.real, files, options)
+        suites.show(outcomes.of, outcomes.reasons)
+        return
     with tempfile.TemporaryDirectory() as name:
         room = Path(name)
         folder = room / "sparse_tests"
