@@ -32,16 +32,23 @@ def rows(count: float, **named: Operation) -> None:
 
 
 def changed(function: Operation) -> Operation:
-    """An operation in place, of which the operand is the result."""
+    """An operation in place, of which the operand is the result: it is done when its words are looked at."""
     def run_x(x: Any) -> Any:
         function(x)
-        return x
+        return Stored(x)
 
     def run_a(a: Any) -> Any:
         function(a)
-        return a
+        return Stored(a)
 
     return run_x if of_line(function) else run_a
+
+
+class Stored:
+    """An array that lies in memory, so that its words need no copy."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 def of_line(function: Any) -> bool:
@@ -185,8 +192,14 @@ def operand(elements: int, width: int, line: bool) -> Any:
     return flat * 2654435761 % 1000000007 / 1000000.0 - 300.0
 
 
-def digest(value: Any) -> str:
-    """A digest of a result, of which no rank needs more than its part."""
+def digest(value: Any, copy: bool = True) -> str:
+    """A digest of a result, of which no rank needs more than its part.  The words of a pending result are a
+    copy, which fuses with what computes it."""
+    if isinstance(value, Stored):
+        import diffuse
+
+        diffuse.fence()
+        return digest(value.value, copy=False)
     if isinstance(value, tuple | list):
         return " ".join(map(digest, value))
     if isinstance(value, Close):
@@ -203,12 +216,13 @@ def digest(value: Any) -> str:
         return "transposed " + digest(value.T)  # in the order in which ranks have its parts
     if value.dtype.kind == "c":
         return digest(value.real) + digest(value.imag)
-    return f"{value.dtype}{value.shape}{int((words(value) * (places(value.shape) * 2 + 1)).sum()):x}"
+    return f"{value.dtype}{value.shape}{int((words(value, copy) * (places(value.shape) * 2 + 1)).sum()):x}"
 
 
-def words(value: Any) -> Any:
+def words(value: Any, copy: bool) -> Any:
     """The bits of numbers, as integers."""
-    return (value.view(f"i{value.itemsize}") if value.dtype.kind == "f" else value).astype(np.int64)
+    bits = value.view(f"i{value.itemsize}") if value.dtype.kind == "f" else value
+    return bits.astype(np.int64, copy=copy)
 
 
 def places(shape: tuple[int, ...]) -> Any:
