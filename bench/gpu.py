@@ -1,4 +1,4 @@
-"""Diffuse on a GPU beside its processor, CuPy, torch, JAX and NumPy: single operations, whole applications.
+"""Times Diffuse on a GPU beside the host, CuPy, torch, JAX and NumPy: single operations and applications.
 
 Operations are measured against the bandwidth at which the device copies its own memory; applications in
 seconds a step.  Each contender is a process of its own, with a limit of time.  Each number is printed when it

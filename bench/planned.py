@@ -53,7 +53,7 @@ APPS = {"matmul": ("--size", "512"), "attention": (), "stencil": ("--size", "512
 """The options of programs of apps/; `gmg` is conjugate gradients with a multigrid cycle."""
 HERE = ("sweeps", "transformer", "residual network")
 ALIKE = ("gmg",)
-"""Programs of `APPS` whose partition by hand is not one grid for all operations."""
+"""Programs of `APPS` for which the partition by hand names several grids, not one for all operations."""
 PROGRAMS = (*APPS, *HERE)
 PLAINLY = ("matmul", "attention", "sweeps")
 """Programs in which traffic dominates."""

@@ -117,8 +117,8 @@ def _own(group: Sequence[LaunchArgument], launch: Cut) -> Own | None:
 
 
 def _border(owned: dict[int, Own], points: int) -> Border | None:
-    """The border of all stores that a pass overwrites; None if a point has fewer rows than two others read
-    of it."""
+    """Return the rows that points exchange of the stores that a pass overwrites; None if a point owns fewer
+    rows than its two neighbours read of it."""
     before = max([own.before for own in owned.values()], default=0)
     after = max([own.after for own in owned.values()], default=0)
     edges = []

@@ -28,7 +28,8 @@ def adapt(module: ModuleType) -> None:
             importlib.import_module("diffuse.numpy.bridge.jitted").register()
             continue
         mark, _, called = path.rpartition(" ")
-        adapted = {"->": giving_plain, "=>": giving_receivers}.get(mark, given_plain)
+        wrappers: dict[str, Callable[[Any], Any]] = {"->": PlainResults, "=>": giving_receivers}
+        adapted = wrappers[mark] if mark else given_plain
         owner: Any = module
         *holders, last = called.split(".")
         for holder in holders:
@@ -52,8 +53,8 @@ def functions(module: ModuleType) -> list[str]:
 
 
 def is_fortran(value: Any) -> bool:
-    """Is it a function that f2py made?  For arguments that it works on in place it copies NumPy's arrays, but
-    writes into the memory of objects that convert to one."""
+    """Is it a function that f2py made?  Such a function copies an argument before it overwrites it, but only
+    if the argument is a NumPy array: it overwrites the memory of other objects that convert to one."""
     return value.__class__.__name__ == "fortran" and callable(value)
 
 
@@ -128,18 +129,9 @@ def received(value: Any) -> Receiver:
     return value if type(value) is Receiver else Receiver(value)
 
 
-def giving_plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function to return NumPy's array instead of a Diffuse array."""
-    @wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return plain_inside(function(*args, **kwargs))
-
-    return run
-
-
 class PlainResults:
-    """A function of the program's whose results are NumPy's arrays instead of Diffuse's, also after it was
-    sent to another process."""
+    """Wraps a function, or a method of a class, to return NumPy's arrays instead of Diffuse's, also after it
+    was sent to another process."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         update_wrapper(self, function)
@@ -147,6 +139,9 @@ class PlainResults:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return plain_inside(self._function(*args, **kwargs))
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self if owner is None else MethodType(self, owner)
 
     def __reduce__(self) -> Any:
         return PlainResults, (self._function,)
@@ -163,5 +158,5 @@ def taken(value: Any) -> Any:
 
 
 def plain_inside(value: Any) -> Any:
-    """Convert an array, or the arrays in a tuple."""
+    """Convert a Diffuse array, or those in a tuple, to NumPy's."""
     return tuple(map(plain, value)) if type(value) is tuple else plain(value)

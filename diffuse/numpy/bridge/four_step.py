@@ -115,7 +115,7 @@ class Steps:
             block[row:row + step] *= numbers(rows[:, None], columns)
 
     def turned(self, block: Array, sign: int) -> None:
-        """Multiply columns by the roots of unity between the two transforms."""
+        """Multiply by the twiddle factors between the transforms of columns and those of rows."""
         self.times(block, lambda rows, columns: roots(rows * columns, self.n, sign))
 
     def to_rows(self, block: Array) -> Array:

@@ -20,7 +20,7 @@ Array = numpy.ndarray[Any, Any]
 WORD = 64
 """The bits of a word."""
 BLOCK = 1 << 14
-"""The number of words that are compared while they stay in cache."""
+"""How many words are compared at a time, so that they stay in cache between the steps."""
 CLOSE = 16
 """Unless the order is right already, at most one of so many elements may share leading bits with another one
 that has another key."""

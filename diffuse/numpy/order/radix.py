@@ -213,7 +213,7 @@ def _nan(dtype: str, bits: int, kind: Any) -> int:
 
 
 def firsts(line: Array) -> Array:
-    """A mask of the sorted elements, or keys, that differ from the one before."""
+    """Return a mask that marks each sorted element, or key, that differs from the one before it."""
     mask = memory.empty(line.size, numpy.bool)
     mask[0] = True
 
