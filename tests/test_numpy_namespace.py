@@ -26,6 +26,8 @@ from diffuse.settings import using
 from tests.kinds import is_ours
 from tests.numpy_calls import CALLS, ELSEWHERE, lines
 
+NUMPY = numpy.lib.NumpyVersion(numpy.__version__)
+
 
 def arrays(np: Any, made: Any) -> dict[str, Any]:
     """The operands: the same values for NumPy and for Diffuse."""
@@ -373,6 +375,7 @@ def test_private_modules_have_the_functions_of_the_main_namespace() -> None:
     assert file.kron is ours.kron and "_shape_base_impl" in str(file.__file__)
 
 
+@pytest.mark.skipif(NUMPY >= "2.5.0", reason="these names are gone")
 def test_each_use_of_a_deprecated_name_warns() -> None:
     for _ in range(2):
         with pytest.warns(DeprecationWarning, match="chararray"):
@@ -390,6 +393,8 @@ def test_names_in_the_text_of_a_block_matrix_are_those_of_the_caller() -> None:
 def test_deprecated_calls_warn_as_in_numpy() -> None:
     x = ours.ones(3)
     for name, args in (("maximum", (x, 0, x)), ("minimum", (x, x, x)), ("row_stack", ([x],))):
+        if NUMPY >= "2.5.0" and name == "row_stack":
+            continue
         with pytest.warns(DeprecationWarning) as caught:
             getattr(ours, name)(*args)
         assert [warning.filename for warning in caught] == [__file__]

@@ -569,9 +569,10 @@ def test_operators_refuse() -> None:
         (lambda: b.rmatvec(numpy.ones(2)), NotImplementedError),
         (lambda: ours.LinearOperator((2,), print), ValueError),
         (lambda: ours.aslinearoperator("A"), TypeError),
-        (lambda: ours.aslinearoperator(numpy.ones((2, 2, 2))), ValueError),
         (lambda: ours.LinearOperator((2, 3), lambda v: np.ones(5), dtype=float) @ np.ones(3), ValueError),
     ]
+    if numpy.lib.NumpyVersion(scipy.__version__) < "1.18.0":  # later, these are many operators
+        wrongs.append((lambda: ours.aslinearoperator(numpy.ones((2, 2, 2))), ValueError))
     for wrong, error in wrongs:
         with pytest.raises(error):
             wrong()

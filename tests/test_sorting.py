@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 import warnings
@@ -13,7 +14,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.order import cells, histograms, merging, radix, selection, sets, sorting, tallies, team
+from diffuse.numpy.order import calls, cells, histograms, merging, radix, selection, sets, sorting, tallies, team
 from diffuse.observe import trace
 from diffuse.settings import using
 
@@ -418,3 +419,28 @@ def test_what_is_computed_here_is_computed_by_the_routines(monkeypatch: pytest.M
     assert sets.values(elements(0, "l", 5000)) is not None
     edges = numpy.linspace(-9, 9, 5)
     assert histograms._even(elements(0, "d", 500), edges, (-9.0, 9.0), None, None) is not None
+
+
+@pytest.mark.skipif("descending" not in inspect.signature(numpy.sort).parameters, reason="NumPy 2.5 has it")
+@pytest.mark.parametrize("kind", "bldFe")
+def test_sorts_that_descend_are_numpys(kind: str) -> None:
+    plain = elements(3, kind, 500)
+    for stable in (None, True):
+        for call in (numpy.sort, numpy.argsort):
+            options = {"descending": True, "stable": stable}
+            ours: Any = getattr(np, call.__name__)(np.array(plain), **options)
+            assert numpy.asarray(ours).tobytes() == call(plain, **options).tobytes()
+    x, y = np.array(plain), plain.copy()
+    x.sort(descending=True)
+    y.sort(descending=True)
+    assert numpy.asarray(x).tobytes() == y.tobytes()
+
+
+def test_arguments_of_later_versions_are_numpys() -> None:
+    """A function computes nothing where a call names more than it knows of."""
+    def real(a: Any, axis: Any = 0, later: Any = None) -> Any:
+        return a if later is None else later
+
+    function = calls.own(real)(lambda a, axis: numpy.negative(a))
+    x = numpy.ones(3)
+    assert function(x)[0] == -1 and function(x, later=None) is x and function(x, later=2) == 2

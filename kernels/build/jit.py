@@ -130,13 +130,16 @@ def digest(what: str) -> str:
 
 @cache
 def _circumstances() -> str:
-    """Describe the processor, the versions, and the source code of the emitter."""
+    """Describe the processor, the versions, and the source code of the emitter.  NumPy's version is among
+    them, as some results differ between its versions (llvm/ops/bits.py)."""
     from hashlib import sha256
+
+    import numpy
 
     root = Path(__file__).parent.parent
     sources = [file for folder in EMITTERS for file in _sources(str(root / folder), folder)]
     found = sha256(f"{root} {sorted(sources)} {SEGMENT} {ROWS}".encode()).hexdigest()
-    return f"{fingerprint.processor()}\n{fingerprint.llvm()}\n{found}"
+    return f"{fingerprint.processor()}\n{fingerprint.llvm()}\n{numpy.__version__}\n{found}"
 
 
 def _sources(folder: str, name: str) -> Iterator[tuple[str, int, int]]:

@@ -183,12 +183,16 @@ def component(x: Array, name: str) -> Any:
     return zero
 
 
+CHECKS = numpy.lib.NumpyVersion(numpy.__version__) >= "2.5.0"
+"""Does NumPy refuse numbers that the type of a real or imaginary part cannot hold, as it does for elements?"""
+
+
 def set_component(x: Array, name: str, value: Any) -> None:
     """Assign `x.real = value` and `x.imag = value`."""
     if name == "imag" and x.form.name[0] != "c":
         raise TypeError("array does not have imaginary part to set")
-    # an array: a number that the type cannot hold would be refused
-    component(x, name)[...] = value if isinstance(value, Array) else numpy.asarray(value)
+    # before NumPy 2.5 an array, whose numbers are cast where the type cannot hold them
+    component(x, name)[...] = value if isinstance(value, Array) or CHECKS else numpy.asarray(value)
 
 
 def broadcast_to(x: Array, shape: Any) -> Any:

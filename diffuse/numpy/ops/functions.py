@@ -331,4 +331,6 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         grids[0] = grids[0].reshape((1, -1) + (1,) * (rank - 2))
         grids[1] = grids[1].reshape((-1, 1) + (1,) * (rank - 2))
     found = grids if sparse else broadcast_arrays(*grids)
-    return tuple([x.copy() for x in found]) if copy else found
+    if copy:
+        return tuple([x.copy() for x in found])
+    return type(numpy.meshgrid(copy=False, sparse=True))(found) if sparse else found

@@ -37,10 +37,11 @@ EXTREMA_OF_TWO = (
     "more than 2 inputs, combine them into a single array and get the extrema for the relevant axis.")
 """NumPy's message for an unnamed output array of an extremum."""
 
-UNINITIALIZED = ("'where' used without 'out', expect unitialized memory in output. If this is intentional, "
-                 "use out=None.")
+VERSION = NumpyVersion(numpy.__version__)
+UNINITIALIZED = (f"'where' used without 'out', expect {'un' if VERSION < '2.5.0' else 'unin'}itialized memory in "
+                 "output. If this is intentional, use out=None.")
 """NumPy's message for a mask without an output."""
-WARNS = NumpyVersion(numpy.__version__) >= "2.4.0"
+WARNS = VERSION >= "2.4.0"
 """Does NumPy give this message?"""
 _NOTHING = {dtype: numpy.empty(0, dtype) for dtype in NATIVE}
 """Empty arrays that replace operands when NumPy is called for its errors."""

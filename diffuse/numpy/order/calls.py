@@ -7,7 +7,7 @@ errors, arrays that are too small.  NumPy's function then runs on the whole, wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from inspect import Signature, signature
@@ -26,25 +26,27 @@ Array = numpy.ndarray[Any, Any]
 
 def own(real: Callable[..., Any], *large: int, times: int = 1,
         by_lines: Callable[..., Any] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Wrap a function that takes all arguments of NumPy's `real` in order, and returns None if NumPy's has to
-    run. `large` are the positions of arguments one of which must be a large array, if given, so that a call
+    """Wrap a function that takes the arguments of NumPy's `real` in order, and returns None if NumPy's has to
+    run.  NumPy also runs where a call gives arguments that only later versions of NumPy have.  `large` are the positions of arguments one of which must be a large array, if given, so that a call
     on few elements costs little.  NumPy runs below `times` the usual threshold of elements.  `by_lines` is
     another such function, for runtimes whose arrays the host does not see."""
     form = signature(real)
     name = f"numpy.{real.__name__}"
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        known = function.__code__.co_argcount
+
         def run(*args: Any, **kwargs: Any) -> Any:
             if not library.current().host_sees:
                 found = None
                 if by_lines is not None:
                     with suppress(TypeError):  # NumPy raises its own error
-                        found = by_lines(*_complete(form, args, kwargs))
+                        found = by_lines(*_complete(form, known, args, kwargs))
                 return fallback.call(real, args, kwargs, name) if found is None else found
             if large and len(args) > large[-1] and all(_few(args[k], times * radix.FEWEST) for k in large):
                 return fallback.call(real, args, kwargs, name, "order")
             try:
-                given = _complete(form, args, kwargs)
+                given = _complete(form, known, args, kwargs)
             except TypeError:  # NumPy raises its own error
                 return fallback.call(real, args, kwargs, name, "order")
             found = function(*given)
@@ -69,11 +71,15 @@ def in_parts(name: str) -> Callable[..., Any]:
     return run
 
 
-def _complete(form: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[Any]:
-    """All arguments of a call, in their order.  Raises TypeError if they do not fit."""
+def _complete(form: Signature, known: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The first `known` arguments of a call, in their order.  Raises TypeError if the arguments do not fit,
+    or if one of the others is given."""
     bound = form.bind(*args, **kwargs)
+    later = [*form.parameters][known:]
+    if not bound.arguments.keys().isdisjoint(later):
+        raise TypeError(f"{later} are NumPy's to handle")
     bound.apply_defaults()
-    return bound.arguments.values()
+    return tuple(bound.arguments.values())[:known]
 
 
 def _few(x: Any, fewest: int) -> bool:

@@ -23,6 +23,8 @@ from diffuse.scipy.sparse import checks, conversion, matmul, narrow, products, r
 from diffuse.scipy.sparse.state import NUMBERS, Sparse, fetched, made, put, shell, stand_in
 
 FORMATS = ("csr", "csc", "coo")
+CASTS_SUMS = numpy.lib.NumpyVersion(scipy.__version__) < "1.18.0"
+"""Does SciPy cast sums to the type that is asked for?  Later versions cast the elements."""
 
 
 class Reductions(Sparse):
@@ -31,7 +33,7 @@ class Reductions(Sparse):
     def sum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """Sum of all elements, or along one axis; see SciPy's `csr_array.sum`."""
         found = None
-        if out is None:
+        if out is None and (dtype is None or CASTS_SUMS):
             sought = _sought(self, axis)
             found = None if sought is None else _sum(self, sought, dtype)
         return conversion.method(self, "sum", axis=axis, dtype=dtype, out=out) if found is None else found

@@ -42,7 +42,8 @@ class ForeignOperator(LinearOperator):
 def aslinearoperator(A: Any) -> Any:
     """`A` as a LinearOperator: a dense or sparse array, an operator, or an object with `shape` and `matvec`.
 
-    Raises ValueError for arrays of more than two dimensions, TypeError for other objects.
+    Raises ValueError for arrays of more than two dimensions (before SciPy 1.18, which takes them for many
+    operators), TypeError for other objects.
     """
     if isinstance(A, scipy.sparse.linalg.LinearOperator) or conversion.is_scipys(A):
         return ForeignOperator(A)

@@ -47,6 +47,24 @@ NUMPY = {"numpy.linalg": _linalg,
 """The NumPy of the modules executed here: norms and dot products are watched (see `watch`)."""
 
 
+def _asarray(array: Any, dtype: Any = None, order: Any = None, copy: bool | None = None, *, xp: Any = None,
+             subok: bool = False, **options: Any) -> Any:
+    """`asarray` as SciPy's modules call it that work on several array libraries."""
+    convert = np.asanyarray if subok else np.asarray
+    return np.array(array, dtype, order=order, subok=subok) if copy else convert(array, dtype, order)
+
+
+def _libraries(name: str) -> Any:
+    """SciPy's module for several array libraries, in which Diffuse's NumPy stands for all of them.
+
+    From version 1.18 on SciPy's operators take arrays of any library and ask this module for its functions.
+    """
+    numpy = NUMPY["numpy"]
+    return Namespace(importlib.import_module(name), np_compat=numpy, array_namespace=lambda *_, **__: numpy,
+                     xp_result_type=lambda *types, **_: np.result_type(*types), _asarray=_asarray,
+                     xp_copy=lambda x, **_: np.array(x))
+
+
 def load(name: str) -> Any:
     """Execute the module `scipy.sparse.linalg.<name>` over Diffuse's arrays, once."""
     ours = f"diffuse.{ROOM}{name}"
@@ -76,6 +94,8 @@ def _import(name: str, globals: Mapping[str, Any] | None = None, locals: Mapping
         return builtins.__import__(name, globals, locals, fromlist, level)
     if not fromlist:
         return importlib.import_module("diffuse.scipy")
+    if name == "scipy._lib._array_api":
+        return _libraries(name)
     try:
         return importlib.import_module("diffuse." + name)
     except ModuleNotFoundError:
