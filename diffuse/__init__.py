@@ -11,7 +11,7 @@
 it is.  This module is the public face: `config` (every setting), `explain` (what fused and what did not),
 `flush` (forward what is pending), `fence` (and wait for it), `to_numpy` (NumPy's arrays for code that needs
 these), `vectorize` (compile a function of your own), `grad` and `value_and_grad` (gradients of a function),
-`schedule` (name the grid of ranks by hand), `plan` and `jit` (have it chosen by search).
+`schedule` (name the grid of ranks by hand), `plan` and `jit` (let a search choose the grids).
 """
 
 from __future__ import annotations
@@ -71,6 +71,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'diffuse' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def to_numpy(x: Any, *, copy: bool = False) -> Any:
     """NumPy's array for an array of Diffuse's, for code that takes no other.
 
@@ -93,7 +97,8 @@ def to_numpy(x: Any, *, copy: bool = False) -> Any:
 
 
 def explain() -> Explanation:
-    """What became of the program: each plan with its tasks, why it ended there, and how often it ran."""
+    """Explain what was fused so far: each plan with its tasks, the reason why it ended there, and how often
+    it ran; then the counters.  The result prints as text (docs/programs.md says how to read it)."""
     from diffuse.observe.explanation import explanation
     from diffuse.stream import engine
 

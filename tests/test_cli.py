@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import diffuse
+from diffuse.runtime.device import driver
 from diffuse.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -95,10 +96,11 @@ def test_options_are_settings(program: str) -> None:
 
 
 @pytest.mark.parametrize("words, environment, said", [
-    (["run", "--window", "0", "-c", "1"], {}, "window='0': expected auto or a whole number >= 1"),
+    (["run", "--window", "0", "-c", "1"], {}, "--window 0: expected auto or a whole number >= 1"),
     (["run", "-c", "1"], {"DIFFUSE_COMPILE": "no"}, "DIFFUSE_COMPILE='no': expected one of background, wait"),
     (["run", "-c", "1"], {"DIFFUSE_WINDOWS": "1"}, "no such setting; expected one of DIFFUSE_RUNTIME"),
     (["info"], {"DIFFUSE_SMALL": "few"}, "DIFFUSE_SMALL='few'"),
+    (["run", "--real", "9", "-c", "1"], {}, "--real 9: expected names of modules"),
     (["run"], {}, "expected a program"),
     (["run", "--nonsense", "x.py"], {}, "--nonsense"),
     (["cache", "burn"], {}, "No such command 'burn'"),
@@ -110,6 +112,18 @@ def test_options_are_settings(program: str) -> None:
 def test_a_wrong_call_says_what_is_right(words: list[str], environment: dict[str, str], said: str) -> None:
     found = run(*words, **environment)
     assert found.returncode == 2 and said in found.stderr and "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("words, said", [
+    (["run", "-m", "no_such_module"], "diffuse: No module named no_such_module"),
+    (["run", "--runtime", "cuda", "-c", "1"], "Error: no NVIDIA driver was found"),
+    (["explain", "--runtime", "cuda", "-c", "1"], "Error: no NVIDIA driver was found"),
+])
+def test_what_is_missing_is_said_before_the_program_runs(words: list[str], said: str) -> None:
+    if "cuda" in words and driver.missing() is None:
+        pytest.skip("there is a driver")
+    found = run(*words)
+    assert (found.returncode, found.stderr.count("\n")) == (1, 1) and found.stderr.startswith(said)
 
 
 def test_trace_and_explain_show_the_plans(program: str) -> None:
