@@ -103,7 +103,7 @@ def _recursive(graph: Graph, mesh: Mesh, repeats: bool, held: Mapping[int, Seque
 
 
 def _begun(states: Mapping[int, Sequence[Layout]], axes: int) -> dict[int, list[Layout]]:
-    """The decisions of these states for the first axes."""
+    """Return the decisions for the first axes that these states make."""
     return {k: list(dict.fromkeys(layout[:axes] for layout in layouts)) for k, layouts in states.items()}
 
 

@@ -30,7 +30,7 @@ def wanted(x: Any) -> bool:
 
 
 def axis_of(axis: Any, ndim: int) -> int | None:
-    """The axis, counted from the first; None if it is invalid."""
+    """Return the number of an axis, counted from the first; None if it is invalid."""
     try:
         found = index(axis)
     except TypeError:
@@ -71,7 +71,7 @@ def along(name: str, function: Callable[..., Any], x: Any, axis: Any, lead: int 
 
 
 def each(name: str, function: Callable[[Array], Array], x: Any, dtype: Any) -> Any:
-    """Record `function(x)`, which computes each element by itself; None where NumPy shall compute it."""
+    """Record `function(x)`, which computes each element by itself; None if NumPy has to compute it."""
     if not wanted(x) or not x.form.ordered or not base.locate(x):
         return None
     def run(array: Array, out: Array) -> None:

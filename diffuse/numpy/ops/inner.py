@@ -227,8 +227,8 @@ _known: dict[tuple[Any, ...], Order | None] = library.Bounded()
 
 
 def fewer(x: Any, y: Any, ranks: int) -> bool:
-    """Do ranks that have these operands in rows, as they lie in memory, send fewer bytes if they add up sums
-    than if they multiply rows of the first operand, or columns of the second one?"""
+    """Do ranks that hold rows of these operands send fewer bytes by adding up sums than by multiplying rows
+    of the first operand, or columns of the second one?"""
     result = x.size // y.shape[0] * y.size // y.shape[0]
     moved = x.size // ranks + y.size if x.ndim > 1 else x.size + y.size // ranks
     return bool(ranks * result < moved)
@@ -316,7 +316,8 @@ def _call(order: Order, alike: bool, dims: int) -> library.Independent:
 
 def _moved(order: Order, ends: library.Ends, x: trials.Operand, y: trials.Operand, alike: bool
            ) -> library.Moved:
-    """What `_run` moves: the ends of pieces, sums from rank to rank, and the result from the last one."""
+    """Return what `_run` moves between ranks: the ends of pieces, sums that one rank passes to the next, and
+    the result from the last one."""
     along, ranks = ends[0], len(ends[0]) - 1
     pieces = order.pieces(along)
     lengths, reach = [0] * ranks, list(along[1:])
