@@ -1,4 +1,4 @@
-"""NumPy's functions along lines of distributed arrays, which ranks hold in parts.
+"""Calls NumPy's functions along the lines of distributed arrays, on the part that each rank holds.
 
 Such a function processes the lines along an axis one by one, so that it is independent along all others: each
 rank calls it on the part that it holds, and gets the bits that it would have in the whole.  The form of the
@@ -23,7 +23,7 @@ KINDS = "biufc"
 
 
 def wanted(x: Any) -> bool:
-    """Is this an array that several ranks hold in parts, and that is worth a call in parts?"""
+    """Is this a distributed array that is large enough for a call in parts?"""
     runtime = library.current().runtime
     return (type(x) is core.array_class and x.size >= (core.SMALL or 1) and x.dtype.kind in KINDS
             and runtime.ranks > 1 and hasattr(runtime, "call_parts") and not elementwise.eager_errors)

@@ -195,7 +195,7 @@ def _over(real: Callable[..., Any], array: Array, axis: Any, args: tuple[Any, ..
 
 def _apart(real: Callable[..., Any], a: Any, axis: Any, args: tuple[Any, ...], options: dict[str, Any]
            ) -> Any:
-    """NumPy's function on all elements of an array that ranks have in parts; None of others."""
+    """Call NumPy's function on all elements of a distributed array; None for other arrays."""
     if not parts.wanted(a) or axis is not None and a.ndim > 1 or options.get("keepdims") and a.ndim > 1:
         return None
     from diffuse.numpy.order import ranked
