@@ -38,13 +38,15 @@ def settings_options(function: Any) -> Any:
     """Add the options that override a setting for one run."""
     for option in (
         click.option("--trace", is_flag=True, help="Print plans and refusals as they are made."),
-        click.option("--runtime", metavar="NAME", help="local, reference, legate, mpi, cuda or simt."),
+        click.option("--runtime", metavar="NAME",
+                     help="Where tasks run: local, reference, legate, mpi, cuda or simt."),
         click.option("--threads", metavar="N", help="Threads of each process."),
         click.option("--window", metavar="N", help="Tasks held before they are forwarded; 1 fuses nothing."),
-        click.option("--compile", metavar="MODE", help="background, wait or off."),
-        click.option("--fallback", metavar="MODE", help="warn, silent or error."),
+        click.option("--compile", metavar="MODE", help="How kernels are compiled: background, wait or off."),
+        click.option("--fallback", metavar="MODE",
+                     help="For functions that only NumPy has: warn, silent or error."),
         click.option("--real", metavar="MODULE", multiple=True,
-                     help="A module that sees NumPy itself, arrays converted at its calls; may be repeated."),
+                     help="A module that uses NumPy itself, arrays converted at its calls; may be repeated."),
         click.option("--as", "aliases", metavar="NAME", multiple=True,
                      help="A module that means Diffuse's NumPy, as cupynumeric does; may be repeated."),
     ):
