@@ -26,7 +26,7 @@ class Steps(list[tuple[str, int, int]]):
 
 
 class Text:
-    """Code in the form that the device's runtime loads."""
+    """Code in the form that the device's runtime loads; it is made in place of `loader.load`."""
 
     def __init__(self, image: bytes, names: Sequence[str]) -> None:
         self.image = image

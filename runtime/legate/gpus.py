@@ -11,6 +11,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from diffuse.kernels.build.grids import Text
 from diffuse.runtime.base import GridCode
 from diffuse.runtime.legate import copying
 from diffuse.service import code
@@ -100,11 +101,3 @@ class Gpus:
         error = getattr(self._driver, name)(*arguments)
         if error:
             raise RuntimeError(f"NVIDIA's driver: {name} returned the error {error}")
-
-
-class Text:
-    """Code in the form that the driver loads."""
-
-    def __init__(self, image: bytes, names: Sequence[str]) -> None:
-        self.image = image
-        self.addresses: Mapping[str, int] = {}

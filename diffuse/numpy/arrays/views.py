@@ -189,7 +189,3 @@ def set_component(x: Array, name: str, value: Any) -> None:
         raise TypeError("array does not have imaginary part to set")
     # an array: a number that the type cannot hold would be refused
     component(x, name)[...] = value if isinstance(value, Array) else numpy.asarray(value)
-
-
-def broadcast_to(x: Array, shape: Any) -> Any:
-    return viewing(x, numpy.broadcast_to(x.meta, shape))
