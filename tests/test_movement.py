@@ -36,7 +36,7 @@ def test_types_print_and_are_read() -> None:
 @pytest.mark.parametrize("text, why", [
     ("[32{x}512]", "4 tiles of 32, which are not 512"),
     ("[4{x}16, 4{x}16]", "an axis twice"),
-    ("[4{z}16]", "which the mesh {x: 4, y: 4} has not"),
+    ("[4{z}16]", "which the mesh {x: 4, y: 4} does not have"),
 ])
 def test_ill_formed_types_are_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):

@@ -62,7 +62,7 @@ def cheapest(space: Space, have: Point, want: Point, ties: int = 1, limit: int =
     for parts in (have, want):
         if len(parts) != len(space.shape) or not space.has(parts):
             raise ValueError(f"{space.devices} devices cannot hold an array of shape {space.shape} "
-                             f"in {parts} equal parts, all equally often")
+                             f"in {parts} equal parts, each of them on equally many devices")
     return _Search(space, have, want, ties, limit).run()
 
 

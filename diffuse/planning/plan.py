@@ -66,7 +66,7 @@ def plan(graph: Graph, mesh: Mesh, method: str = "auto", repeats: bool = False,
     if method not in METHODS:
         raise ValueError(f"method {method!r}: choose one of {', '.join(METHODS)}")
     if not mesh or min(mesh) < 2:
-        raise ValueError(f"mesh {mesh}: axes have at least 2 ranks, and there is at least one")
+        raise ValueError(f"mesh {mesh}: expected one axis or more, each of at least 2 ranks")
     if method == "recursive":
         return _recursive(graph, mesh, repeats, held, run)
     states = build(graph, mesh, repeats, held, run, sums, work)

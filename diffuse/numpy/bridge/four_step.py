@@ -302,9 +302,9 @@ def _bluestein(peers: Any, plan: Transform, given: Array, target: Array) -> None
     """Compute a transform by Bluestein's algorithm: j k = (j^2 + k^2 - (k - j)^2) / 2 makes it a product, a
     convolution and another product."""
     if plan.n > LONGEST:
-        raise MemoryError(f"a transform of {plan.n} elements in parts: the number has no divisor between its "
-                          f"cube root and its square root, and more than {LONGEST} elements; take another "
-                          "length, of which 2 is a divisor several times")
+        raise MemoryError(f"a transform of {plan.n} elements cannot run in parts: a length above {LONGEST} "
+                          "needs a divisor between its cube root and its square root; take another length, "
+                          "such as a multiple of a large power of 2")
     size = _long(2 * plan.n - 1)
     height = 1 << (size.bit_length() // 2 - 1)
     steps = Steps(peers, size, -1, height, size // height)
