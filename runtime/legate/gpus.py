@@ -11,10 +11,9 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from diffuse.kernels.build.grids import Text
 from diffuse.runtime.base import GridCode
 from diffuse.runtime.legate import copying
-from diffuse.service import code
+from diffuse.service import code, loader
 
 LIBRARY = "libcuda.so.1"
 COMPUTE_MAJOR, COMPUTE_MINOR = 75, 76
@@ -63,7 +62,7 @@ class Gpus:
         self._loaded: list[Any] = []
         text, architecture = copying.for_gpu(), self.target.removesuffix(TILES)
         found: Any = code.fetch(code.text_key(f"{text}{architecture}"), copying.NAMES, code.PTX,
-                           lambda: (text, architecture), Text)
+                           lambda: (text, architecture), loader.Text)
         self.copying: tuple[int, ...] = tuple(self._kernels(found.image, copying.NAMES).values())
 
     def functions(self, grid: GridCode) -> Mapping[str, int]:
