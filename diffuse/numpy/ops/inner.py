@@ -136,7 +136,8 @@ def _run(peers: Any, order: Order, alike: bool, x: Array, y: Array, out: Array) 
 
 
 def _arrived(peers: Any, gives: list[Array], out: Array, parts: list[slice], step: int) -> Array | None:
-    """Exchange sums at the end of a step: store rows of the result, and return what goes on here."""
+    """Exchange sums at the end of a step: store the complete rows of the result, and return the sums to which
+    this rank adds its own; None if there are none."""
     got, lengths = peers.swap(gives)
     last = peers.ranks - 1
     done = step - last
@@ -151,7 +152,8 @@ def _arrived(peers: Any, gives: list[Array], out: Array, parts: list[slice], ste
 
 
 def _mine(peers: Any, order: Order, alike: bool, x: Array, y: Array) -> list[tuple[Array, Array]]:
-    """The operands of the pieces that begin on this rank; their ends may come from the ranks after it."""
+    """Return the operands of the pieces that begin on this rank; the ranks after it send the ends of those
+    that reach beyond its part."""
     ends = peers.ends[0]
     pieces = order.pieces(ends)
     owners = numpy.searchsorted(ends, [low for low, _ in pieces], "right") - 1
