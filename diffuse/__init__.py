@@ -16,6 +16,7 @@ these), `vectorize` (compile a function of your own), `grad` and `value_and_grad
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["config", "explain", "fence", "flush", "grad", "jit", "plan", "schedule", "to_numpy",
            "value_and_grad", "vectorize"]
+LIBRARIES = "numpy", "scipy"
+"""The array libraries, which `import diffuse` alone does not import."""
 
 
 def flush() -> None:
@@ -68,11 +71,16 @@ def __getattr__(name: str) -> Any:
         from diffuse import gradients
 
         return getattr(gradients, name)
+    if name in LIBRARIES:
+        try:
+            return import_module(f"diffuse.{name}")
+        except ModuleNotFoundError as error:  # without SciPy
+            raise AttributeError(str(error)) from error
     raise AttributeError(f"module 'diffuse' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *LIBRARIES})
 
 
 def to_numpy(x: Any, *, copy: bool = False) -> Any:

@@ -88,6 +88,11 @@ def test_run_prints_what_the_program_prints(program: str) -> None:
         assert float(found.stdout) == pytest.approx(float(plain), rel=1e-12)
 
 
+def test_array_libraries_are_attributes_of_diffuse() -> None:
+    code = "import diffuse; print(diffuse.numpy.ones(2).sum(), diffuse.scipy.special.erf(0.0))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "2.0 0.0\n"
+
+
 def test_options_are_settings(program: str) -> None:
     code = "from diffuse import config; print(config.window, config.threads, config.compile, config.fallback)"
     found = run("run", "--window", "3", "--threads", "1", "--compile", "off", "--fallback", "error", "-c",
