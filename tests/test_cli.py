@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import diffuse
-from diffuse.runtime.device import driver
-from diffuse.settings import SETTINGS
+from diffuse.cli import launch
+from diffuse.settings import SETTINGS, using
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBER = re.compile(r"\d+\.\d+")
@@ -125,8 +125,9 @@ def test_a_wrong_call_says_what_is_right(words: list[str], environment: dict[str
     (["explain", "--runtime", "cuda", "-c", "1"], "Error: no NVIDIA driver was found"),
 ])
 def test_what_is_missing_is_said_before_the_program_runs(words: list[str], said: str) -> None:
-    if "cuda" in words and driver.missing() is None:
-        pytest.skip("there is a driver")
+    with using(runtime="cuda"):
+        if "cuda" in words and launch.refusal(False) is None:
+            pytest.skip("there is a driver")
     found = run(*words)
     assert (found.returncode, found.stderr.count("\n")) == (1, 1) and found.stderr.startswith(said)
 

@@ -6,6 +6,7 @@ then becomes the launcher (launchers.py): signals and the exit status are the la
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import sys
@@ -113,9 +114,12 @@ def refusal(several: bool) -> str | None:
     if config.runtime == "legate":
         return prepare.find().refusal(several)
     if config.runtime == "cuda":
-        from diffuse.runtime.device import driver  # loads what no other runtime needs
+        from diffuse.runtime.device.driver import LIBRARY, MISSING  # loads what no other runtime needs
 
-        return driver.missing()
+        try:
+            ctypes.CDLL(LIBRARY)
+        except OSError as error:
+            return MISSING.format(error)
     return None
 
 

@@ -86,15 +86,6 @@ class CudaError(RuntimeError):
     """An error that the driver reports."""
 
 
-def missing() -> str | None:
-    """The reason why NVIDIA's driver cannot be loaded; None if it can."""
-    try:
-        ctypes.CDLL(LIBRARY)
-    except OSError as error:
-        return MISSING.format(error)
-    return None
-
-
 class Driver:
     """One device, its primary context, and one stream."""
 

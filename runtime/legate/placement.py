@@ -113,7 +113,7 @@ class Placement:
     def _watch(self, gather: Gather, agreement: Agreement) -> None:
         """Compare this rank's environment with the others', and start its watchdog.  Only the main thread's
         activity counts, as the threads that poll for messages are never idle."""
-        alike(gather, ("Legate", version("legate")), ("Legate's processors", self.processors))
+        alike(self.rank, gather, ("Legate", version("legate")), ("Legate's processors", self.processors))
         clock = time.pthread_getcpuclockid(self._main)
         watch(self.rank, self.ranks, gather, Activity(self.rank, agreement.progress, lambda: gather.since,
                                                       lambda: time.clock_gettime(clock)))
