@@ -11,11 +11,12 @@
 it is.  This module is the public face: `config` (every setting), `explain` (what fused and what did not),
 `flush` (forward what is pending), `fence` (and wait for it), `to_numpy` (NumPy's arrays for code that needs
 these), `vectorize` (compile a function of your own), `grad` and `value_and_grad` (gradients of a function),
-`schedule` (name the grid of ranks by hand), `plan` and `jit` (have it chosen by search).
+`schedule` (name the grid of ranks by hand), `plan` and `jit` (let a search choose the grids).
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["config", "explain", "fence", "flush", "grad", "jit", "plan", "schedule", "to_numpy",
            "value_and_grad", "vectorize"]
+LIBRARIES = "numpy", "scipy"
+"""The array libraries, which `import diffuse` alone does not import."""
 
 
 def flush() -> None:
@@ -68,7 +71,16 @@ def __getattr__(name: str) -> Any:
         from diffuse import gradients
 
         return getattr(gradients, name)
+    if name in LIBRARIES:
+        try:
+            return import_module(f"diffuse.{name}")
+        except ModuleNotFoundError as error:  # without SciPy
+            raise AttributeError(str(error)) from error
     raise AttributeError(f"module 'diffuse' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *LIBRARIES})
 
 
 def to_numpy(x: Any, *, copy: bool = False) -> Any:
@@ -93,7 +105,8 @@ def to_numpy(x: Any, *, copy: bool = False) -> Any:
 
 
 def explain() -> Explanation:
-    """What became of the program: each plan with its tasks, why it ended there, and how often it ran."""
+    """Explain what was fused so far: each plan with its tasks, the reason why it ended there, and how often
+    it ran; then the counters.  The result prints as text (docs/programs.md says how to read it)."""
     from diffuse.observe.explanation import explanation
     from diffuse.stream import engine
 

@@ -1,4 +1,4 @@
-"""Interrupts that wait: Ctrl-C in the middle of what must not stop halfway is handled at its end.
+"""Defers Ctrl-C: an interrupt that comes while a function runs is handled when the function has ended.
 
 NumPy's own functions do the same: Python looks for signals between two steps of Python, and they are one.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def deferred(function: Callable[[], None]) -> None:
-    """Call a function; an interrupt that comes meanwhile is handed to its handler when it is done."""
+    """Call a function, and handle an interrupt that comes meanwhile only when the function has returned."""
     handler: Any = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         function()

@@ -139,7 +139,8 @@ def declare(operation: Operation) -> None:
 
 
 def join(package: str) -> None:
-    """Take the calls of this package (its `__name__`) for a library's, not for the user's."""
+    """Declare a package, by its `__name__`, to be an array library: explanations, warnings and errors then
+    name the user's line that called it, and not a line of its own."""
     provenance.LIBRARIES.add(package)
 
 

@@ -112,17 +112,18 @@ SETTINGS: dict[str, Setting] = {
     name: Setting(name, variable, default, rule, sentence)
     for name, variable, default, rule, sentence in (
         ("runtime", "DIFFUSE_RUNTIME", "local", one_of("local", "reference", "legate", "mpi", "cuda", "simt"),
-         "Where tasks run: threads of this machine, one after another over NumPy arrays, Legate, ranks over "
-         "MPI, an NVIDIA GPU, or a GPU's kernels thread by thread on the host."),
+         "Where tasks run: on threads of this machine; one after another over NumPy arrays; on Legate; on "
+         "ranks over MPI; on an NVIDIA GPU; or on the host as a simulated GPU."),
         ("threads", "DIFFUSE_NUM_THREADS", "auto", integer(1, "auto"),
          "Threads of each process; auto is what affinity and the cgroup quota leave to it."),
         ("window", "DIFFUSE_WINDOW_SIZE", "auto", integer(1, "auto"),
          "Tasks held before they are forwarded; auto grows while whole windows fuse, 1 fuses nothing."),
         ("compile", "DIFFUSE_COMPILE", "background", one_of("background", "wait", "off"),
-         "Compile beside the program, which waits no longer than interpreting takes; wait for each; "
-         "interpret."),
+         "background: compile beside the program, which waits for a kernel no longer than interpreting "
+         "takes; wait: wait for each kernel; off: interpret."),
         ("fallback", "DIFFUSE_FALLBACK", "warn", one_of("warn", "silent", "error"),
-         "What a function does that only NumPy has: run there with one warning a call site, run, or raise."),
+         "What a call of a function does that Diffuse lacks: warn once for each call site and run by NumPy, "
+         "run by NumPy silently, or raise an error."),
         ("trace", "DIFFUSE_TRACE", False, FLAG,
          "Print each plan once, replays as counts, and each refusal to fuse with its reason, to stderr."),
         ("cache_dir", "DIFFUSE_CACHE_DIR", _cache_folder, FOLDER,
@@ -133,9 +134,9 @@ SETTINGS: dict[str, Setting] = {
         # the sizes; at once, 15 to 20 at 8192, 28 to 280 at 16384 (as the system takes the memory of
         # temporaries back each time, or not), 560 to 790 at 32768
         ("small", "DIFFUSE_SMALL", 16384, integer(0),
-         "Elements below which an operation is computed at once by NumPy."),
+         "Number of elements below which NumPy computes an operation at once."),
         ("compiled", "DIFFUSE_COMPILED", True, FLAG,
-         "Take the extension for small arrays, where installing the package could build it; read at import."),
+         "Use the C extension for small arrays if the package was installed with it; read at import."),
         ("min_chunk", "DIFFUSE_MIN_CHUNK", 16384, integer(1),
          "Elements per launch point below which a task keeps to one point."),
         ("memory", "DIFFUSE_MEMORY", None, SIZE,
@@ -150,8 +151,8 @@ SETTINGS: dict[str, Setting] = {
          "Bytes that arrays may take in each process of the runtime mpi; none takes 70 % of what is there at "
          "the start, shared among the ranks of a node; the smallest of all ranks counts."),
         ("gather", "DIFFUSE_GATHER", None, SIZE,
-         "Bytes of arrays above which several ranks give what Diffuse has not to cuPyNumeric, if that is "
-         "installed, rather than to NumPy on every rank; none: half of a node's memory."),
+         "Bytes of arrays above which a function that Diffuse lacks runs on several ranks by cuPyNumeric, if "
+         "that is installed, rather than by NumPy on every rank; none: half of a node's memory."),
         ("output", "DIFFUSE_OUTPUT", "rank0", one_of("rank0", "all"),
          "With several ranks, whose output and warnings are shown; uncaught errors always are."),
         ("digest", "DIFFUSE_DIGEST", False, FLAG,
@@ -161,7 +162,7 @@ SETTINGS: dict[str, Setting] = {
          "Seconds for which ranks wait for one that does nothing before all end with its line, and ten times "
          "as long for one that computes; none: for ever."),
         ("real", "DIFFUSE_REAL", "", NAMES,
-         "Modules that see NumPy itself under `diffuse run`, with arrays converted at the program's calls."),
+         "Modules that use NumPy itself under `diffuse run`; arrays are converted at the program's calls."),
         ("aliases", "DIFFUSE_ALIASES", "", NAMES,
          "More modules that mean Diffuse's NumPy under `diffuse run`; NAME=scipy.sparse means another."),
     )
@@ -231,7 +232,8 @@ def _declared(name: str) -> Setting:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """The end of an error message: which of the words somebody meant who misspelt one; "" if none is near."""
+    """Return the end of an error message, which proposes the word closest to a misspelt one; "" if no word is
+    near."""
     from difflib import get_close_matches  # errors only: a program that has none does not wait for it
 
     found = get_close_matches(word, words, 1)

@@ -1,4 +1,5 @@
-"""One thread for what no interrupt may cut in two: Numba with the LLVM that it brings, and native threads.
+"""A worker thread for all calls of Numba, of its LLVM, and of native threads, where no interrupt can be
+raised.
 
 An interrupt may be raised in the main thread between any two steps of Python, so also inside llvmlite's lock,
 which is then held for ever, or between the making of an object of LLVM's and the note of who owns it.  None
@@ -53,7 +54,7 @@ class Job:
             lock.release()
 
     def wait(self) -> None:
-        """Until the job is done."""
+        """Wait until the job is done."""
         lock = _thread.allocate_lock()
         lock.acquire()
         self._waiting.append(lock)
@@ -72,13 +73,14 @@ def _strip(error: BaseException) -> None:
 
 
 class Worker:
-    """A thread and its queue."""
+    """A thread and its queue of jobs."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Begin without thread and jobs; also in a forked child, where the thread does not exist."""
+        """Start without a thread and without jobs, as a forked child has to, in which the thread does not
+        exist."""
         self._jobs: deque[Job] = deque()
         self._nudges: SimpleQueue[None] = SimpleQueue()
         """One for each job, or more: a nudge has the worker look at the queue until it is empty."""
@@ -90,8 +92,8 @@ class Worker:
         self._thread = 0
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run a function in the worker and return its result.  An interrupt ends the waiting, and takes back
-        what has not begun; what has comes to its end."""
+        """Run a function in the worker and return its result.  An interrupt ends the waiting: a function that
+        has not begun is then not run, and one that has begun runs to its end."""
         if _thread.get_ident() == self._thread:
             return function(*arguments)
         if sys.is_finalizing():
@@ -131,7 +133,8 @@ class Worker:
                     _undisturbed(self._jobs.popleft())
 
     def settle(self) -> None:
-        """At the program's end, before LLVM's own destructors run: what is being run, to its end."""
+        """Wait, at the program's end and before LLVM's own destructors run, for the jobs that are queued or
+        running."""
         interrupt: BaseException | None = None
         while self._alive.locked() and (self._jobs or self._busy):
             job = Job(_nothing, ())
@@ -146,7 +149,8 @@ class Worker:
             raise interrupt
 
     def pause(self) -> None:
-        """Before a fork: when the job in hand is done, none begins until `resume`; LLVM's locks are free."""
+        """Wait, before a fork, until the running job has ended, and begin no other one before `resume`, so
+        that LLVM's locks are free."""
         interrupt: BaseException | None = None
         while self._thread != _thread.get_ident() and not self._working._is_owned():
             try:
@@ -157,7 +161,7 @@ class Worker:
             raise interrupt
 
     def resume(self) -> None:
-        """After a fork, in the parent."""
+        """Let jobs begin again, in the parent after a fork."""
         while self._thread != _thread.get_ident() and self._working._is_owned():
             self._working.release()
 
@@ -182,7 +186,8 @@ call = worker.call
 
 
 def shielded(function: Callable[[], None]) -> None:
-    """Run a function to its end or not at all, whatever interrupts the one who waits for it."""
+    """Run a function in the worker, to its end or not at all, whatever interrupts the thread that waits for
+    it."""
     if sys.is_finalizing():
         function()
     else:

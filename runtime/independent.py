@@ -1,4 +1,5 @@
-"""Host functions in parts: declares how a call divides, so that ranks can run it where the data are."""
+"""Host functions that can run in parts: a call declares how it divides, so that ranks run it where the data
+are."""
 
 from __future__ import annotations
 
@@ -14,21 +15,21 @@ Ends = tuple[tuple[int, ...], ...]
 
 
 class Peers(Protocol):
-    """The ranks that run a function together, as it sees them."""
+    """The ranks that run a function together, as one of them sees them."""
 
     rank: int
     ranks: int
     ends: Ends
 
     def gather(self, array: Any) -> Any:
-        """The arrays of all ranks, which look alike, as the rows of one."""
+        """Return the arrays that all ranks give, which have one shape and type, as the rows of one array."""
 
     def swap(self, pieces: Sequence[Any]) -> tuple[Any, list[int]]:
         """Give each rank its piece; return the pieces for this one, one after another, and their lengths."""
 
 
 class Alone:
-    """The peers of a rank that has the whole arrays."""
+    """The peers of a rank that has the whole arrays: there are no others."""
 
     rank, ranks = 0, 1
 
@@ -43,7 +44,7 @@ class Alone:
 
 
 class Some:
-    """Some of the ranks as peers of their own.  All ranks swap at once, also those that are none of them,
+    """Some of the ranks as peers of their own.  All ranks swap at once, also those outside of this group,
     whose `rank` is -1 and whose pieces are empty."""
 
     def __init__(self, every: Peers, some: Sequence[int], ends: Ends) -> None:
@@ -63,7 +64,7 @@ class Some:
 
 
 class Moved(NamedTuple):
-    """The cost of sums that ranks add up one after another."""
+    """The traffic of sums that ranks add up one after another."""
 
     bytes: float
     """The bytes that all ranks together receive."""

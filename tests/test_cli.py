@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import re
@@ -87,6 +89,11 @@ def test_run_prints_what_the_program_prints(program: str) -> None:
         assert float(found.stdout) == pytest.approx(float(plain), rel=1e-12)
 
 
+def test_array_libraries_are_attributes_of_diffuse() -> None:
+    code = "import diffuse; print(diffuse.numpy.ones(2).sum(), diffuse.scipy.special.erf(0.0))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "2.0 0.0\n"
+
+
 def test_options_are_settings(program: str) -> None:
     code = "from diffuse import config; print(config.window, config.threads, config.compile, config.fallback)"
     found = run("run", "--window", "3", "--threads", "1", "--compile", "off", "--fallback", "error", "-c",
@@ -95,10 +102,11 @@ def test_options_are_settings(program: str) -> None:
 
 
 @pytest.mark.parametrize("words, environment, said", [
-    (["run", "--window", "0", "-c", "1"], {}, "window='0': expected auto or a whole number >= 1"),
+    (["run", "--window", "0", "-c", "1"], {}, "--window 0: expected auto or a whole number >= 1"),
     (["run", "-c", "1"], {"DIFFUSE_COMPILE": "no"}, "DIFFUSE_COMPILE='no': expected one of background, wait"),
     (["run", "-c", "1"], {"DIFFUSE_WINDOWS": "1"}, "no such setting; expected one of DIFFUSE_RUNTIME"),
     (["info"], {"DIFFUSE_SMALL": "few"}, "DIFFUSE_SMALL='few'"),
+    (["run", "--real", "9", "-c", "1"], {}, "--real 9: expected names of modules"),
     (["run"], {}, "expected a program"),
     (["run", "--nonsense", "x.py"], {}, "--nonsense"),
     (["cache", "burn"], {}, "No such command 'burn'"),
@@ -110,6 +118,20 @@ def test_options_are_settings(program: str) -> None:
 def test_a_wrong_call_says_what_is_right(words: list[str], environment: dict[str, str], said: str) -> None:
     found = run(*words, **environment)
     assert found.returncode == 2 and said in found.stderr and "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("words, said", [
+    (["run", "-m", "no_such_module"], "diffuse: No module named no_such_module"),
+    (["run", "--runtime", "cuda", "-c", "1"], "Error: no NVIDIA driver was found"),
+    (["explain", "--runtime", "cuda", "-c", "1"], "Error: no NVIDIA driver was found"),
+])
+def test_what_is_missing_is_said_before_the_program_runs(words: list[str], said: str) -> None:
+    if "cuda" in words:
+        with contextlib.suppress(OSError):
+            ctypes.CDLL("libcuda.so.1")
+            pytest.skip("there is a driver")
+    found = run(*words)
+    assert (found.returncode, found.stderr.count("\n")) == (1, 1) and found.stderr.startswith(said)
 
 
 def test_trace_and_explain_show_the_plans(program: str) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from diffuse.kernels.body import abi
 from diffuse.kernels.build import codegen
-from diffuse.kernels.build.grids import GridCode, Text
+from diffuse.kernels.build.grids import GridCode
 from diffuse.kernels.grid import emit, schedule
 from diffuse.kernels.targets.simt import simt
+from diffuse.service import loader
 from tests.bodies import Array, Case, differences
 from tests.ptx_machine import Machine, Memory
 from tests.simt import ORDERS, compiled, expected
@@ -96,7 +97,7 @@ def test_the_ptx_of_points_has_the_same_bits(seed: int) -> None:
         if array.nbytes:
             memory.write(place, array.tobytes())
     block = abi.layout(case.body).pack(*values)
-    first, last = GridCode(case.body, Text(text, ())).parts(tuple(values))
+    first, last = GridCode(case.body, loader.Text(text, ())).parts(tuple(values))
     many = len(case.domain)
     runs = [(struct.pack(f"<{many}q", *point) + block[8 * many:], first)
             for point in product(*map(range, case.domain))]

@@ -17,7 +17,6 @@ from diffuse.movement import (
     Machine,
     Route,
     direct,
-    exhaustive,
     gathered,
     layout,
     redistribute,
@@ -31,7 +30,7 @@ from diffuse.movement.mesh import Mesh, offsets
 from diffuse.movement.route import Exchange, Group, Pieces
 from diffuse.movement.search import cheapest
 from diffuse.movement.weak import Space
-from tests import redistributions
+from tests import exhaustive, redistributions
 from tests.redistributions import layouts
 
 XY = Mesh((("x", 4), ("y", 4)))

@@ -82,3 +82,8 @@ def test_a_plan_is_put_into_words_only_when_somebody_asks(monkeypatch: pytest.Mo
     operations = [line.split("[")[0] for line in plan.text.splitlines()]
     assert asked and operations[-3:] == ["add", "sqrt", "subtract"]
     assert float(y[0]) < 0.0
+
+
+def test_an_interactive_session_shows_the_explanation_as_text_and_completes_public_names() -> None:
+    assert repr(diffuse.explain()) == str(diffuse.explain())
+    assert set(diffuse.__all__) <= set(dir(diffuse))

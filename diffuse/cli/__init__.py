@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if len(words) > 1 and words[0] == "run" and not words[1].startswith("-"):
             settings.check_environment()
-            if settings.config.runtime not in ("legate", "mpi"):
+            if settings.config.runtime not in ("legate", "mpi", "cuda"):  # for which something may be missing
                 from diffuse import intercept
 
                 return intercept.run(words[1:])

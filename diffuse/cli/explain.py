@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from diffuse.cli.run import Program, apply, execute, program_of, report, settings_options
+from diffuse.cli.run import Program, apply, check_runtime, execute, program_of, report, settings_options
 
 
 @click.command(cls=Program, name="explain", context_settings={"allow_interspersed_args": False})
@@ -21,6 +21,7 @@ def command(as_json: bool, module: str | None, code: str | None, program: tuple[
     """Run a program and say what was fused, and what stopped the rest."""
     words = program_of(module, code, program)
     apply(**options)
+    check_runtime()
     status = execute(words)
     sys.stdout.flush()
     print(report(as_json))

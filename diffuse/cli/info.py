@@ -88,13 +88,13 @@ def cuda() -> dict[str, str]:
 
 
 def plans() -> dict[str, str]:
-    """By which machine `diffuse.plan` counts, in words."""
+    """Describe the model of the machine by which `diffuse.plan` predicts times."""
     from diffuse.movement.machine import FILE, Machine, measured
 
     found = measured(settings.config.cache_dir)
     model = found or Machine()
     said = (f"measured, {settings.config.cache_dir}/{FILE}" if found else
-            "not measured (diffuse machine does that), so that of a cluster with a fast network")
+            "not measured (diffuse machine does that): a cluster with a fast network is assumed")
     return {"machine": said,
             "a message": f"{1e6 * model.latency:.1f} us and {model.bandwidth / 1e9:.2f} GB/s",
             "work": f"fused {model.compute / 1e9:.2f} GB/s of results, memory {model.memory / 1e9:.2f} GB/s, "

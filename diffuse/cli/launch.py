@@ -6,6 +6,7 @@ then becomes the launcher (launchers.py): signals and the exit status are the la
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import sys
@@ -105,6 +106,23 @@ def environment(launch: JobOptions) -> dict[str, str]:
     return made
 
 
+def refusal(several: bool) -> str | None:
+    """Describe what the runtime of the settings lacks here to run on one rank, or on `several`; None if
+    nothing is missing."""
+    if config.runtime == "mpi":
+        return mpi.refusal()
+    if config.runtime == "legate":
+        return prepare.find().refusal(several)
+    if config.runtime == "cuda":
+        from diffuse.runtime.device.driver import LIBRARY, MISSING  # loads what no other runtime needs
+
+        try:
+            ctypes.CDLL(LIBRARY)
+        except OSError as error:
+            return MISSING.format(error)
+    return None
+
+
 def become(launch: JobOptions, words: list[str]) -> int:
     """Replace this process by the launcher of a program; returns 0 if its command was only printed."""
     if "OMPI_COMM_WORLD_RANK" in os.environ:
@@ -124,8 +142,8 @@ def become(launch: JobOptions, words: list[str]) -> int:
         raise click.ClickException(f"there is no {line[0]} here: " + (
             package.INSTALL if line[0] == "mpirun" else
             f"outside of {'Slurm' if line[0] == 'srun' else 'PBS'} use --launcher mpirun"))
-    if refusal := mpi.refusal() if config.runtime == "mpi" else prepare.find().refusal(launch.total > 1):
-        raise click.ClickException(refusal)
+    if said := refusal(launch.total > 1):
+        raise click.ClickException(said)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(line[0], line, variables)

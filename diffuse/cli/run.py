@@ -16,6 +16,7 @@ from diffuse import settings
 from diffuse.cli import job
 from diffuse.cli import launch as launching
 from diffuse.cli import traffic as counting
+from diffuse.runtime.ranks import launcher
 
 
 class Program(click.Command):
@@ -37,13 +38,15 @@ def settings_options(function: Any) -> Any:
     """Add the options that override a setting for one run."""
     for option in (
         click.option("--trace", is_flag=True, help="Print plans and refusals as they are made."),
-        click.option("--runtime", metavar="NAME", help="local, reference, legate or mpi."),
+        click.option("--runtime", metavar="NAME",
+                     help="Where tasks run: local, reference, legate, mpi, cuda or simt."),
         click.option("--threads", metavar="N", help="Threads of each process."),
         click.option("--window", metavar="N", help="Tasks held before they are forwarded; 1 fuses nothing."),
-        click.option("--compile", metavar="MODE", help="background, wait or off."),
-        click.option("--fallback", metavar="MODE", help="warn, silent or error."),
+        click.option("--compile", metavar="MODE", help="How kernels are compiled: background, wait or off."),
+        click.option("--fallback", metavar="MODE",
+                     help="For functions that only NumPy has: warn, silent or error."),
         click.option("--real", metavar="MODULE", multiple=True,
-                     help="A module that sees NumPy itself, arrays converted at its calls; may be repeated."),
+                     help="A module that uses NumPy itself, arrays converted at its calls; may be repeated."),
         click.option("--as", "aliases", metavar="NAME", multiple=True,
                      help="A module that means Diffuse's NumPy, as cupynumeric does; may be repeated."),
     ):
@@ -56,9 +59,21 @@ def apply(trace: bool, **values: str | tuple[str, ...] | None) -> None:
     settings.check_environment()
     for name, value in values.items():
         if value is not None and value != ():
-            setattr(settings.config, name, value)
+            try:
+                setattr(settings.config, name, value)
+            except ValueError as error:
+                option = "--as" if name == "aliases" else f"--{name}"
+                words = value if isinstance(value, str) else ",".join(value)
+                said = str(error).replace(f"diffuse.config.{name}={value!r}", f"{option} {words}")
+                raise click.UsageError(said) from None
     if trace:
         settings.config.trace = True
+
+
+def check_runtime(besides: str = "") -> None:
+    """Raise an error if the runtime lacks something that is not installed; `besides` ends the message."""
+    if refusal := launching.refusal(launcher.ranks() > 1):
+        raise click.ClickException(refusal + besides)
 
 
 def program_of(module: str | None, code: str | None, program: tuple[str, ...]) -> list[str]:
@@ -104,6 +119,8 @@ def command(explain: bool, compare: bool, as_json: bool, module: str | None, cod
     apply(**options)
     counting.apply(count, launch)
     launching.apply(launch)
+    if not launch.outer and count.virtual is None:
+        check_runtime("; --simulate N and --predict N count without it" * count.wanted)
     if compare:
         if launch.outer:
             raise click.UsageError(f"--compare runs one process, without {launch.named[0]}")

@@ -59,7 +59,7 @@ def value_and_grad(function: Function, argnums: int | Sequence[int] = 0) -> Func
 
 
 def _variables(value: Any, leaves: list[Variable]) -> Any:
-    """An argument with variables in place of its arrays and numbers."""
+    """Replace the arrays and numbers of an argument by variables."""
     if isinstance(value, dict):
         return {key: _variables(each, leaves) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -76,7 +76,7 @@ def _variables(value: Any, leaves: list[Variable]) -> Any:
 
 
 def _back(result: Variable, leaves: list[Variable]) -> dict[int, Any]:
-    """The gradients of the leaves, by their numbers.
+    """Return the gradients of the leaves, by their numbers: the backward pass.
 
     Variables are visited from the last to the first; the first contribution to a gradient is taken as it is
     and others are added, so that nothing has to be zeroed first.

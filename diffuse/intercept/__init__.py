@@ -147,10 +147,13 @@ def _exit_status(error: SystemExit) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """Print a traceback that begins in the user's program."""
+    """Print a traceback that begins in the user's program; of a module that is not found only the message."""
     first = error.__traceback__
     while first is not None and (_ours(first) or first.tb_frame.f_code.co_filename.startswith("<frozen")):
         first = first.tb_next
+    if first is None and isinstance(error, ImportError):
+        print(f"diffuse: {error}", file=sys.stderr)
+        return
     if first is not None or isinstance(error, SyntaxError):
         error.__traceback__ = _without_imports(first)
     sys.excepthook(type(error), error, error.__traceback__)

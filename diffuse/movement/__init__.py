@@ -3,7 +3,7 @@ between ranks.
 
 After "Memory-efficient array redistribution through portable collective communication" (Rink et al., 2021).
 Pure functions, from types (`mesh`, `collectives`, with `meaning` as their definition) over the search for the
-cheapest sequence (`weak`, `search`, with `exhaustive` as its definition) to what each rank sends and receives
+cheapest sequence (`weak`, `search`) to what each rank sends and receives
 (`lowering`, `direct`, `route`, `choice`).
 """
 

@@ -140,7 +140,7 @@ def check(found: DistributedType, mesh: Mesh) -> None:
         for axis in dimension.axes:
             if axis not in mesh.sizes:
                 raise ValueError(f"{found}: dimension {number} names the axis {axis!r}, "
-                                 f"which the mesh {mesh} has not")
+                                 f"which the mesh {mesh} does not have")
         parts = prod(mesh.sizes[axis] for axis in dimension.axes)
         if dimension.tile * parts != dimension.size:
             raise ValueError(f"{found}: dimension {number} has {parts} tiles of {dimension.tile}, "

@@ -2,7 +2,8 @@
 
 The paper's section 7.2, with the cost of its figure 11 and, among sequences of equal cost, the fewest that
 communicate.  Only sequences in normal form are searched: by lemma 6.5 one of them is optimal, and none of
-them ever holds more than the larger of both ends.  `exhaustive.py` searches all sequences under that bound.
+them ever holds more than the larger of both ends.  `tests/exhaustive.py` searches all
+sequences under that bound.
 
 Slices come first and are free; then come exchanges, which leave the size of tiles as it is; the gathers that
 remain are known in closed form.
@@ -62,7 +63,7 @@ def cheapest(space: Space, have: Point, want: Point, ties: int = 1, limit: int =
     for parts in (have, want):
         if len(parts) != len(space.shape) or not space.has(parts):
             raise ValueError(f"{space.devices} devices cannot hold an array of shape {space.shape} "
-                             f"in {parts} equal parts, all equally often")
+                             f"in {parts} equal parts, each of them on equally many devices")
     return _Search(space, have, want, ties, limit).run()
 
 

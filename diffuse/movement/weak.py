@@ -7,13 +7,11 @@ dimension, gives it to another one, or both: allgather, dynslice, alltoall.  Per
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from diffuse.ir import Point
-from diffuse.movement.mesh import primes
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,51 +96,6 @@ def received(steps: Sequence[WeakStep], parts: Point, space: Space) -> int:
 def height(steps: Sequence[WeakStep], parts: Point, space: Space) -> int:
     """Return the most elements that a device holds at once (definition 4.4)."""
     return max(map(space.localsize, walk(steps, parts)))
-
-
-_NORMAL = re.compile("d*a*g*")
-
-
-def is_normal(steps: Iterable[WeakStep]) -> bool:
-    """Are the steps in normal form, dynslice* alltoall* allgather* (definition 4.5)?"""
-    return bool(_NORMAL.fullmatch("".join(step.kind[0] if step.kind != "allgather" else "g"
-                                          for step in steps)))
-
-
-def normal(steps: Iterable[WeakStep]) -> list[WeakStep]:
-    """Rewrite a sequence into normal form with the same ends, by the lemmas 4.6 and 4.7 (theorem 4.8).
-
-    Steps are split into prime ones, as the lemmas hold for these, and neighbours of one kind are merged
-    again.
-    """
-    found = [WeakStep(step.source, step.target, p) for step in steps for p in primes(step.factor)]
-    at = 0
-    while at + 1 < len(found):
-        swapped = _exchanged(found[at], found[at + 1])
-        if swapped is None:
-            at += 1
-        else:
-            found[at:at + 2] = swapped
-            at = max(at - 1, 0)
-    return merged(found)
-
-
-_RANK = {"dynslice": 0, "alltoall": 1, "allgather": 2}
-
-
-def _exchanged(first: WeakStep, second: WeakStep) -> list[WeakStep] | None:
-    """Exchange two prime steps, or replace them by one step or none; None if they are in normal order.
-
-    They commute unless one gives a dimension the very factor that the other takes from it.
-    """
-    if _RANK[first.kind] <= _RANK[second.kind]:
-        return None
-    if first.factor == second.factor and first.source == second.target:
-        source, target = second.source, first.target
-        return [] if source == target else [WeakStep(source, target, first.factor)]
-    if first.factor == second.factor and first.target is None and second.source is None:
-        return [WeakStep(first.source, second.target, first.factor)]
-    return [second, first]
 
 
 def merged(steps: Iterable[WeakStep]) -> list[WeakStep]:

@@ -42,9 +42,9 @@ class FusedTask:
         return "\n".join([head, *shared, f"  ended by: {self.reason}", *lines])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
-    """All decisions so far, newest plan last."""
+    """All decisions so far, newest plan last.  It is shown as text, in interactive sessions, too."""
 
     plans: tuple[FusedTask, ...]
     counters: dict[str, int]
@@ -58,6 +58,8 @@ class Explanation:
                   for name, (calls, nbytes) in self.on_host.items()]
         return "\n\n".join([*plans, *["\n".join(hosted)] * bool(hosted),
                             f"totals: {numbers or 'nothing was recorded'}"])
+
+    __repr__ = __str__
 
 
 def explanation(made: Iterable[Any]) -> Explanation:

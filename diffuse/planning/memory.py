@@ -1,10 +1,10 @@
-"""How much memory the arrays of a region take on each rank, for one state of each task.
+"""Computes how much memory the arrays of a region take on each rank, for one state of each task.
 
-An array takes the memory that a rank touches of it: what the rank writes, and what it receives, which stays
-where it was received.  It does so from the task that touches it until it is used no more and the program has
-let go of it; where tasks are cut alike, so that they may be one launch, what they found there stays until the
-last of them, and so do results of folds.  What the program has besides, and what arrays had before the
-region, is there all the time.
+A rank's memory for an array is what it writes of the array and what it receives, which stays where it was
+received.  It takes this memory from the first task that touches the elements until no later task uses the
+array and the program has dropped it.  Tasks that are cut alike may become one launch: the arrays that they
+find, and the results of folds, then keep their memory until the last of them.  The memory of the program's
+other arrays, and what arrays had before the region, counts throughout.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Stored(NamedTuple):
 
 
 class Memory:
-    """The memory of one region."""
+    """The memory that one region takes under some choice of states."""
 
     def __init__(self, search: Search, gone: Mapping[int, int]) -> None:
         """`gone` are stores that the program let go of, with the number of the tasks before."""
@@ -73,7 +73,7 @@ class Memory:
         self._known: dict[tuple[int, tuple[int, ...]], list[tuple[int, Any]]] = Bounded(KNOWN)
 
     def peak(self, states: Sequence[int]) -> int:
-        """The most bytes on a rank at any task, where each task is in this state."""
+        """Return the most bytes that a rank has at any task, where each task is in this state."""
         total = np.zeros((len(self.search.tasks) + 1, self.search.ranks)) + self.besides
         for first, end, nbytes in self.small.values():
             total[first:end] += nbytes
@@ -92,7 +92,8 @@ class Memory:
         return int(np.ceil(total.max()))
 
     def _runs(self, states: Sequence[int]) -> list[tuple[int, int]]:
-        """For each task the first of the tasks around it that are cut alike, and the one after the last."""
+        """Return for each task the run of neighbouring tasks that are cut as it is: its first task, and the
+        one after its last."""
         found: list[tuple[int, int]] = []
         before: object = None
         first = 0
@@ -105,7 +106,7 @@ class Memory:
         return found + [(first, len(self.search.states))] * (len(self.search.states) - first)
 
     def _taken(self, stored: Stored, states: Sequence[int]) -> list[tuple[int, Any]]:
-        """The tasks before which a store takes more memory, and how much more on each rank."""
+        """Return the tasks before which a store takes more memory, and how much more on each rank."""
         search, frame = self.search, stored.frame
         item, found = ITEMSIZE[frame.dtype], []
         full, now = volume(frame.shape) * item, stored.before
@@ -128,7 +129,7 @@ class Memory:
 
 
 def held(instance: Any, ranks: int) -> tuple[Any, list[Boxes]]:
-    """The bytes of memory that each rank has touched of a store, and where they are."""
+    """Return the bytes of memory that each rank has touched of a store, and the boxes of these elements."""
     state = getattr(instance, "state", None)
     if state is None:
         return np.zeros(ranks), []

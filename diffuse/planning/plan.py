@@ -66,7 +66,7 @@ def plan(graph: Graph, mesh: Mesh, method: str = "auto", repeats: bool = False,
     if method not in METHODS:
         raise ValueError(f"method {method!r}: choose one of {', '.join(METHODS)}")
     if not mesh or min(mesh) < 2:
-        raise ValueError(f"mesh {mesh}: axes have at least 2 ranks, and there is at least one")
+        raise ValueError(f"mesh {mesh}: expected one axis or more, each of at least 2 ranks")
     if method == "recursive":
         return _recursive(graph, mesh, repeats, held, run)
     states = build(graph, mesh, repeats, held, run, sums, work)
@@ -103,7 +103,7 @@ def _recursive(graph: Graph, mesh: Mesh, repeats: bool, held: Mapping[int, Seque
 
 
 def _begun(states: Mapping[int, Sequence[Layout]], axes: int) -> dict[int, list[Layout]]:
-    """The decisions of these states for the first axes."""
+    """Return the decisions for the first axes that these states make."""
     return {k: list(dict.fromkeys(layout[:axes] for layout in layouts)) for k, layouts in states.items()}
 
 

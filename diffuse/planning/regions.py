@@ -1,11 +1,11 @@
 """Planned regions: parts of a program whose operations are recorded as one window and partitioned by search.
 
-The first time that a program comes to a region its tasks are kept back until the region ends, or a value is
-needed.  Then the search (windows.py) chooses how ranks share them out, and they are added to the window so.
-From then on tasks go to the window one by one along the trails that were made, as tasks outside of regions
-do, and nothing is analysed; a task that was not there before is kept back with all that follow it.  Where
-arrays come back that the region left behind, as those of a loop, it is looked which, and chosen once more:
-where they lie at the end is then where they lie at the beginning.
+The first time that a program enters a region its tasks are kept back until the region ends, or a value is
+needed.  Then the search (windows.py) chooses how ranks divide them, and they are added to the window with
+these decompositions.  From then on tasks go to the window one by one along the trails that were made, as
+tasks outside of regions do, and nothing is analysed; a task that was not there before is kept back with all
+that follow it.  If the program enters the region again with arrays that the region itself made, as a loop
+does, the search runs once more and gives such an array one layout at the beginning and at the end.
 
 Where the search finds nothing better than the stream's own choice, the region steps aside: its tasks are
 recorded as if it were not there, and the window does not end with it.  When the program leaves it, they are
@@ -49,7 +49,8 @@ Form = tuple[Any, ...]
 
 
 class Planned:
-    """What is known of one region of the program, and what goes on in it now."""
+    """The state of one region of the program: the plans chosen for it, and the tasks recorded in the current
+    turn."""
 
     def __init__(self, memory: int | None, site: object = None) -> None:
         self.memory, self.site = memory, site
@@ -155,7 +156,7 @@ class Planned:
             self._placing = False
 
     def _lose(self, tasks: list[Recorded], error: Exception) -> None:
-        """Give up tasks that are kept back: what they would make raises the error."""
+        """Discard tasks that are kept back: reading one of their results raises the error."""
         engine = current()
         stores = engine.stores
         engine.window.held -= len(self._held)
@@ -188,7 +189,7 @@ class Planned:
     # -- when the program comes and goes -------------------------------------------------------------------
 
     def begin(self) -> bool:
-        """Note that the program comes to the region; returns whether the region decides how tasks are cut."""
+        """Note that the program enters the region; returns whether the region decides how tasks are cut."""
         engine = current()
         window = engine.window
         self._turns += 1
@@ -205,8 +206,8 @@ class Planned:
         return True
 
     def end(self, before: Any, failed: bool) -> None:
-        """Note that the program leaves the region, for the one that decided before; `failed`: with an
-        exception."""
+        """Note that the program leaves the region, by an exception if `failed`; `before` is the region that
+        decided before it."""
         engine = current()
         if self._entered is not None:
             self._compare(engine.window, failed)
@@ -219,7 +220,8 @@ class Planned:
         self._look_ahead(engine.stores.users)
 
     def _look_ahead(self, users: dict[int, int]) -> None:
-        """If arrays came back that the region left behind before, find out which in the next turns."""
+        """If the program uses arrays again that the region made, keep tasks back in the next turns, to find
+        out which arrays these are."""
         if self._turns == self._fresh and self.memory is not None:
             self._looks = self._turns + 1, self._turns + 2, self._turns + 3
         elif self._turns == self._fresh + 1 and any([users.get(store, 0) > self._first for left in
@@ -229,7 +231,8 @@ class Planned:
     # -- where nothing is to be decided --------------------------------------------------------------------
 
     def _steps_aside(self) -> bool:
-        """Is everything left to the stream, by all that was chosen, and nothing to be found out any more?"""
+        """May tasks be recorded as without the region?  They may if every choice was the stream's own, and no
+        turn is left in which tasks have to be kept back."""
         return (self._calm >= self._patience and self.memory is None and bool(self.answers_last)
                 and all([found.left for found in self.answers_last])
                 and self._turns > max(self._fresh + 1, 0, *self._looks))
@@ -253,7 +256,8 @@ class Planned:
     # -- what is chosen ------------------------------------------------------------------------------------
 
     def _decided(self, tasks: list[Recorded], gone: dict[int, int]) -> tuple[Template | None, ...]:
-        """How each of these tasks is cut; `gone` are stores that the program let go of, by task."""
+        """Choose how each of these tasks is cut; `gone` are the stores that the program dropped, with the
+        number of tasks before that."""
         slots: dict[int, int] = {}
         rows: list[Any] = []
         for (template, stores, values, _), hand in self._held:
@@ -304,7 +308,7 @@ to hash, stands there by its number, and the region keeps it alive."""
 
 
 class plan(ContextDecorator):
-    """Has the operations that are recorded within partitioned by search, for the least time on the ranks by a
+    """Partitions the operations recorded in a `with` block by a search, for the least time on the ranks by a
     model of the machine (`diffuse machine` measures one), and never for more than without a plan::
 
         for _ in range(steps):
@@ -357,7 +361,7 @@ class plan(ContextDecorator):
             entered.end(before, error[0] is not None)
 
     def __str__(self) -> str:
-        """What was chosen the last time."""
+        """Describe what was chosen the last time."""
         found = _regions.get(self._key)
         return "not planned" if found is None else "\n".join(
             [f"{each.bytes:,.0f} bytes in {1e3 * each.seconds:.4g} ms, {each.default:,.0f} in "
@@ -366,7 +370,7 @@ class plan(ContextDecorator):
 
 
 def jit(function: F | None = None, *, memory: int | None = None) -> Any:
-    """Have what a function records partitioned by search, as `plan` does::
+    """Partition the operations that a function records by a search, as `plan` does::
 
         @diffuse.jit
         def step(u): ...

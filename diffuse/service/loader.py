@@ -8,7 +8,7 @@ from typing import Protocol
 
 from diffuse.service.elf import LoadError
 
-__all__ = ["LoadError", "Loaded", "load"]
+__all__ = ["LoadError", "Loaded", "Text", "load"]
 
 
 class Loaded(Protocol):
@@ -16,6 +16,14 @@ class Loaded(Protocol):
 
     @property
     def addresses(self) -> Mapping[str, int]: ...
+
+
+class Text:
+    """Code that another program loads, such as a GPU's driver: what `load` is for code of this process."""
+
+    def __init__(self, image: bytes, names: Sequence[str]) -> None:
+        self.image = image
+        self.addresses: Mapping[str, int] = {}
 
 
 def load(image: bytes, names: Sequence[str]) -> Loaded:

@@ -1,8 +1,9 @@
 """Stand-alone programs for MPI, written from descriptions of operators and a grid of processes.
 
-"Partition work, not data" (papers/000): who computes which block of the loops is chosen; which blocks of
-arrays processes need, and what they say to each other, follows from how the loops index the arrays.
-`diffuse.spmd.program` says what a program is, `write` writes it with mpi4py, as one would by hand.
+"Partition work, not data" (papers/000): the grid says which process computes which block of the loops; which
+blocks of arrays a process needs, and what processes send to each other, follows from how the loops index the
+arrays.  `diffuse.spmd.program` says what a program is, and `write` writes it with mpi4py, as one would by
+hand.
 """
 
 from diffuse.spmd.program import KNOWN, Program, attention, matmul, of_spec, softmax

@@ -1,4 +1,4 @@
-"""A program of described operators on named arrays, and what a grid of processes makes of it.
+"""Programs of described operators on named arrays, and their division by a grid of processes.
 
 The loops of all operators share their names: what is cut is a loop, for the whole program.  A process of the
 grid has one block of every loop that is cut, and so one block of every array.  It begins with a piece of its
@@ -81,7 +81,8 @@ class Program:
 
 
 def cut(program: Program, grid: Mapping[str, int]) -> dict[str, int]:
-    """The loops that a grid cuts, checked; ValueError says what is wrong with it."""
+    """Return the loops that a grid cuts into several parts.  Raises ValueError for a grid that does not fit
+    the program."""
     extents = program.extents
     for name, parts in grid.items():
         if name not in extents:
@@ -106,8 +107,8 @@ def sharing(loops: Names, grid: Mapping[str, int]) -> Names:
 
 
 def words(program: Program, grid: Mapping[str, int]) -> float:
-    """The elements that all processes together receive: of operands what of their blocks is no piece of
-    theirs; of sums what combining moves, if every process combines an equal part."""
+    """Return the elements that all processes together receive: the parts of operand blocks that a process
+    does not begin with, and what combining sums moves if every process combines an equal part."""
     grid = cut(program, grid)
     extents, ranks = program.extents, prod(grid.values())
 
@@ -129,7 +130,8 @@ def words(program: Program, grid: Mapping[str, int]) -> float:
 
 
 def _rest(loops: Names, grid: Mapping[str, int]) -> float:
-    """What of a block comes from others, if the processes along these loops have equal pieces of it."""
+    """Return the share of a block that a process receives from others, if the processes along these loops
+    have equal pieces of it."""
     return 1 - 1 / prod([grid[name] for name in loops])
 
 
@@ -137,7 +139,7 @@ def _rest(loops: Names, grid: Mapping[str, int]) -> float:
 
 
 def of_spec(spec: OpSpec, name: str = "product") -> Program:
-    """The program of one Einstein sum; ValueError for what does not say what it computes."""
+    """Make the program of one Einstein sum.  Raises ValueError for any other description."""
     if spec.origin != "einsum" or any(len(loop.name) > 1 or not loop.name.islower() for loop in spec.loops):
         raise ValueError(f"{spec}: write a program of an Einstein sum whose loops are lower-case letters")
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -77,8 +77,8 @@ class SparseProduct(NamedTuple):
     n: int
 
     def text(self, grid: Mapping[str, int]) -> str:
-        """The program for a grid of processes; ValueError for one that cuts another loop than the rows, or
-        has fewer than one process."""
+        """Return the text of the program for a grid of processes.  Raises ValueError for a grid that cuts any
+        loop but the rows, or has fewer than one process."""
         for name, parts in grid.items():
             if name not in self._fields:
                 raise ValueError(f"grid: no loop {name!r}; the loops are m, n")

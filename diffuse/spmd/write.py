@@ -1,4 +1,4 @@
-"""Writes a program for MPI, with mpi4py and NumPy alone, for people to read and to go on with."""
+"""Writes a program as text for MPI, with mpi4py and NumPy alone, for people to read and to change."""
 
 from __future__ import annotations
 
@@ -140,22 +140,23 @@ class Writer:
         return lines
 
     def _index(self, loop: str) -> str:
-        """Where a process is along a loop."""
+        """Write the process's index along a loop."""
         return f"grid.coords[{list(self.grid).index(loop)}]"
 
     def _along(self, loops: Names, verb: str, name: str) -> str:
-        """The communicator of the processes along some loops, which share or fold an array."""
+        """Return the name of the communicator of the processes along some loops, which share or fold an
+        array."""
         self.communicators.setdefault(loops, {}).setdefault(verb, []).append(name)
         return _named(loops)
 
     def _help(self, *names: str) -> None:
-        """Use these functions, which the program then defines."""
+        """Have the program define these helper functions."""
         for name in names:
             self.helpers.setdefault(name, HELPERS[name])
 
 
 def _aliases(program: Program, grid: Mapping[str, int]) -> dict[str, str]:
-    """The operands whose blocks are those of another one: that one."""
+    """Map each operand whose blocks equal those of an earlier operand to that operand."""
     known: dict[tuple[str, Names], str] = {}
     found = {}
     for one in program.operands:
@@ -178,7 +179,8 @@ def _block(loops: Names, grid: Mapping[str, int]) -> str:
 
 
 def _spread(loops: Names, result: Names) -> str:
-    """What aligns an operand with the dimensions of the result."""
+    """Return the index that aligns an operand's block with the dimensions of the result; empty if none is
+    needed."""
     words = [":" if name in loops else "None" for name in result]
     if "None" not in words:
         return ""
@@ -202,7 +204,7 @@ def _folded(one: Operation, name: str, fold: str, start: str) -> str:
 
 
 def _product(one: Operation, names: list[str]) -> str:
-    """A product of blocks: by `@` where it is one of matrices."""
+    """Write a product of blocks: by `@` if it is a product of matrices, else by `einsum`."""
     terms = [one.loops(k) for k in range(len(names))]
     result = one.result
     if len(names) == 2 and len(result) >= 2 and len(one.reduced) == 1:
@@ -217,7 +219,8 @@ def _product(one: Operation, names: list[str]) -> str:
 
 
 def _matrix(term: Names, batch: Names, pair: Names, name: str) -> str | None:
-    """An operand as a matrix, or a stack of them, with these rows and columns; None if it is none."""
+    """Write an operand as a matrix, or a stack of matrices, with these rows and columns; None if it is not
+    one."""
     if term == (*batch, *pair):
         return name
     if term == (*batch, *reversed(pair)):

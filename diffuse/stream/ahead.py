@@ -1,4 +1,5 @@
-"""What the stream would make of tasks: its launches and calls, found without recording or compiling them.
+"""Predicts the launches and host calls that the stream would make of tasks, without recording or compiling
+anything.
 
 A window of its own divides the tasks into groups, as the program's window does, and their layouts tell a
 runtime what each rank would read and write.  The program's window, its memo and the stores stay as they are.
@@ -29,7 +30,7 @@ for the stream's own choice."""
 
 
 class Ahead(NamedTuple):
-    """One launch that would come, or one call of a host function."""
+    """A predicted launch, or a predicted call of a host function."""
 
     tasks: tuple[tuple[int, Decomposition | None], ...]
     """The numbers of its tasks, and how each is cut."""
@@ -44,13 +45,14 @@ class Ahead(NamedTuple):
 
 
 class Stream:
-    """The stream ahead of a window, for some tasks that may be cut in other ways each time."""
+    """Predicts what the stream would do with tasks after those in a window; each prediction may cut them in
+    other ways."""
 
     def __init__(self, window: Window) -> None:
         self._window, self._memo = window, Memo()
 
     def launches(self, tasks: Sequence[Recorded], ways: Sequence[Ways]) -> list[Ahead]:
-        """The launches and calls that these tasks would become, cut in these ways."""
+        """Predict the launches and calls that these tasks would become, if cut in these ways."""
         groups = self._groups(tasks, [way[0] for way in ways])
         last = {store: number for number, group in enumerate(groups) for store in group.slots}
         alive, found, first = self._window.stores.alive, list[Ahead](), 0
@@ -64,7 +66,7 @@ class Stream:
         return found
 
     def _groups(self, tasks: Sequence[Recorded], cuts: Ways) -> list[Group]:
-        """The groups into which a window divides these tasks."""
+        """Divide the tasks into groups as a window does."""
         stores = copy(self._window.stores)
         stores.users = {}
         window = Window(stores)
@@ -81,8 +83,8 @@ class Stream:
         return list(window.closed)
 
     def _launch(self, group: Group, first: int, live: bytes) -> Ahead:
-        """The launch of a group whose first task has this number, given which of its stores somebody needs
-        afterwards."""
+        """Predict the launch of a group whose first task has this number; `live` has a byte for each of its
+        stores: is the store used afterwards?"""
         tasks, plans = group.tasks, group.trail.node.plans
         found: _Sketch | None = plans.get(live)
         if found is None:
@@ -97,7 +99,7 @@ class Stream:
         return Ahead(cut, (made,), tuple([(a.store.id, a.privilege is not Privilege.READ) for a in used]))
 
     def _call(self, group: Group, number: int, ways: Ways) -> Ahead:
-        """The call of a host function, the task of this number."""
+        """Predict the call of the host function that is the task of this number."""
         recorded, storages = group.recorded[0], self._window.stores.storages
         points = self._window.stores.runtime.points
         layouts, together = list[Layout](), False
@@ -114,7 +116,7 @@ class Stream:
 
 
 class _Sketch(NamedTuple):
-    """A plan without a kernel."""
+    """A plan of a predicted launch, which has no kernel."""
 
     composition: Composition
     layouts: dict[tuple[object, ...], Layout]
@@ -125,7 +127,7 @@ class _Sketch(NamedTuple):
 
 
 class _Cut:
-    """A region in which each task is cut in the way that is given for its number."""
+    """A region that cuts each task in the way that is given for its number."""
 
     asks = None
 
@@ -143,6 +145,6 @@ class _Cut:
         return False
 
     def settle(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: no task is kept back."""
 
     mend = forget = settle

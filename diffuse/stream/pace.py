@@ -1,4 +1,4 @@
-"""How long NumPy takes for an operation: longer than a task costs, even if the program waits for it?"""
+"""Estimates whether NumPy takes longer for an operation than a task does, the wait for the task included."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ work."""
 
 
 def lengthy(name: str, types: tuple[str, ...], elements: int) -> bool:
-    """Does NumPy take longer for an operation than a task, even if the program waits for the task?"""
+    """Does NumPy take longer for an operation on so many elements than recording a task and waiting for it
+    takes?"""
     if name == "where":
         return SELECT * elements > WAIT
     if types[0][0] != "f":

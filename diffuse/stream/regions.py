@@ -30,7 +30,8 @@ class Region(Protocol):
 
     @property
     def asks(self) -> Callable[[Recorded], None] | None:
-        """What raises ValueError for an operation that must not be recorded here; None if all may be."""
+        """A function that raises ValueError for an operation that must not be recorded here; None if every
+        operation may be."""
 
     def start(self, before: Group) -> Trail:
         """Return the place in the memo at which the group after this one begins."""
@@ -53,14 +54,15 @@ class Region(Protocol):
 
 
 def called(recorded: Recorded) -> Independent | None:
-    """The host function of a task if ranks may run it on parts."""
+    """Return the host function of a task if ranks may run it on parts of its arrays, else None."""
     values = recorded[2]
     return values[0] if values and type(values[0]) is Independent else None
 
 
 def loops(recorded: Recorded) -> dict[str, int]:
-    """The loops of an operation by name, with their extents: `i`, `j`, ... are the dimensions of what it goes
-    through.  Those of a host function are its result's, and -1 stands for those along which it adds up."""
+    """Return the loops of an operation by name, with their extents: `i`, `j`, ... are the dimensions of its
+    iteration space.  Those of a host function are the dimensions of its result, and loops of extent -1, along
+    which it adds up."""
     template, function = recorded[0], called(recorded)
     if operations.known(template.operation):
         return dict(zip(LETTERS, template.shape, strict=False))
@@ -95,7 +97,8 @@ def under(template: Template, cut: tuple[tuple[int, int, int], ...], runtime: Ru
 
 
 def crossing(function: Independent, order: tuple[int, ...]) -> bool:
-    """May a host function be cut in all of these ways at once?  Not along one axis of an array twice."""
+    """May a host function be cut in all of these ways at once?  It may not be cut twice along one axis of an
+    array."""
     if function.indexed and len(order) > 1:
         return False
     axes = zip(*[function.cuts[n] for n in order], strict=True)

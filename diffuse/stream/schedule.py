@@ -1,4 +1,4 @@
-"""Schedules: grids of ranks that the program names by hand."""
+"""Schedules: grids of ranks that the program itself names for the operations of a block or a function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from diffuse.stream.regions import called, crossing, cuts, grid, loops, under
 
 
 class schedule(ContextDecorator):
-    """Names the grid of ranks that share the operations which are recorded within::
+    """Sets the grid of ranks over which the operations recorded in a `with` block, or in a function, are
+    cut::
 
         with diffuse.schedule(grid=(2, 2)):     # the first two loops of each operation, by two ranks each
             c = a @ b
@@ -99,12 +100,13 @@ class schedule(ContextDecorator):
     # -- what the window asks ------------------------------------------------------------------------------
 
     def asks(self, recorded: Recorded) -> None:
-        """Raise ValueError for an operation that cannot be cut so."""
+        """Raise ValueError for an operation that cannot be cut over this grid."""
         if (sentence := self._refused(recorded)) is not None:
             raise ValueError(f"{self}: {recorded[0].operation} {sentence}")
 
     def _refused(self, recorded: Recorded) -> str | None:
-        """Why an operation cannot be cut so; None if it can."""
+        """Return the reason why an operation cannot be cut over this grid, as the end of a sentence; None if
+        it can."""
         template, function = recorded[0], called(recorded)
         extents, summed = loops(recorded), _summed(recorded)
         cut = {name: n for name, n in self.points.items() if n > 1}
@@ -179,17 +181,17 @@ class schedule(ContextDecorator):
         return found
 
     def settle(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: a schedule keeps no tasks back."""
 
     def mend(self) -> None:
-        """Nor here."""
+        """Do nothing: there is no state to restore."""
 
     def forget(self) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no decisions are kept."""
 
 
 def _summed(recorded: Recorded) -> dict[str, int]:
-    """The loops, by name, along which a host function adds up, and their extents."""
+    """Return the loops along which a host function adds up, by name, and their extents."""
     extent = recorded[0].uses[0].map.shape[-1:] if recorded[0].uses else ()
     return {name: extent[0] for name, n in loops(recorded).items() if n == -1 and extent}
 

@@ -1,4 +1,5 @@
-"""Turns of a loop: where a group that began before the loop ends, so that the turns make equal groups."""
+"""Finds where a loop begins within a group, so that the group can end there and all turns of the loop make
+equal groups."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ class Walk:
             self.begun = True
 
     def meet(self, task: Recorded) -> None:
-        """Note a task over few elements of small stores that has views that no task had before, as a program
-        has them that keeps a number of every turn in a table."""
+        """Note a task over few elements of small stores with views that no earlier task had; such a task
+        recurs in programs that store a number into a table in every turn of a loop."""
         self._look((task[0].operation, task[3]), True, SHORT)
 
     def _find(self, name: tuple[str, Any]) -> int:
@@ -103,8 +103,9 @@ class Walk:
         return trusted
 
     def _look(self, name: tuple[str, Any], new: bool, most: int = MOST) -> None:
-        """Record whether an operation has new views, once after each large task of at most this many
-        elements."""
+        """Count the tasks of an operation in a row that had new views.  If they are many, small operations
+        after the large task before them, if that has at most `most` elements, are done at once from now
+        on."""
         count = self._new.pop(name, 0) + 1
         if not new:
             return

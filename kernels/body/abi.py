@@ -257,7 +257,7 @@ def whole(body: Body, values: tuple[Any, ...]) -> Division | None:
 
 
 def run(native: Native, body: Body, values: Sequence[int | float], points: int) -> None:
-    """Run all points of a launch one after another, then `finish`: for tests and for routines."""
+    """Run all points of a launch one after another, then `finish`; tests call this."""
     block = ctypes.create_string_buffer(layout(body).pack(*values))
     kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(native.address)
     for point in range(points):

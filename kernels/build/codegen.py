@@ -19,14 +19,6 @@ SPEED = 2
 scans."""
 
 
-def target_name() -> str:
-    """The processor that code is compiled for, in a few words."""
-    machine = host()
-    features = machine.features.split(",")
-    vectors = "AVX-512" if "+avx512vl" in features else "AVX2" if "+avx2" in features else "no AVX2"
-    return f"{machine.cpu} ({machine.triple}, {vectors})"
-
-
 def start() -> None:
     """Prepare for the first request."""
     here = host()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -25,20 +24,12 @@ class Steps(list[tuple[str, int, int]]):
     """The runtime's prepared form of the steps."""
 
 
-class Text:
-    """Code in the form that the device's runtime loads."""
-
-    def __init__(self, image: bytes, names: Sequence[str]) -> None:
-        self.image = image
-        self.addresses: Mapping[str, int] = {}
-
-
 class GridCode:
     """The grid kernels of one body."""
 
     def __init__(self, body: Body, found: loader.Loaded) -> None:
         self.code: Any = found
-        """The loaded code: functions of this process by name, or a `Text`."""
+        """The loaded code: functions of this process by name, or a `loader.Text`."""
         self.names = schedule.names(body)
         self.functions: Any = None
         """The runtime's handles of the kernels."""
@@ -108,7 +99,7 @@ class Compilation(jit.Compilation):
     kind = code.GRID
 
     def __init__(self, body: Body, target: str) -> None:
-        super().__init__(body, loader.load if target.startswith("simt") else Text)
+        super().__init__(body, loader.load if target.startswith("simt") else loader.Text)
         self._target = target
         self.refusal = ""
         """The reason why the target cannot run the body."""

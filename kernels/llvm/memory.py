@@ -73,8 +73,8 @@ class Place(NamedTuple):
 
 
 def prefetch(code: Code, there: str, distance: int = 0, write: bool = False, keep: bool = False) -> None:
-    """Fetch the line so many bytes behind an address into the first-level cache: to be written, or to be
-    read.  What is not to be kept goes past the other caches, where the target does this."""
+    """Fetch the cache line so many bytes behind an address into the first-level cache, for writing or for
+    reading.  A line that is not to be kept bypasses the other caches, if the target wants that."""
     if distance:
         there = code.let(f"getelementptr i8, ptr {there}, i64 {distance}")
     code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")

@@ -1,4 +1,4 @@
-"""Merges the dimensions of a loop nest whose rows lie one behind the other in all of its arrays.
+"""Merges the dimensions of a loop nest whose rows are adjacent in memory in all of its arrays.
 
 Rows of two elements would leave most lanes of a vector unused, and each row costs a few instructions of its
 own.  Whether the rows of a slice are adjacent is known at launch only: the kernel looks once for each loop
@@ -44,8 +44,9 @@ def rows(block: Block, body: Body, loop: Loop, order: Sequence[int], bounds: Bou
 
 
 def _mergeable(body: Body, loop: Loop, order: Sequence[int]) -> list[int]:
-    """The dimensions that may be merged with the one after them, from the last one on: a launch cuts none of
-    those after it, and each array follows both or neither.  Of short rows it is known which have gaps."""
+    """Return the dimensions that may be merged with the one after them, from the last one on: a launch cuts
+    none of those after it, and each array follows both or neither.  Short rows that are known to have gaps
+    are not merged."""
     found: list[int] = []
     space = body.spaces[loop.space]
     if (space.rank < 3 or list(order) != [*range(len(order))]

@@ -215,7 +215,7 @@ class _Nest(Iteration):
         code = self.code
         self.bounds = self.block.bounds(self.loop.space, point)
         for reduction in self.folds.values():
-            reduction.prepare(self.block, self.bounds)
+            reduction.prepare(self.block)
         bases = self.bases()
         if not self.order:
             self._head(bases)

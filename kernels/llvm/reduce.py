@@ -185,7 +185,7 @@ class Fold:
         self.held: list[State] = []
         """The accumulators that a loop holds in registers, in the order in which steps use them."""
 
-    def prepare(self, block: Block, bounds: dict[int, tuple[str, str]]) -> None:
+    def prepare(self, block: Block) -> None:
         """Prepare at the head of the loop nest."""
         self.partials = Partials(block, self.number)
         self.code, self.operator = block.code, self.partials.operator

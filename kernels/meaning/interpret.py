@@ -192,8 +192,8 @@ class Turned:
 
 
 def _turn(low: int, high: int, shift: int, n: int) -> list[tuple[slice, slice]]:
-    """The parts in which indices from `low` to `high`, shifted cyclically in n, lie one behind the other:
-    where each begins and ends among them, and in n."""
+    """Split the indices from `low` to `high`, shifted cyclically in n, into contiguous parts: for each its
+    slice of them, and its slice of n."""
     start, length = (low + shift) % n, high - low
     if start + length <= n:
         return [(slice(0, length), slice(start, start + length))]

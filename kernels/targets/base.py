@@ -52,11 +52,11 @@ class Target(Protocol):
 
     @property
     def permutes(self) -> bool:
-        """Does one instruction read 8 float64 at places of their own of a table of 16 in registers?"""
+        """Does one instruction read 8 float64 from a table of 16 in registers, each at a place of its own?"""
 
     @property
     def passes(self) -> bool:
-        """Should what is read once be prefetched past all caches but the first?"""
+        """Should prefetches of data that is read once bypass all caches but the first?"""
 
     @property
     def ahead(self) -> bool:

@@ -55,13 +55,14 @@ class Host:
 
     @property
     def passes(self) -> bool:
-        """5e6 writes at random places take two thirds of the time with it on Zen 5, and twice as much on a
-        Xeon, which fetches such lines again if they are not used at once."""
+        """Yes on Zen 5, where 5e6 writes at random places then take two thirds of the time.  On a Xeon, which
+        fetches such lines again if they are not used at once, they take twice as long."""
         return self.cpu.startswith("znver")
 
     @property
     def ahead(self) -> bool:
-        """It takes 2 to 30 % off the time of large loops on a Xeon, and was not measured on Zen."""
+        """Yes except on Zen, where it was not measured; on a Xeon it saves 2 to 30 % of the time of large
+        loops."""
         return not self.cpu.startswith("znver")
 
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:

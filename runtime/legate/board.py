@@ -1,9 +1,10 @@
-"""Memory that the ranks of a machine share, in which each says what launches it has begun.
+"""A board: memory that the ranks of a machine share, in which each rank writes the number of the launch that
+it has begun.
 
-A rank that computes keeps the thread for its messages off its processor, if it has no other one.  What
-another rank still needs to begin the same launch, a row beside its part for instance, then comes milliseconds
-late.  So ranks begin large launches abreast: each waits, for a millisecond at most, until the others have
-begun, and lets messages pass meanwhile (trampoline.cc).
+A rank without a spare processor computes on the one that the thread for its messages needs.  Data that
+another rank needs to begin the same launch, such as a row beside its part, then arrives milliseconds late.
+So ranks begin large launches together: each waits, for a millisecond at most, until the others have begun,
+and lets messages pass meanwhile (trampoline.cc).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ FOLDER = Path("/dev/shm")
 
 
 class Board:
-    """The memory, and this rank's place in it."""
+    """The shared memory, and this rank's place in it."""
 
     def __init__(self, memory: mmap.mmap, place: int, ranks: int) -> None:
         self.memory = memory
@@ -52,7 +53,7 @@ def board(rank: int, gather: Callable[[int], list[int]], crowded: bool, folder: 
 
 
 def _mapped(path: Path, nbytes: int, new: bool) -> mmap.mmap:
-    """The memory of a file, which is created, or exists already and is this user's."""
+    """Map the memory of a file, which is created if `new`, and else has to exist and belong to this user."""
     number = os.open(path, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if new else 0), 0o600)
     try:
         if new:

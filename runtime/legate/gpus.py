@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from diffuse.runtime.base import GridCode
 from diffuse.runtime.legate import copying
-from diffuse.service import code
+from diffuse.service import code, loader
 
 LIBRARY = "libcuda.so.1"
 COMPUTE_MAJOR, COMPUTE_MINOR = 75, 76
@@ -62,7 +62,7 @@ class Gpus:
         self._loaded: list[Any] = []
         text, architecture = copying.for_gpu(), self.target.removesuffix(TILES)
         found: Any = code.fetch(code.text_key(f"{text}{architecture}"), copying.NAMES, code.PTX,
-                           lambda: (text, architecture), Text)
+                           lambda: (text, architecture), loader.Text)
         self.copying: tuple[int, ...] = tuple(self._kernels(found.image, copying.NAMES).values())
 
     def functions(self, grid: GridCode) -> Mapping[str, int]:
@@ -100,11 +100,3 @@ class Gpus:
         error = getattr(self._driver, name)(*arguments)
         if error:
             raise RuntimeError(f"NVIDIA's driver: {name} returned the error {error}")
-
-
-class Text:
-    """Code in the form that the driver loads."""
-
-    def __init__(self, image: bytes, names: Sequence[str]) -> None:
-        self.image = image
-        self.addresses: Mapping[str, int] = {}

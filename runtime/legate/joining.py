@@ -48,8 +48,8 @@ def _disjoint(parts: Parts[Argument]) -> bool:
 
 def _aligned(parts: Parts[Argument], overlapping: bool = False) -> Parts[Argument]:
     """Join boxes whose tiles begin at the same places in the dimensions that are tiled; if `overlapping`,
-    only those that have elements in common.  What a point gets besides is of its own tiles, and nothing
-    moves for it."""
+    only those with common elements.  A joined box adds only elements of the same tiles to what a point gets,
+    so that nothing moves for it."""
     groups: dict[object, list[list[Box]]] = {}
     for box in parts:
         low, _, tiles = box
@@ -82,13 +82,13 @@ def around(*boxes: Box) -> tuple[Point, Point]:
 
 
 def volume(*boxes: Box) -> int:
-    """The elements of all these boxes, added up."""
+    """Return the sum of the volumes of these boxes."""
     return sum(prod(high - low for low, high in zip(box[0], box[1], strict=True)) for box in boxes)
 
 
 def pieces(boxes: Iterable[Box]) -> list[Box]:
-    """Disjoint boxes that cover these boxes and not much more: boxes that lie close together are joined, and
-    of those that overlap, such as the borders of a plate, all but one lose what they have in common."""
+    """Return disjoint boxes that cover these boxes and little more: boxes that lie close together are joined,
+    and of boxes that overlap, such as the borders of a plate, all but one lose the common elements."""
     rest = list(boxes)
     while near := next((pair for pair in combinations(rest, 2) if _close(*pair)), None):
         rest = [box for box in rest if box not in near] + [(*around(*near), WHOLE)]
@@ -106,7 +106,7 @@ def _close(a: Box, b: Box) -> bool:
 
 
 def without(box: Box, other: Box) -> list[Box]:
-    """What is left of a box without another one, as disjoint boxes."""
+    """Return the rest of a box without another box, as disjoint boxes."""
     if apart(box, other):
         return [box]
     found = []
@@ -122,6 +122,6 @@ def without(box: Box, other: Box) -> list[Box]:
 
 
 def apart(a: Box, b: Box) -> bool:
-    """Have two boxes no element in common?"""
+    """Are two boxes disjoint?"""
     return any(ahigh <= blow or bhigh <= alow
                for alow, ahigh, blow, bhigh in zip(a[0], a[1], b[0], b[1], strict=True))

@@ -1,4 +1,4 @@
-"""Host functions on ranks: on the parts of each rank alone, or by all ranks together."""
+"""Runs host functions on ranks: each rank alone on its parts, or all ranks together."""
 
 from __future__ import annotations
 

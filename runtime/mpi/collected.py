@@ -26,7 +26,7 @@ elements that the receiver has already."""
 
 
 class Collected(NamedTuple):
-    """An array of which each rank gives a part to all others."""
+    """An array of which each rank sends its part to all others."""
 
     place: int
     """The index of its instance, or of the scratch memory that it is in."""
@@ -36,8 +36,8 @@ class Collected(NamedTuple):
 
 
 def replicated(place: int, state: State, want: Layout) -> Collected | None:
-    """The parts of a small store that ranks give each other in rounds, if all of them want the same elements
-    and lack nearly all of these.  None if they exchange what they lack directly."""
+    """Return the parts of a small store that an all-gather in rounds exchanges, if all ranks want the same
+    elements and lack nearly all of these; None if they exchange what they lack directly."""
     ranks, every = len(want), want[0]
     if ranks <= DIRECT or state.whole or not every or any(other != every for other in want):
         return None
@@ -54,13 +54,12 @@ def replicated(place: int, state: State, want: Layout) -> Collected | None:
 
 
 def given(rank: int, distance: int, ranks: int) -> list[int]:
-    """The ranks whose parts a rank sends in the round with this distance."""
+    """Return the ranks whose parts a rank sends in the round with this distance."""
     return [(rank + k) % ranks for k in range(min(distance, ranks - distance))]
 
 
 def schematic(parts: Layout, distance: int, ranks: int) -> tuple[Layout, Layout]:
-    """What ranks send and what they want in a round, as boxes of one dimension that stand for the
-    elements."""
+    """Describe what ranks send and want in a round by boxes of one dimension that stand for the elements."""
     sizes = [size(boxes) for boxes in parts]
     counts = [sum([sizes[other] for other in given(rank, distance, ranks)]) for rank in range(ranks)]
     ends = list(accumulate(counts, initial=0))

@@ -1,4 +1,4 @@
-"""Derivations of one rank: what follows from a layout for all of its launches, and their counters."""
+"""Data that one rank derives from a layout once for all of its launches, and the rank's counters."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ class Exchanges(Memory):
         instance.state = after
 
     def _fetched(self, state: State, want: Boxes) -> tuple[Any, State]:
-        """What arrives so that each rank has what it wants of a store, and the state after that."""
+        """Return the boxes that arrive if each rank gets what it wants of a store, and the state after
+        that."""
         return fetched(state, want)
 
     def _borrow(self, instance: MpiInstance, want: Boxes, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Foresight: where stores would lie, and what would move, if ranks ran launches that nobody has submitted.
+"""Predicts where stores lie, and what moves between ranks, for launches that are not submitted.
 
 States advance by the rules of steps.py, as on ranks that run the launches.  Elements that a sparse matrix
 refers to are counted where the matrix has been inspected, or where every rank has all of it and can look for

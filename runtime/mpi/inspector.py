@@ -127,8 +127,9 @@ class Inspector:
 
     def recalled(self, layout: Launched, shared: Share, instances: Mapping[int, MpiInstance]
                  ) -> list[tuple[Reader, Inspection]]:
-        """The gathers of a launch, and what is known of the matrices, given their instances by argument;
-        nothing if one was not inspected yet, and ranks would have to move its elements to do so."""
+        """Return the gathers of a launch, each with the inspection of its matrix, given the instances by
+        argument; nothing if a matrix was not inspected yet and ranks would have to exchange its elements to
+        do so."""
         found: list[tuple[Reader, Inspection]] = []
         for reader in self._readers(layout, shared):
             keeper, key = _named(reader, layout, instances)
@@ -142,8 +143,8 @@ class Inspector:
         return found
 
     def needed(self, inspection: Inspection, reader: Reader, state: State) -> int | None:
-        """How many rows of a dense operand in this state the ranks of this process want and do not hold; None
-        if there is a row that no rank holds as a whole."""
+        """Count the rows of a dense operand in this state that the ranks of this process want and do not
+        hold; None if no rank holds some row as a whole."""
         base, pitch = reader.base, reader.pitch
         held = holders(state, base, pitch)
         return None if held is None else sum([
@@ -166,8 +167,8 @@ class Inspector:
 
     def _seen(self, reader: Reader, layout: Launched, instances: Mapping[int, MpiInstance]
               ) -> Inspection | None:
-        """What every rank can see for itself, as it has all bounds of rows and all columns; None if it has
-        not."""
+        """Inspect a gather without messages, if every rank has all row bounds and all columns; else return
+        None."""
         gather, arguments = reader.gather, layout.arguments
         looked = gather.low, gather.high, gather.along[-1]
         if not all([instances[k].state.whole for k in looked]):
@@ -239,7 +240,7 @@ class Inspector:
 
 
 def _keep(keeper: MpiInstance, key: tuple[Any, ...], inspection: Inspection) -> None:
-    """Keep what is known of one version of a matrix."""
+    """Keep the inspection of one version of a matrix."""
     if any(before[0] != keeper.version for before in keeper.inspected):
         keeper.inspected.clear()
     while len(keeper.inspected) >= MOST:
@@ -248,7 +249,7 @@ def _keep(keeper: MpiInstance, key: tuple[Any, ...], inspection: Inspection) -> 
 
 
 def _elements(layout: Launched, k: int, instance: MpiInstance) -> Any:
-    """The memory of the elements of a matrix that argument `k` shows: their columns, or values."""
+    """View the memory of the elements of a matrix, columns or values, that argument `k` accesses."""
     view, dtype = shown(layout.arguments[k].access), layout.arguments[k].access.store.dtype
     most = (instance.nbytes - view.offset) // ITEMSIZE[dtype]
     return instance.array[view.offset:view.offset + most * ITEMSIZE[dtype]].view(dtype)
@@ -256,7 +257,7 @@ def _elements(layout: Launched, k: int, instance: MpiInstance) -> Any:
 
 def _named(reader: Reader, layout: Launched, instances: Sequence[MpiInstance] | Mapping[int, MpiInstance]
            ) -> tuple[MpiInstance, tuple[Any, ...]]:
-    """The array that keeps an inspection, and its key there."""
+    """Return the instance that keeps the inspection of a gather, and its key there."""
     gather, arguments = reader.gather, layout.arguments
     low, high, last = instances[gather.low], instances[gather.high], instances[gather.along[-1]]
     keeper = last if gather.columns >= 0 else low
@@ -268,8 +269,8 @@ def _named(reader: Reader, layout: Launched, instances: Sequence[MpiInstance] | 
 
 def without(layout: Launched, inspected: Sequence[tuple[Reader, Inspection]], ranks: int
             ) -> dict[int, Layout]:
-    """What each rank reads through the arguments of gathers: its part of a matrix, and nothing of dense
-    operands."""
+    """Return what each rank reads through the arguments of gathers: its part of a matrix, and nothing of
+    dense operands."""
     known: dict[int, Layout] = {}
     for reader, inspection in inspected:
         for k in reader.gather.along:

@@ -1,4 +1,5 @@
-"""Instances over MPI: address space for a whole store on every rank, of which each touches its parts.
+"""Instances over MPI: every rank reserves address space for a whole store, and touches the parts that it
+uses.
 
 Kernels then find elements where they are on one rank: at the same offsets from the store's address.  Memory
 that is reserved costs nothing until it is touched.

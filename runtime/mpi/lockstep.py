@@ -1,4 +1,4 @@
-"""Virtual ranks of one process: they run one at a time, each until it waits for another, on threads.
+"""Runs the virtual ranks of one process on threads, one at a time, each until it waits for another.
 
 Who goes on is decided here alone, in the order of the ranks, so that every run is the same run.  A rank
 whose messages nobody can send any more is found at once: an error says for what each rank waits.

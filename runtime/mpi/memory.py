@@ -1,4 +1,4 @@
-"""The memory of ranks: what their arrays take, and what is returned to the system when it becomes short.
+"""Counts the memory of arrays on ranks, and returns memory to the system when it runs short.
 
 Every rank counts for all ranks, so that too much is an error on all of them, at the same line.
 """
@@ -45,13 +45,13 @@ class Memory(WithGhosts):
         self._peak = max(self._peak, self._touched[self.rank])
 
     def _affords(self, growth: Sequence[int]) -> bool:
-        """Has every rank so much memory left?"""
+        """Has every rank enough memory left?"""
         return all([more <= 0 or used + more <= self._most
                     for used, more in zip(self._touched, growth, strict=True)])
 
     def _afford(self, growth: Sequence[int], what: str) -> None:
-        """Count memory that ranks are about to touch.  Raises MemoryError on all ranks if it exceeds one
-        rank's."""
+        """Count memory that ranks are about to touch.  Raises MemoryError on all ranks if any of them has too
+        little."""
         for rank, (used, more) in enumerate(zip(self._touched, growth, strict=True)):
             if more > 0 and used + more > self._most:
                 raise MemoryError(f"{more} bytes more on rank {rank} for {what}, where arrays take {used} "
@@ -68,8 +68,8 @@ class Memory(WithGhosts):
                 self._shrink(instance, state, less, number)
 
     def _relocated(self, shared: Share, instances: Sequence[Any]) -> bool:
-        """Move stores that a launch only reads to where it reads them, and return the memory that they took
-        elsewhere: for a launch for which ranks have too little memory.  Returns whether anything moved."""
+        """Free memory for a launch: move stores that it only reads to the ranks that read them, and return
+        their other memory.  Returns whether anything moved."""
         found = False
         for use in shared.uses if shared.divided else ():
             instance = instances[use.place]
@@ -88,8 +88,8 @@ class Memory(WithGhosts):
         return found
 
     def _relieved(self, instances: Sequence[Any]) -> None:
-        """Give up copies of stores that a launch does not use, as ranks have too little memory for it: each
-        rank keeps what it had of such a store when that was written."""
+        """Free memory for a launch: drop copies of stores that it does not use.  Each rank keeps what it had
+        of such a store when that was written."""
         for instance in list(self._live.values()):
             state = instance.state
             if instance in instances or instance.seen or not instance.trims or instance.nbytes >= sum(
@@ -100,7 +100,8 @@ class Memory(WithGhosts):
                 self._shrink(instance, state, less, instance.used)
 
     def _shrink(self, instance: MpiInstance, state: State, less: State, number: int) -> None:
-        """Let a store have less memory than in its state, once the launch with this number is done."""
+        """Reduce the memory of a store to that of a smaller state, when the launch with this number has
+        ended."""
         self._charge([a - b for a, b in zip(less.bytes, state.bytes, strict=True)], 1)
         self._free_ghosts(instance)
         self._pool.wait(number)

@@ -42,7 +42,8 @@ def moves(rank: int, place: int, arrivals: Arrivals, shape: Point, itemsize: int
 
 
 def collecting(whole: Collected, rank: int, distance: int, ranks: int) -> Iterable[Move]:
-    """What a rank sends and receives in a round of an all-gather: one message each, of all boxes."""
+    """Return a rank's moves in one round of an all-gather: one message that it sends and one that it
+    receives."""
     for sends, sender in ((True, rank), (False, (rank + distance) % ranks)):
         held = [_places(box, whole.shape) for other in given(sender, distance, ranks)
                 for box in whole.parts[other]]
@@ -55,7 +56,7 @@ def collecting(whole: Collected, rank: int, distance: int, ranks: int) -> Iterab
 
 
 def in_rounds(whole: Collected, rank: int) -> list[tuple[Move, ...]]:
-    """What a rank sends and receives in each round of an all-gather."""
+    """Return a rank's moves in each round of an all-gather."""
     ranks = len(whole.parts)
     return [tuple(collecting(whole, rank, distance, ranks)) for distance in distances(ranks)]
 

@@ -1,4 +1,4 @@
-"""The ranks that run a host function together: what it sends to others, and gets from them."""
+"""Lets the ranks that run a host function together exchange arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Run = Callable[[Callable[[Ends], Peers], Sequence[int], int], int]
 
 
 class Together:
-    """All ranks, in one call of a function.  Each has to ask for the same, in the same order."""
+    """The peers of this rank in one call of a function.  All ranks have to make the same exchanges, in the
+    same order."""
 
     def __init__(self, network: Network, tag: int, ends: Ends, traffic: Traffic | None) -> None:
         self.rank, self.ranks, self.ends = network.rank, network.ranks, ends

@@ -1,4 +1,5 @@
-"""Ranks of a function that ranks run together, played by threads of one process that has all their parts."""
+"""Runs a function that ranks run together in one process that has all of their parts: each rank is a
+thread."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from diffuse.runtime.mpi.peers import Run
 
 
 class Stage:
-    """What all ranks of a call have in common: pieces that they show each other, and what they would send."""
+    """The state that all ranks of a call share: the pieces that they give each other, and the traffic that
+    they would cause."""
 
     def __init__(self, ranks: int) -> None:
         self.shown: list[Any] = [None] * ranks
@@ -24,7 +26,7 @@ class Stage:
 
 
 class Played:
-    """One of these ranks, as `peers.Together` is one of real ranks."""
+    """The peers of one of these ranks, with the methods of `peers.Together`."""
 
     def __init__(self, stage: Stage, rank: int, ends: Ends) -> None:
         self.rank, self.ranks, self.ends = rank, len(stage.shown), ends
@@ -38,7 +40,7 @@ class Played:
         return np.concatenate(found), list(map(len, found))
 
     def _show(self, pieces: Sequence[Any]) -> list[Any]:
-        """Give each rank a copy of its piece; return those for this one."""
+        """Give each rank a copy of its piece; returns the pieces given to this rank."""
         stage = self._stage
         sizes = [piece.nbytes for rank, piece in enumerate(pieces) if rank != self.rank and piece.nbytes]
         stage.sent[self.rank][0] += sum(sizes)

@@ -1,4 +1,4 @@
-"""Reads by the host of stores that ranks hold in parts: of a whole store, or of a piece."""
+"""Reads of distributed stores by the host: of a whole store, or of a piece of it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Reads(ABC):
     def fence(self) -> None: ...
 
     def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
-        """All bytes of a store, once the launches that write it are done; for `write` once all that use it
-        are."""
+        """Return all bytes of a store when the launches that write it have ended; for `write` when all that
+        use it have."""
         if not isinstance(instance, MpiInstance):
             raise TypeError(f"{instance!r} is no instance of this runtime")
         if not instance.state.whole:

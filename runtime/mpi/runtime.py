@@ -284,8 +284,8 @@ class Mpi(Exchanges, Reads, Calls):
 
     def foresight(self, instances: Mapping[int, Any], frames: Mapping[int, Frame],
                   watched: Collection[int]) -> Foresight:
-        """What tells what launches on these instances, and on stores of these frames, would move, while
-        outside code sees the memory of some; every rank has to look ahead alike."""
+        """Return the predictor of launches on these instances, and on stores of these frames, given the
+        stores whose memory outside code sees (`watched`).  Every rank has to predict the same."""
         return Foresight(self.ranks, ((self._inspector, instances),), self.over_ranks, frames, watched)
 
     # -- waiting -------------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ class Mpi(Exchanges, Reads, Calls):
         return sum(self.network.gather(number))
 
     def counted(self) -> list[Counts]:
-        """What each rank counted; every rank has to ask."""
+        """Return what each rank counted; every rank has to call this."""
         if self.network is None or self.agreement is None:
             return [Counts(0, 0, 0, self._peak)]
         self.agreement.meet("counting what each rank sent")

@@ -119,8 +119,8 @@ def trimmed(state: State) -> State:
 
 
 def moved(state: State, want: Layout) -> State | None:
-    """The state after ranks, which have received what they want, gave up everything else; None if an element
-    would be lost."""
+    """Return the state after ranks, which have received what they want, dropped everything else; None if
+    elements would be lost."""
     every = tidy([box for boxes in want for box in boxes])
     if size(every) != prod(state.shape):
         return None
@@ -141,7 +141,7 @@ def _early(shared: Share, now: list[State], wants: Sequence[Layout], exchanged: 
 
 
 def arriving_in_rounds(whole: Collected, exchanged: Exchanged) -> tuple[Any, ...]:
-    """What arrives in each round of an all-gather, as its schematic says it."""
+    """Return the boxes that arrive in each round of an all-gather, as its schematic describes them."""
     ranks = len(whole.parts)
     return tuple([exchanged(*schematic(whole.parts, distance, ranks)) for distance in distances(ranks)])
 

@@ -1,9 +1,10 @@
-"""Reads and writes through indices and masks in arrays that ranks have in parts: by request and reply.
+"""Reads and writes of distributed arrays through indices and masks, by request and reply between ranks.
 
-Each rank has a part of the indices, as of any array.  It asks the ranks that have the elements, and gets them
-in the order in which it asked; what is written goes to the ranks that have the places, which write what they
-get in the order of the ranks, and so of the indices.  What a mask chooses is sent to where the result has its
-parts.  No rank gets more than its parts.
+Each rank has a part of the indices, as of any distributed array.  It requests the elements from the ranks
+that hold them, and gets them in the order of its requests.  Values to be written go to the ranks that hold
+the places, which write them in the order of the sending ranks, and so in that of the indices.  The elements
+that a mask selects are sent to the ranks that hold these parts of the result.  No rank gets more than its
+parts.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ INDEX = numpy.dtype(numpy.int64)
 
 
 def here() -> bool:
-    """Do several ranks run, which call functions together?"""
+    """Do several ranks run the program, and call functions together?"""
     runtime = library.current().runtime
     return bool(runtime.ranks > 1 and hasattr(runtime, "call_together") and not elementwise.eager_errors)
 
 
 def wanted(*arrays: Any) -> bool:
-    """Is one of these a large array that ranks have in parts, and are all of them numbers?"""
+    """Is one of these a large distributed array, and are all of them arrays of numbers?"""
     return (here() and all([x.form.dtype.kind in KINDS for x in arrays])
             and max([x.form.size for x in arrays]) >= (core.SMALL or 1))
 
@@ -47,7 +48,7 @@ def together(name: str, function: Callable[..., None], inputs: Sequence[Any], ou
 
 
 def located(*arrays: Any) -> bool:
-    """Do all of these arrays lie in stores so that views show them?"""
+    """Do views of stores describe all of these arrays?"""
     return all([base.locate(x) for x in arrays])
 
 
@@ -55,8 +56,8 @@ def located(*arrays: Any) -> bool:
 
 
 def gathered(x: Any, axis: int, numbers: Any, out: Any) -> bool:
-    """Record `out[...] = x.take(numbers, axis)` for numbers of one dimension, all within the axis; False
-    where that cannot be."""
+    """Record `out[...] = x.take(numbers, axis)` for numbers of one dimension, all within the axis; returns
+    False if that is impossible."""
     if not located(x, numbers, out):
         return False
     if axis == 0 and x.form.size * x.form.itemsize > TABLE:
@@ -81,8 +82,8 @@ def read(peers: Any, x: Array, numbers: Array, out: Array) -> None:
 
 
 def _asked(peers: Any, ends: Sequence[int], numbers: Array) -> tuple[Array, Array, Array, list[int]]:
-    """Send each number to the rank that has the element: the order in which this rank's are sent, how many
-    go to each, the numbers that others sent to it, and how many each did."""
+    """Send each number to the rank that holds the element.  Returns the order in which this rank sends its
+    numbers, how many go to each rank, the numbers that arrived, and how many came from each rank."""
     numbers = _counted(numbers, ends[-1])
     owners = numpy.searchsorted(numpy.asarray(ends[1:]), numbers, "right").astype(numpy.uint16)
     order, sent = owners.argsort(kind="stable"), numpy.bincount(owners, minlength=peers.ranks)
@@ -91,7 +92,7 @@ def _asked(peers: Any, ends: Sequence[int], numbers: Array) -> tuple[Array, Arra
 
 
 def _split(array: Array, lengths: Any) -> list[Array]:
-    """Pieces of these lengths, one after another."""
+    """Split an array into successive pieces of these lengths."""
     return numpy.split(array, numpy.cumsum(lengths)[:-1])
 
 
@@ -104,7 +105,7 @@ def _counted(numbers: Array, extent: int) -> Array:
 
 def scattered(x: Any, numbers: Any, values: Any, operator: str) -> bool:
     """Record `x[numbers] = values`, or what `operator.at` does, for numbers of one dimension; `values` has
-    one element or row for each number, or one for all.  False where that cannot be."""
+    one element or row for each number, or one for all.  Returns False if that is impossible."""
     if not located(x, numbers, values):
         return False
     single = values.form.shape[0] == 1 != numbers.form.shape[0]
@@ -144,7 +145,7 @@ def positions(mask: Any, count: int) -> Any:
 
 
 def masked(x: Any, mask: Any, form: Form) -> Any:
-    """`x[mask]` for a mask of the first dimensions, as an array of this form; None where that cannot be."""
+    """`x[mask]` for a mask of the first dimensions, as an array of this form; None if that is impossible."""
     if not located(x, mask):
         return None
     out = core.recorded(form)
@@ -157,7 +158,7 @@ def masked(x: Any, mask: Any, form: Form) -> Any:
 
 
 def place(peers: Any, ends: Sequence[int], found: Array, out: Array) -> None:
-    """Write what ranks found, one after another, to an array whose parts have these ends."""
+    """Write what each rank found, rank after rank, to an array whose parts have these ends."""
     counts = peers.gather(numpy.array(len(found)))
     first = int(counts[:peers.rank].sum())
     cuts = numpy.clip(numpy.array(ends[1:-1], INDEX) - first, 0, len(found))
@@ -167,7 +168,7 @@ def place(peers: Any, ends: Sequence[int], found: Array, out: Array) -> None:
 
 def assigned(x: Any, mask: Any, values: Any) -> bool:
     """Record that the elements of an array at the true elements of a mask of its shape become these values,
-    one after another, and again from the first one where there are fewer; False where that cannot be."""
+    which repeat from the first one if they are fewer; returns False if that is impossible."""
     size = values.form.size
     table = size * values.form.itemsize <= TABLE
     if not located(x, mask, values) or not table and size != int(mask.sum()):
@@ -195,7 +196,7 @@ def assigned(x: Any, mask: Any, values: Any) -> bool:
 
 
 def scan(name: str, function: Any, x: Any, out: Any) -> None:
-    """Record the running values of a ufunc: each rank goes on with the last one of the rank before."""
+    """Record the running values of a ufunc; each rank continues from the last value of the rank before it."""
     def run(peers: Any, given: Array, target: Array) -> None:
         target[...] = given
         last = numpy.zeros(1, target.dtype)

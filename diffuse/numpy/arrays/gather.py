@@ -83,7 +83,7 @@ def gathered(x: Array, chosen: Chosen, form: Form) -> Any:
 
 
 def _apart(x: Array, chosen: Chosen, form: Form) -> Any:
-    """Record the read where ranks have the array in parts; None where they have to have all of it."""
+    """Record the read of a distributed array; None if ranks need all of it."""
     from diffuse.numpy.arrays import far
 
     found = evenly(chosen)
@@ -102,7 +102,7 @@ def _apart(x: Array, chosen: Chosen, form: Form) -> Any:
 
 
 def _rows(x: Array, index: Any) -> Any:
-    """`x[mask]` for a mask of the first dimensions of an array that ranks have in parts; None of others."""
+    """`x[mask]` for a mask of the first dimensions of a distributed array; None for other arrays."""
     from diffuse.numpy.arrays import far
 
     mask: Any = indices.integers(index)

@@ -279,7 +279,7 @@ def small(x: Array, index: Any) -> bool:
 
 
 def distant(*arrays: Any) -> bool:
-    """Are these arrays that several ranks have in parts, and read and write together (far.py)?"""
+    """Are these distributed arrays, which ranks read and write together (far.py)?"""
     if library.current().runtime.ranks == 1:
         return False
     from diffuse.numpy.arrays import far

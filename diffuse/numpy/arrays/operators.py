@@ -28,8 +28,6 @@ from diffuse.numpy.ops.powers import raised
 from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
 from diffuse.numpy.small import native
 
-Operator = Callable[[Any, Any], Any]
-
 SYMBOLS = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv",
            "floor_divide": "floordiv", "remainder": "mod", "power": "pow", "matmul": "matmul",
            "left_shift": "lshift", "right_shift": "rshift", "bitwise_and": "and", "bitwise_or": "or",

@@ -31,14 +31,8 @@ def _nothing() -> None:
     pass
 
 
-def _no(_: int) -> bool:
-    return False
-
-
 looked: Callable[[], None] = _nothing
 """Note that the program reads a value."""
-spend: Callable[[int], bool] = _no
-"""May an operation that reads and writes so many bytes be done at once?  If so, deducts them."""
 
 
 def _grant(_: int) -> None:
@@ -72,7 +66,7 @@ if native is not None:
     for _name in ("runtime", "threads"):
         watch(_name, lambda _: native.connect_team(_team))
     native.connect_team(_team)
-    looked, spend, grant = native.looked, native.spend, native.grant
+    looked, grant = native.looked, native.grant
     library.current().brevity.listener = allow
     if config.small and config.runtime == "local":
         native.set_allowance(TRIAL, True)

@@ -193,7 +193,3 @@ def set_component(x: Array, name: str, value: Any) -> None:
         raise TypeError("array does not have imaginary part to set")
     # before NumPy 2.5 an array, whose numbers are cast where the type cannot hold them
     component(x, name)[...] = value if isinstance(value, Array) or CHECKS else numpy.asarray(value)
-
-
-def broadcast_to(x: Array, shape: Any) -> Any:
-    return viewing(x, numpy.broadcast_to(x.meta, shape))

@@ -50,7 +50,8 @@ Draw = Callable[[Any, int], Array]
 
 def in_parts(function: Callable[..., Any], name: str, generator: Any, args: tuple[Any, ...],
              kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """What a generator's function returns, in a tuple, if it is drawn in parts; None if NumPy has to draw."""
+    """Draw the result of a generator's function in parts, and return it in a tuple; None if NumPy has to draw
+    it."""
     runtime = library.current().runtime
     if runtime.ranks == 1 or not hasattr(runtime, "call_parts") or elementwise.eager_errors:
         return None

@@ -305,9 +305,10 @@ def report(name: str) -> None:
     if where is provenance.NOWHERE or (where, name) in _warned:
         return
     _warned.add((where, name))
+    advice = ("Take diffuse.vectorize, which compiles the function" if name == "numpy.vectorize" else
+              "Keep it out of hot loops")
     floaterrors.warn(f"{name} runs by {peer} here: it waits for pending work and is not fused. "
-                     "Keep it out of hot loops, or set DIFFUSE_FALLBACK=silent to accept it.",
-                     RuntimeWarning, where)
+                     f"{advice}, or set DIFFUSE_FALLBACK=silent to accept it.", RuntimeWarning, where)
 
 
 def forget_warnings() -> None:

@@ -39,8 +39,9 @@ class Transform(NamedTuple):
 
 
 def run(peers: Any, plan: Transform, given: Array, target: Array) -> None:
-    """Write the transform of what ranks have to what they have of the result, which may end early.  Only the
-    first `n` elements are read, or of a half the first n // 2 + 1; those that are lacking are zero."""
+    """Write the transform of the input, of which each rank has a part, to the parts that ranks have of the
+    result.  Only the first `n` elements are read (of a half the first n // 2 + 1); missing ones count as
+    zero, and the result may end early."""
     height = divisor(plan.n)
     count = plan.n // 2 + 1 if plan.half else plan.n
     given = given[:max(count - peers.ends[0][peers.rank], 0)]
@@ -143,14 +144,14 @@ class Steps:
         return _complex(self.to_rows(block), 1, self.sign)
 
     def backward(self, block: Array) -> Array:
-        """From what `forward` returns to n times what it was given."""
+        """Compute the inverse of `forward`, times n: columns from rows."""
         block = self.to_columns(_complex(block, 1, -self.sign))
         self.turned(block, -self.sign)
         return _complex(block, 0, -self.sign)
 
 
 def _complex(block: Array, axis: int, sign: int) -> Array:
-    """The transforms of lines, which are not scaled."""
+    """Transform the lines along an axis, without scaling."""
     if not block.size:
         return block.astype(_precise(block.dtype, True))
     return numpy.fft.fft(block, axis=axis) if sign < 0 else numpy.fft.ifft(block, axis=axis, norm="forward")
@@ -164,7 +165,7 @@ def _pairs(ends: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _before(place: int, width: int, low: int, high: int) -> int:
-    """How many elements of columns `low` to `high` are before a place of a matrix in C order."""
+    """Count the elements of columns `low` to `high` that precede a place of a matrix in C order."""
     return place // width * (high - low) + min(max(place % width - low, 0), high - low)
 
 
@@ -222,7 +223,8 @@ def deposit(peers: Any, block: Array, width: int, owned: Sequence[tuple[int, int
 
 
 def _to_complex(peers: Any, plan: Transform, height: int, given: Array, target: Array) -> None:
-    """From complex numbers, or from real ones, of which columns have symmetric transforms."""
+    """Transform complex or real input to complex results.  Of real input only half of the rows are computed,
+    since the others are their conjugates."""
     width = plan.n // height
     steps = Steps(peers, plan.n, -1 if plan.real else plan.sign, height, width)
     block = collect(peers, given, plan.n, width, steps.columns, plan.n)
@@ -262,15 +264,16 @@ def _mirror_rows(block: Array, steps: Steps) -> None:
 
 
 def _made_real(plan: Transform, start: int, target: Array) -> None:
-    """The first and the middle element of a transform of real numbers are real."""
+    """Drop the imaginary parts of the first and the middle element, which are real in a transform of real
+    numbers."""
     for place in (0, plan.n // 2) if plan.n % 2 == 0 else (0,):
         if start <= place < start + len(target):
             target[place - start] = target[place - start].real
 
 
 def _to_real(peers: Any, plan: Transform, height: int, given: Array, target: Array) -> None:
-    """From the first half of numbers that are conjugates of each other: rows of half the columns are the
-    first halves of such numbers again."""
+    """Transform the first half of a line whose other half is its conjugate to real numbers.  The rows of half
+    the columns are first halves of such lines again."""
     width = plan.n // height
     steps = Steps(peers, plan.n, plan.sign, height, width)
     count = width // 2 + 1
@@ -289,18 +292,19 @@ def _to_real(peers: Any, plan: Transform, height: int, given: Array, target: Arr
 
 
 def _half(peers: Any, plan: Transform, given: Array) -> Array:
-    """A half whose first and middle element are real, as the transform takes them to be."""
+    """Return the half with the imaginary parts of its first and middle element dropped."""
     given = given.copy()
     _made_real(plan, peers.ends[0][peers.rank], given)
     return given
 
 
 def _bluestein(peers: Any, plan: Transform, given: Array, target: Array) -> None:
-    """j k = (j^2 + k^2 - (k - j)^2) / 2: a product, a convolution and another product."""
+    """Compute a transform by Bluestein's algorithm: j k = (j^2 + k^2 - (k - j)^2) / 2 makes it a product, a
+    convolution and another product."""
     if plan.n > LONGEST:
-        raise MemoryError(f"a transform of {plan.n} elements in parts: the number has no divisor between its "
-                          f"cube root and its square root, and more than {LONGEST} elements; take another "
-                          "length, of which 2 is a divisor several times")
+        raise MemoryError(f"a transform of {plan.n} elements cannot run in parts: a length above {LONGEST} "
+                          "needs a divisor between its cube root and its square root; take another length, "
+                          "such as a multiple of a large power of 2")
     size = _long(2 * plan.n - 1)
     height = 1 << (size.bit_length() // 2 - 1)
     steps = Steps(peers, size, -1, height, size // height)
@@ -332,5 +336,6 @@ def _bluestein(peers: Any, plan: Transform, given: Array, target: Array) -> None
 
 
 def _long(n: int) -> int:
-    """The least number from n on that is 1, 3 or 5 times a power of two, and has four divisors at least."""
+    """Return the least number from n on that is 1, 3 or 5 times a power of two and has at least four
+    divisors."""
     return min([odd << max(2, (-(-n // odd) - 1).bit_length()) for odd in (1, 3, 5)])

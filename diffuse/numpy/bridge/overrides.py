@@ -62,8 +62,8 @@ def own(kind: type[K]) -> type[K]:
 
 
 def delegated(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What `__array_function__` of the first argument gives whose class was declared by `own`; arguments
-    within lists and tuples count.  NotImplemented if there is none."""
+    """Return the result of `__array_function__` of the first argument whose class was declared by `own`;
+    arguments in lists and tuples count.  NotImplemented if there is no such argument."""
     if not _own:
         return NotImplemented
     left: list[Any] = [*kwargs.values(), *args[::-1]]

@@ -49,7 +49,8 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any]
 
 
 def beforehand(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """The same where NumPy's result, of whole arrays, would take more memory than a rank has."""
+    """Run the function in parts, as `call` does, if NumPy's whole result would exceed a rank's memory; else
+    return None."""
     if not args or not parts.wanted(args[0]):
         return None
     x = args[0].form
@@ -113,7 +114,7 @@ ORDERED: dict[str, Function] = {
 
 
 def _flat(a: Any, axis: Any) -> tuple[Any, Any]:
-    """The array, as one line if there is no axis."""
+    """Return the array and the axis to sort along; without an axis the array as one line."""
     return (a.ravel(), -1) if axis is None and type(a) is core.array_class else (a, axis)
 
 
@@ -126,8 +127,8 @@ def _tried(function: Function, a: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def _places(a: Any, kth: Any) -> Any:
-    """The places of a partition for `_tried`: 0 if there are such in the array, of which one element has no
-    others.  Raises ValueError, as NumPy does, if the array has fewer elements."""
+    """Return the `kth` argument with which `_tried` calls NumPy's function on one element: 0 if the given
+    places exist in the array.  Raises NumPy's ValueError for places that do not."""
     numbers = numpy.asarray(kth)
     if numbers.dtype.kind not in "iu" or numbers.ndim > 1 or type(a) is not core.array_class or a.ndim != 1:
         return kth
@@ -138,8 +139,8 @@ def _places(a: Any, kth: Any) -> Any:
 
 
 def _put_in_order(a: Any, name: str, into: Any = None) -> tuple[Any] | None:
-    """Sort an array of one dimension by a stable algorithm, in place or not, or find its order; None for
-    other arrays.  Returns what a function returns, in a tuple."""
+    """Sort a one-dimensional array by a stable algorithm, into `into` if given, or find its order; returns
+    the result in a tuple, or None for other arrays."""
     from diffuse.numpy.order import ranked
 
     if name == "argsort":
@@ -182,7 +183,7 @@ def _functions() -> dict[str, Any]:
 
 def _as_numpy(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
               ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """The arguments of NumPy's function for a call of SciPy's; None where there are none."""
+    """Return the arguments of NumPy's function for a call of SciPy's; None if there are none."""
     import scipy.fft
 
     try:

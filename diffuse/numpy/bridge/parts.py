@@ -1,4 +1,4 @@
-"""NumPy's functions along lines of distributed arrays, which ranks hold in parts.
+"""Calls NumPy's functions along the lines of distributed arrays, on the part that each rank holds.
 
 Such a function processes the lines along an axis one by one, so that it is independent along all others: each
 rank calls it on the part that it holds, and gets the bits that it would have in the whole.  The form of the
@@ -23,14 +23,14 @@ KINDS = "biufc"
 
 
 def wanted(x: Any) -> bool:
-    """Is this an array that several ranks hold in parts, and that is worth a call in parts?"""
+    """Is this a distributed array that is large enough for a call in parts?"""
     runtime = library.current().runtime
     return (type(x) is core.array_class and x.size >= (core.SMALL or 1) and x.dtype.kind in KINDS
             and runtime.ranks > 1 and hasattr(runtime, "call_parts") and not elementwise.eager_errors)
 
 
 def axis_of(axis: Any, ndim: int) -> int | None:
-    """The axis, counted from the first; None if it is invalid."""
+    """Return the number of an axis, counted from the first; None if it is invalid."""
     try:
         found = index(axis)
     except TypeError:
@@ -71,7 +71,7 @@ def along(name: str, function: Callable[..., Any], x: Any, axis: Any, lead: int 
 
 
 def each(name: str, function: Callable[[Array], Array], x: Any, dtype: Any) -> Any:
-    """Record `function(x)`, which computes each element by itself; None where NumPy shall compute it."""
+    """Record `function(x)`, which computes each element by itself; None if NumPy has to compute it."""
     if not wanted(x) or not x.form.ordered or not base.locate(x):
         return None
     def run(array: Array, out: Array) -> None:

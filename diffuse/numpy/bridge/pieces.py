@@ -41,8 +41,8 @@ def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
 
 
 def _filtered(real: Callable[..., Any], a: Any, v: Any, mode: Any) -> Any:
-    """What a convolution of a distributed array with a short one returns; None where NumPy has to compute
-    it."""
+    """Record the convolution of a distributed array with a short one, and return its result; None if NumPy
+    has to compute it."""
     if type(a) is not core.array_class or a.form.ndim != 1 or mode not in ("full", "same", "valid"):
         return None
     if type(v) is core.array_class and v.form.size > SHORT:
@@ -73,15 +73,15 @@ def _filtered(real: Callable[..., Any], a: Any, v: Any, mode: Any) -> Any:
 
 
 def place(mode: str, count: int, length: int) -> tuple[int, int]:
-    """Where in the full convolution of `count` elements with `length` others the one of a mode begins, and
-    how many elements it has."""
+    """Return where a mode's result begins within the full convolution of `count` elements with `length`
+    others, and its number of elements."""
     begin = {"full": 0, "same": length - 1 - length // 2, "valid": length - 1}[mode]
     return begin, {"full": count + length - 1, "same": count, "valid": count - length + 1}[mode]
 
 
 def window(low: int, high: int, count: int, length: int) -> tuple[int, int]:
-    """Of `count` elements those that some elements of the full convolution with `length` others need, and no
-    fewer than these, so that NumPy does not exchange both operands."""
+    """Return the range of the `count` elements that elements `low` to `high` of their full convolution with
+    `length` others depend on; at least `length` of them, so that NumPy does not exchange the operands."""
     if low >= high:
         return 0, 0
     first, last = max(low - length + 1, 0), min(high, count)
@@ -90,7 +90,8 @@ def window(low: int, high: int, count: int, length: int) -> tuple[int, int]:
 
 
 def apply_along_axis(func1d: Any, axis: Any, arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """As `_filtered`; the result is whole on each rank."""
+    """Call NumPy's `apply_along_axis` on a distributed array, and return its result, which every rank has as
+    a whole; None if NumPy has to compute it from the whole array."""
     if not parts.wanted(arr) or arr.ndim < 2 or (along := parts.axis_of(axis, arr.ndim)) is None:
         return None
     stride, item = arr.strides[along], arr.dtype.itemsize
@@ -111,8 +112,8 @@ def apply_along_axis(func1d: Any, axis: Any, arr: Any, *args: Any, **kwargs: Any
 
 
 def _lines(x: Any, packed: bool) -> Generator[Array, None, None]:
-    """The lines of an array along its last axis, in the order of the others; what is written to a line is
-    written to the array.  Lines that are not `packed` are strided, as in the array."""
+    """Yield the lines of an array along its last axis, in the order of the others; what is written to a line
+    is written to the array.  Lines that are not `packed` are strided, as in the array."""
     nbytes = x.form.size * x.form.itemsize // len(x)
     if x.ndim > 2 and nbytes > BLOCK:
         for part in x:
@@ -137,7 +138,7 @@ def _lines(x: Any, packed: bool) -> Generator[Array, None, None]:
 
 
 def _offered(function: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any] | None]:
-    """A function as `fallback.in_pieces` has it."""
+    """Wrap a function as `fallback.in_pieces` requires it."""
     def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
         try:
             bound = signature(function).bind(*args, **kwargs)

@@ -30,8 +30,8 @@ _tried: dict[tuple[type, type, str], bool] = {}
 
 
 def permuted(function: Callable[..., Any], name: str, generator: Any, x: Any) -> tuple[Any] | None:
-    """What a generator's `shuffle` or `permutation` returns for a distributed array, in a tuple; None where
-    NumPy has to compute it."""
+    """Return the result of a generator's `shuffle` or `permutation` of a distributed array, in a tuple; None
+    if NumPy has to compute it."""
     apart = name == "permutation"
     if apart and not x.form.ordered or not far.wanted(x) or not far.located(x):
         return None

@@ -87,7 +87,7 @@ def fits(target: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> bool
 
 
 def in_order(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], mask: Any) -> bool:
-    """Does a sum or product in the order of kernels come to what NumPy's comes to, but for its last bits?
+    """Does the kernels' order of a sum or product give NumPy's result, except for its last bits?
 
     NumPy multiplies one element after another, and what overflows or vanishes on the way stays so: products
     of other parts would be NaN where NumPy's are 0.  So kernels multiply the rows of a matrix only, as many

@@ -76,15 +76,15 @@ def in_blocks(x: Any, y: Any, product: Callable[..., None]) -> Callable[..., Non
 
 
 def _same(x: Any, y: Any) -> bool:
-    """Is this a matrix and its transpose, of whose product BLAS computes one half?"""
+    """Is `x` the transpose of `y`, in the same memory?  BLAS then computes only one half of the product."""
     return bool(storage_of(x) is storage_of(y) and view_of(x).offset == view_of(y).offset
                 and x.shape == y.shape[::-1] and x.strides == y.strides[::-1])
 
 
 def _in_rows(x: Any, y: Any, product: Callable[..., None], cut: Cut, runtime: Any
              ) -> library.Independent | None:
-    """The product of two operands of at most two dimensions in blocks of rows; of a vector and a matrix, of
-    columns.  None if it is to be computed whole."""
+    """Return the product of two operands of at most two dimensions as a call on blocks of rows (of a vector
+    and a matrix: of columns); None if it has to be computed whole."""
     if x.dtype.kind in "biu" and y.dtype.kind in "biu":
         return library.Independent(product, (cut,))
     shapes = Shapes(x.shape, y.shape, _turned(x), _turned(y), (x.dtype.name, y.dtype.name), runtime.points,
@@ -103,7 +103,7 @@ def _in_rows(x: Any, y: Any, product: Callable[..., None], cut: Cut, runtime: An
 
 
 def _on_grids(x: Any, y: Any, product: Callable[..., None], cuts: tuple[Cut, ...]) -> Callable[..., None]:
-    """The product as a call that a region of the program may cut into a grid of blocks."""
+    """Return the product as a call that a region of the program may cut into a grid of blocks."""
     runtime: Any = library.current().runtime
     return _grids(x.form, y.form, storage_of(x) is storage_of(y), _same(x, y), product, cuts, runtime.points,
                   runtime.ranks if hasattr(runtime, "call_parts") else 1)
@@ -112,9 +112,9 @@ def _on_grids(x: Any, y: Any, product: Callable[..., None], cuts: tuple[Cut, ...
 @lru_cache(1 << 10)
 def _grids(x: Form, y: Form, shared: bool, same: bool, product: Callable[..., None], cuts: tuple[Cut, ...],
            points: int, ranks: int) -> library.Independent:
-    """The product of operands of these forms as such a call: one object, as recording has no time to make
-    another.  They may have `shared` memory, and be the `same` matrix, once turned.  Blocks of operands that
-    share memory may be a matrix and its transpose, too, of whose product BLAS computes one half."""
+    """Make such a call for operands of these forms; it is cached, as recording has no time to make another
+    one.  `shared`: the operands share memory, so that blocks of them may be a matrix and its transpose;
+    `same`: the operands themselves are."""
     exact = max(x.ndim, y.ndim) > 2 or x.dtype.kind in "biu" and y.dtype.kind in "biu"
     one = Shapes(x.shape, y.shape, _turned(x), _turned(y), (x.name, y.name), points, ranks, cuts[0])
     if x.ndim == y.ndim == 2:
@@ -141,19 +141,21 @@ def _grids(x: Form, y: Form, shared: bool, same: bool, product: Callable[..., No
 
 
 def _plain(x: Form) -> bool:
-    """Does BLAS take this operand as it lies in memory?"""
+    """Can BLAS read this operand where it lies, without a copy?"""
     return bool(min(x.strides) == x.itemsize)
 
 
 def _added_up(x: Form, y: Form, shared: bool, same: bool, parts: tuple[int, ...]) -> library.Sums | None:
-    """The product in blocks of which ranks add up parts, over which the program has cut the summed loop."""
+    """Return the product as a call on blocks over which the program also cuts the summed loop, so that ranks
+    add up their parts."""
     if x.name != y.name or shared and prod(parts[:-1]) > 1:
         return None
     return inner.on_blocks(trials.described(x), trials.described(y), same, parts, library.current().runtime)
 
 
 def _adds_up(x: Any, y: Any, runtime: Any) -> bool:
-    """Do ranks add up a product of two matrices where they have both in parts, rather than move rows?"""
+    """Do ranks multiply the parts that they have of both matrices and add up the products, rather than move
+    rows?"""
     return inner.lie_along(x, y) and (
         inner.fewer(x, y, runtime.ranks) or _crowded((x.shape, y.shape), x.dtype, runtime.room))
 
@@ -167,7 +169,8 @@ def _unit(shapes: Shapes, over_ranks: Callable[[int], int]) -> int:
 
 
 def _alike(shapes: Shapes, unit: int) -> bool:
-    """Do blocks of random numbers, as ranks compute them, have the bits of the whole product?"""
+    """Do products of random operands, computed in the blocks that ranks would compute, have the bits of the
+    whole products?"""
     result = prod((*shapes.x[:-1], *shapes.y[1:])) * numpy.result_type(*shapes.dtypes).itemsize
     x = trials.Operand(shapes.x, shapes.dtypes[0], shapes.x_turned)
     y = trials.Operand(shapes.y, shapes.dtypes[1], shapes.y_turned)
@@ -176,13 +179,13 @@ def _alike(shapes: Shapes, unit: int) -> bool:
 
 
 def _crowded(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: Any, room: int) -> bool:
-    """Are the whole product and its operands too much for a rank?"""
+    """Do the whole product and its operands exceed a rank's memory?"""
     x, y = shapes
     return (prod(x) + prod(y) + prod((*x[:-1], *y[1:]))) * int(dtype.itemsize) > room
 
 
 def _equal(shapes: Shapes, unit: int, x: Array, y: Array) -> bool:
-    """Do blocks of the product have the bits of the whole?"""
+    """Do the blocks of these operands have the bits of the whole product?"""
     whole = numpy.matmul(x, y)
     if shapes.parts:
         return _alike_blocks(x, y, whole, shapes, unit)
@@ -215,8 +218,9 @@ def _alike_blocks(x: Array, y: Array, whole: Array, shapes: Shapes, unit: int) -
 
 
 def _cuts(x: Any, y: Any) -> tuple[Cut, ...]:
-    """For each way to cut a product the axes of both operands and of the product: the dimensions of stacks,
-    of which an operand may lack some; rows of the first matrix; or, for a vector and a matrix, columns."""
+    """Return the ways to cut a product, each as the axes of both operands and of the product that it cuts:
+    dimensions of stacks, of which an operand may lack some; rows of the first matrix; or columns, for a
+    vector and a matrix."""
     if max(x.ndim, y.ndim) <= 2:
         if x.ndim == 2:
             return ((0, None, 0),)

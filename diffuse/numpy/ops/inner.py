@@ -136,7 +136,8 @@ def _run(peers: Any, order: Order, alike: bool, x: Array, y: Array, out: Array) 
 
 
 def _arrived(peers: Any, gives: list[Array], out: Array, parts: list[slice], step: int) -> Array | None:
-    """Exchange sums at the end of a step: store rows of the result, and return what goes on here."""
+    """Exchange sums at the end of a step: store the complete rows of the result, and return the sums to which
+    this rank adds its own; None if there are none."""
     got, lengths = peers.swap(gives)
     last = peers.ranks - 1
     done = step - last
@@ -151,7 +152,8 @@ def _arrived(peers: Any, gives: list[Array], out: Array, parts: list[slice], ste
 
 
 def _mine(peers: Any, order: Order, alike: bool, x: Array, y: Array) -> list[tuple[Array, Array]]:
-    """The operands of the pieces that begin on this rank; their ends may come from the ranks after it."""
+    """Return the operands of the pieces that begin on this rank; the ranks after it send the ends of those
+    that reach beyond its part."""
     ends = peers.ends[0]
     pieces = order.pieces(ends)
     owners = numpy.searchsorted(ends, [low for low, _ in pieces], "right") - 1
@@ -227,8 +229,8 @@ _known: dict[tuple[Any, ...], Order | None] = library.Bounded()
 
 
 def fewer(x: Any, y: Any, ranks: int) -> bool:
-    """Do ranks that have these operands in rows, as they lie in memory, send fewer bytes if they add up sums
-    than if they multiply rows of the first operand, or columns of the second one?"""
+    """Do ranks that hold rows of these operands send fewer bytes by adding up sums than by multiplying rows
+    of the first operand, or columns of the second one?"""
     result = x.size // y.shape[0] * y.size // y.shape[0]
     moved = x.size // ranks + y.size if x.ndim > 1 else x.size + y.size // ranks
     return bool(ranks * result < moved)
@@ -316,7 +318,8 @@ def _call(order: Order, alike: bool, dims: int) -> library.Independent:
 
 def _moved(order: Order, ends: library.Ends, x: trials.Operand, y: trials.Operand, alike: bool
            ) -> library.Moved:
-    """What `_run` moves: the ends of pieces, sums from rank to rank, and the result from the last one."""
+    """Return what `_run` moves between ranks: the ends of pieces, sums that one rank passes to the next, and
+    the result from the last one."""
     along, ranks = ends[0], len(ends[0]) - 1
     pieces = order.pieces(along)
     lengths, reach = [0] * ranks, list(along[1:])

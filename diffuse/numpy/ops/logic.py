@@ -73,15 +73,15 @@ def array_equiv(a1: Any, a2: Any) -> bool:
 
 @asking(numpy.isposinf)
 def isposinf(x: Any, out: Any = None) -> Any:
-    return _infinite(x, out, "isposinf", False)
+    return _infinite(x, out, False)
 
 
 @asking(numpy.isneginf)
 def isneginf(x: Any, out: Any = None) -> Any:
-    return _infinite(x, out, "isneginf", True)
+    return _infinite(x, out, True)
 
 
-def _infinite(x: Any, out: Any, name: str, negative: bool) -> Any:
+def _infinite(x: Any, out: Any, negative: bool) -> Any:
     a = asanyarray(x)
     if type(out) is tuple:
         raise TypeError("return arrays must be of ArrayType")

@@ -121,8 +121,7 @@ array_split = _view_function(numpy.array_split)
 hsplit = _view_function(numpy.hsplit)
 vsplit = _view_function(numpy.vsplit)
 dsplit = _view_function(numpy.dsplit)
-if hasattr(numpy, "unstack"):
-    unstack = _view_function(numpy.unstack)
+unstack = _view_function(numpy.unstack)
 sliding_window_view = _view_function(stride_tricks.sliding_window_view)
 as_strided = _view_function(stride_tricks.as_strided)
 

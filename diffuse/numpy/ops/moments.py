@@ -25,7 +25,7 @@ FLOATS = (numpy.dtype("float32"), numpy.dtype("float64"))
 NUMBERS = (int, float, numpy.integer, numpy.floating)
 
 
-def _plain(a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
+def _plain(a: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
     """The array of a mean or variance that Diffuse computes, else None."""
     x = None if foreign(a) else asarray(a)
     if not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors:
@@ -79,7 +79,7 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
         total = None if memory is None else at_once.total("sum", memory)
         if total is not None:
             return total / total.dtype.type(a.form.size)
-    x = _plain(a, axis, dtype, keepdims, where)
+    x = _plain(a, dtype, keepdims, where)
     if x is None:
         return _moment(owner.mean, a, axis, dtype, out, keepdims, where, {})
     axes = _axes(axis, x)
@@ -122,7 +122,7 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
             raise ValueError("ddof and correction can't be provided simultaneously.")
         ddof = correction
     more = {"ddof": ddof} if mean is _NoValue else {"ddof": ddof, "mean": mean}
-    x = _plain(a, axis, dtype, keepdims, where) if mean is _NoValue and isinstance(ddof, NUMBERS) else None
+    x = _plain(a, dtype, keepdims, where) if mean is _NoValue and isinstance(ddof, NUMBERS) else None
     if x is None or x.form.name == "float16" and dtype is None:
         return _moment(getattr(owner, name), a, axis, dtype, out, keepdims, where, more)
     axes = _axes(axis, x)

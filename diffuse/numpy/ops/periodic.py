@@ -1,4 +1,4 @@
-"""Arrays larger than memory whose elements come again: pages of memory that are mapped many times."""
+"""Makes arrays larger than memory whose elements repeat, by mapping the same pages of memory many times."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FAILED = ctypes.c_void_p(-1).value
 
 @contextmanager
 def periodic(count: int, numbers: numpy.ndarray[Any, Any]) -> Iterator[numpy.ndarray[Any, Any]]:
-    """So many elements that repeat these numbers, which are PERIOD bytes; OSError where they cannot be
-    mapped."""
+    """Make an array of `count` elements that repeats these numbers, which are PERIOD bytes.  Raises OSError
+    if they cannot be mapped."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]

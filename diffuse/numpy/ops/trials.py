@@ -1,4 +1,4 @@
-"""Random operands for trials of products: whether parts of a product have the bits of the whole.
+"""Makes random operands with which it is tried whether parts of a product have the bits of the whole.
 
 The order of BLAS' additions does not depend on the numbers.  Operands for which there is no room have their
 true shape, but repeat a few megabytes of numbers, which alone are in memory.
@@ -27,7 +27,7 @@ are several."""
 
 
 class Operand(NamedTuple):
-    """What an operand looks like."""
+    """The shape, the element type and the memory order of an operand."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -39,19 +39,19 @@ class Operand(NamedTuple):
         return prod(self.shape) * numpy.dtype(self.dtype).itemsize
 
     def laid_out(self, line: Array) -> Array:
-        """So many elements as an array of this form."""
+        """View a line of elements as an array of this form."""
         return line.reshape(self.shape[::-1]).T if self.turned else line.reshape(self.shape)
 
 
 def described(x: Any) -> Operand:
-    """Describe a Diffuse array."""
+    """Return the description of a Diffuse array as an operand."""
     return Operand(x.shape, x.dtype.name, bool(x.ndim == 2 and x.strides[0] < x.strides[1]))
 
 
 @contextmanager
 def numbers(x: Operand, y: Operand, result: int, alike: bool = False) -> Iterator[tuple[Array, Array] | None]:
-    """Operands of a trial whose other arrays take `result` bytes; None if there is no room.  If they are
-    `alike`, the first one is the second one, turned."""
+    """Make two operands for a trial whose other arrays take `result` bytes; None if there is no room.  If
+    they are `alike`, the first one is the transpose of the second one."""
     left = min(MOST, (config.mpi_memory or 2 * MOST) // 2) - result
     random = numpy.random.default_rng(0)
     found: dict[Operand, Array] = {}
@@ -76,8 +76,8 @@ def numbers(x: Operand, y: Operand, result: int, alike: bool = False) -> Iterato
 
 
 def varied(x: Array, y: Array, alike: bool = False) -> Iterator[tuple[Array, Array]]:
-    """These operands, and others of the same shapes as long as that costs little: two orders of a short sum
-    have the same bits for most numbers, and results of a vector and a matrix are few."""
+    """Yield these operands, and others of the same shapes if they are small: two orders of a short sum agree
+    in their bits for most numbers, and a product of a vector and a matrix has few results."""
     yield x, y
     for step in range(1, min(ROUNDS, WORK // max(x.size + y.size, 1))):
         if alike:
@@ -91,7 +91,7 @@ def varied(x: Array, y: Array, alike: bool = False) -> Iterator[tuple[Array, Arr
 
 
 def _moved(x: Array, step: int) -> Array:
-    """The numbers of an array in other places."""
+    """Copy an array with its numbers in other places."""
     found = numpy.empty_like(x)
     found[...] = numpy.roll(x, step)
     return found

@@ -1,7 +1,7 @@
-"""Searches, counts and different elements of arrays that ranks have in parts.
+"""Searches, counts and sets of distinct elements of distributed arrays.
 
-A table that is small is whole on each rank, and each element of a large array is looked up where it is.  Of
-counts each rank finds those of its part, and all add them up.
+A small table is whole on each rank, and each element of a large array is looked up on the rank that holds it.
+Each rank counts the elements of its part, and the counts are added up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REAL = "biuf"
 
 
 def table(x: Any, most: int = far.TABLE) -> Array | None:
-    """The elements of a small array, list or number of real numbers."""
+    """Return the elements of a small array, list or number as a NumPy array; None for anything else."""
     if type(x) is core.array_class:
         found = host(x) if x.form.size * x.form.itemsize <= most else None
     elif type(x) in (numpy.ndarray, list, tuple, *core.NUMBERS):
@@ -34,13 +34,13 @@ def table(x: Any, most: int = far.TABLE) -> Array | None:
 
 
 def ascending(array: Array) -> bool:
-    """Is a line in order, without NaN?"""
+    """Is an array one-dimensional and in order, without NaN?"""
     return array.ndim == 1 and array.size > 0 and bool((array[1:] >= array[:-1]).all()) and not bool(
         (array != array).any())
 
 
 def counted(name: str, function: Callable[[Array], Array], x: Any, length: int) -> Any:
-    """What ranks count in their parts, added up; None where NumPy has to count."""
+    """Count the elements of each part and add up the counts of all ranks; None if NumPy has to count."""
     x = adopt(views.ravel(x))
     if not far.wanted(x) or not far.located(x):
         return None
@@ -144,7 +144,8 @@ def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
 
 def unique(ar: Any, index: Any, inverse: Any, counts: Any, axis: Any, equal_nan: Any, sorted: Any = True
            ) -> Any:
-    """The different elements, sorted, and where and how often each is there, as wanted."""
+    """Return the distinct elements in order and, if asked, the position of the first of each, the number of
+    each element among them, and their counts."""
     if not parts.wanted(ar) or axis is not None or not sorted or not ranked.same(ar):
         return None
     x = adopt(views.ravel(ar))
@@ -176,7 +177,7 @@ def unique(ar: Any, index: Any, inverse: Any, counts: Any, axis: Any, equal_nan:
 
 
 def lexsort(keys: Any, axis: Any) -> Any:
-    """The order by the last key, of equal ones by the one before, and so on."""
+    """Return the order of the elements by the last key, and among equal ones by the keys before it."""
     if type(keys) not in (tuple, list) or not keys or axis not in (0, -1):
         return None
     if not all([ranked.wanted(key) and key.size == keys[0].size for key in keys]):
@@ -189,7 +190,7 @@ def lexsort(keys: Any, axis: Any) -> Any:
 
 
 def small(x: Any) -> Any:
-    """An array; NumPy's own if it has few elements."""
+    """Return the array, or a NumPy array if it has few elements."""
     return numpy.array(host(x)) if x.size < core.TINY else x
 
 

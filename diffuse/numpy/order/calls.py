@@ -62,7 +62,8 @@ def own(real: Callable[..., Any], *large: int, times: int = 1,
 
 
 def in_parts(name: str) -> Callable[..., Any]:
-    """The function of this name for arrays that ranks have in parts (apart.py), loaded when it is called."""
+    """Return the function of this name for distributed arrays (apart.py), which is imported when it is
+    called."""
     def run(*args: Any) -> Any:
         if library.current().runtime.ranks == 1:
             return None

@@ -111,7 +111,7 @@ def _settled(words: Array, keys: Array, bits: int) -> _Close | None:
 
 
 def _places(words: Array, bits: int) -> Array:
-    """Where the words are that have the leading bits of a neighbour."""
+    """Return the positions of the words whose leading bits equal those of a neighbour."""
     least = numpy.uint64(1 << bits)
 
     def one(low: int, high: int) -> list[Array]:

@@ -1,5 +1,5 @@
-"""Arrays of one dimension that ranks have in parts: sorted, and searched for the elements of some ranks in
-their order, by splitting at exact places.
+"""Sorts distributed one-dimensional arrays, and selects the elements of given ranks in their order, by
+splitting at exact places.
 
 Each rank sorts its part.  Then all ranks look for the values at which the sorted whole is cut into the parts
 of the result: in each turn a rank proposes the middle of what may still contain the cut, the median of the
@@ -22,12 +22,12 @@ STABLE = "stable", "mergesort"
 
 
 def wanted(x: Any) -> bool:
-    """Is this an array of one dimension that ranks sort together?"""
+    """Is this a distributed one-dimensional array, which ranks sort together?"""
     return (type(x) is core.array_class and x.form.ndim == 1 and far.wanted(x) and far.located(x))
 
 
 def same(x: Any) -> bool:
-    """Do elements that are equal have equal bits, so that every sort has one result?"""
+    """Do equal elements have equal bits, so that every sort has one result?"""
     if x.form.dtype.kind in "biu":
         return True
     if x.form.dtype.kind == "c":
@@ -57,7 +57,8 @@ def sort(x: Any, kind: str, into: Any = None) -> Any:
 
 
 def argsort(x: Any, kind: str) -> Any:
-    """The order of the elements; None where NumPy has to find it: of equal elements, unless it is stable."""
+    """Return the order of the elements; None if NumPy has to find it: if some are equal and the sort need not
+    be stable."""
     if not wanted(x):
         return None
     out = core.recorded(row_major(x.form.shape, far.INDEX))
@@ -81,7 +82,7 @@ def argsort(x: Any, kind: str) -> Any:
 
 
 def _tied(peers: Any, values: Array) -> bool:
-    """Are two of the sorted values equal, or not comparable, here or where the parts of two ranks meet?"""
+    """Are two of the sorted values equal, or not comparable, on this rank or where two ranks' parts meet?"""
     ends = numpy.concatenate((values[:1], values[-1:])) if len(values) else numpy.zeros(2, values.dtype)
     each, there = peers.gather(ends), peers.gather(numpy.array(len(values) > 0))
     ends = each[there]
@@ -103,12 +104,12 @@ def selected(x: Any, ranks: Sequence[int]) -> list[Any]:
 
 
 def cuts(peers: Any, ordered: Array, ranks: Sequence[int]) -> Array:
-    """How many of this rank's sorted elements are among the first so many of all, for each number."""
+    """Return, for each number, how many of this rank's sorted elements are among the first so many of all."""
     return _cuts(peers, ordered, numpy.array(ranks, numpy.int64))[0]
 
 
 def _cuts(peers: Any, ordered: Array, ranks: Array) -> tuple[Array, Array]:
-    """The same, and the elements that have these ranks in the order of all."""
+    """Return the same, and the elements at these places in the order of all elements."""
     size = len(ordered)
     total = int(peers.gather(numpy.array(size)).sum())
     found = numpy.where(ranks >= total, size, 0)
@@ -136,7 +137,7 @@ def _cuts(peers: Any, ordered: Array, ranks: Array) -> tuple[Array, Array]:
 
 
 def _medians(proposed: Array, weights: Array) -> Array:
-    """The weighted medians of what ranks propose, for each place."""
+    """Return the weighted median of the values that ranks propose for each place."""
     order = proposed.argsort(axis=0, kind="stable")
     sums = numpy.take_along_axis(weights, order, 0).cumsum(axis=0)
     place = (2 * sums >= sums[-1]).argmax(axis=0)

@@ -195,7 +195,7 @@ def _over(real: Callable[..., Any], array: Array, axis: Any, args: tuple[Any, ..
 
 def _apart(real: Callable[..., Any], a: Any, axis: Any, args: tuple[Any, ...], options: dict[str, Any]
            ) -> Any:
-    """NumPy's function on all elements of an array that ranks have in parts; None of others."""
+    """Call NumPy's function on all elements of a distributed array; None for other arrays."""
     if not parts.wanted(a) or axis is not None and a.ndim > 1 or options.get("keepdims") and a.ndim > 1:
         return None
     from diffuse.numpy.order import ranked
@@ -228,7 +228,7 @@ def _without_nan(array: Array) -> Array | None:
 
 
 def _plain(*options: Any) -> bool:
-    """Are these numbers, or lists or tuples of numbers, as `q` may be?"""
+    """Are these values of `q` numbers, or lists, tuples or short arrays of numbers?"""
     return all(type(q) in core.NUMBERS or type(q) in (list, tuple) and all(type(v) in core.NUMBERS for v in q)
                or type(q) is numpy.ndarray and q.ndim < 2 for q in options)
 
@@ -244,7 +244,8 @@ def _median(real: Callable[..., Any], a: Any, axis: Any, out: Any, overwrite_inp
 
 
 def _left(array: Array, axis: Any, keepdims: Any) -> Array | None:
-    """The elements of an array without NaN, for functions that reduce all of it."""
+    """Return the elements of an array without NaN, for functions that reduce all of it; None for reductions
+    of some axes."""
     if array.ndim > 1 and (axis is not None or keepdims is True):
         return None
     return _without_nan(array.reshape(-1))

@@ -22,7 +22,7 @@ FEW = 8
 
 
 def _sortable(a: Any) -> Array | None:
-    """The elements of an array in one dimension, if they can be sorted by keys."""
+    """Return the elements of an array in one dimension, if they can be sorted by keys; else None."""
     array = at_hand(a)
     if array is None or not radix.sortable(array) or array.size > sorting.MOST:
         return None
@@ -30,7 +30,7 @@ def _sortable(a: Any) -> Array | None:
 
 
 def _kept(array: Array, mask: Array) -> Array:
-    """The elements that a mask chooses; the array itself if these are all."""
+    """Return the elements that a mask selects; the array itself if it selects all."""
     counts = on_parts(array.size, lambda low, high: int(numpy.count_nonzero(mask[low:high])))
     if sum(counts) == array.size:
         return array
@@ -45,13 +45,13 @@ def _kept(array: Array, mask: Array) -> Array:
 
 
 def values(array: Array) -> Array | None:
-    """The different elements of a one-dimensional array, sorted."""
+    """Return the distinct elements of a one-dimensional array, in order."""
     found = _counted(array, False, False)
     return None if found is None else found[0]
 
 
 def _counted(array: Array, counts: bool, each_nan: bool) -> tuple[Array, ...] | None:
-    """The different elements, sorted, and how many there are of each, if wanted."""
+    """Return the distinct elements, in order, and the number of each if `counts`."""
     line = sorting.settled(array)
     if line is None:
         return None
@@ -69,8 +69,8 @@ def _lengths(mask: Array) -> Array:
 
 def _with_positions(array: Array, index: bool, inverse: bool, counts: bool, each_nan: bool
                     ) -> tuple[Array, ...] | None:
-    """The different elements, the position of the first of each, the index of each element among them, and
-    their counts, as wanted."""
+    """Return the distinct elements and, if wanted, the position of the first of each, the index of each
+    element among them, and their counts."""
     known = None if not index and sorting.few(array) else radix.keys_of(array)
     if known is None or not index and (not known.plain or each_nan and known.nan):
         return None  # NumPy does not sort equal ones by position
@@ -156,7 +156,7 @@ def unique_inverse(x: Any) -> Any:
 
 
 def _sets(ar1: Any, ar2: Any, assume_unique: Any) -> tuple[Array, Array] | None:
-    """The different elements of two arrays of one type, at least one of which is large."""
+    """Return the distinct elements of two arrays of one type, at least one of which is large."""
     one, other = table(ar1), table(ar2)
     if one is None or other is None or one.dtype != other.dtype or assume_unique or not radix.sortable(one):
         return None

@@ -91,8 +91,8 @@ def _counted(elements: Array, weights: Array | None, low: int, high: int, routin
 
 
 def _weighed(elements: Array, weights: Array, routine: Any) -> Array:
-    """The sums of weights that are added one after another, by this thread; all look for the largest element
-    before."""
+    """Add up the weights of each integer one after another, in this thread; the largest integer is found by
+    all threads before."""
     lengths = on_parts(elements.size, lambda low, high: _length(elements[low:high], elements.size))
     sums = numpy.zeros(max(lengths))
     for start in range(0, elements.size, TOGETHER):

@@ -239,13 +239,6 @@ static PyObject *set_allowance(PyObject *module, PyObject *args)
 
 static PyObject *allowance(PyObject *module, PyObject *ignored) { return PyLong_FromSsize_t(state.allowance); }
 
-static PyObject *spend(PyObject *module, PyObject *bytes)
-{
-    Py_ssize_t wanted = PyLong_AsSsize_t(bytes);
-    int may = !PyErr_Occurred() && state.left > 0 && small_spend(wanted);
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(may);
-}
-
 static PyObject *grant(PyObject *module, PyObject *bytes)
 {
     Py_ssize_t granted = PyLong_AsSsize_t(bytes);
@@ -276,7 +269,6 @@ static PyMethodDef methods[] = {
      "Give access.at_hand, the counters, the names of two of them, and operations.products_fused()."},
     {"set_allowance", set_allowance, METH_VARARGS, "As soon.set_allowance."},
     {"allowance", allowance, METH_NOARGS, "What set_allowance said, or 0 once it was exceeded."},
-    {"spend", spend, METH_O, "As soon.spend."},
     {"grant", grant, METH_O, "As soon.grant."},
     {"looked", looked, METH_NOARGS, "As soon.looked."},
     {"looking", (PyCFunction)(void (*)(void))looking, METH_FASTCALL, "As core.looking."},

@@ -1,5 +1,5 @@
-"""Elements of sparse arrays that ranks have in parts: by ranges, for which a rank asks those that have them;
-and in the order of the other dimension."""
+"""Reads ranges of the elements of distributed sparse arrays by requests between ranks, and reorders elements
+by the other dimension."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ COUNT = numpy.dtype(numpy.int64)
 
 
 def ranges(lows: Local, highs: Local) -> Local:
-    """Ranges (first, end) in ascending order as rows of an array: those that touch are merged, and empty ones
-    left out."""
+    """Return ranges (first, end) in ascending order as rows of an array; ranges that touch are merged, and
+    empty ones left out."""
     kept = lows < highs
     lows, highs = lows[kept].astype(COUNT), highs[kept].astype(COUNT)
     if not len(lows):
@@ -30,8 +30,8 @@ def ranges(lows: Local, highs: Local) -> Local:
 
 
 def fetched(peers: Any, ends: Sequence[int], wanted: Local, *arrays: Local) -> list[Local]:
-    """The elements in these ranges, one after another, of arrays of which ranks have the parts between
-    `ends`."""
+    """Return the elements in these ranges, one after another, of distributed arrays whose parts have these
+    ends."""
     asked = []
     for low, high in zip(ends[:-1], ends[1:], strict=True):
         some = wanted[numpy.searchsorted(wanted[:, 1], low, "right"):numpy.searchsorted(wanted[:, 0], high)]
@@ -47,7 +47,7 @@ def fetched(peers: Any, ends: Sequence[int], wanted: Local, *arrays: Local) -> l
 
 
 def by_other(positions: Any, indices: Any, length: int) -> tuple[Any, Any, Any]:
-    """A compressed array of rows (or columns), compressed along the other dimension, of this length:
+    """Compress a compressed array of rows (or columns) along the other dimension, of this length: returns
     positions, the row of each element, and its number among the elements.  Those of one column stay in
     order."""
     stored = indices.form.shape[0]

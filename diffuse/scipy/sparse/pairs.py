@@ -1,4 +1,4 @@
-"""Products of two sparse arrays that ranks have in parts: each rank computes the rows of its part.
+"""Products of two distributed sparse arrays: each rank computes the rows of its part.
 
 If the result is a csc array, these are rows of its transpose, which is the product of both transposes in the
 other order.  An operand in the other format is converted, as by SciPy.  A rank gets the elements of its rows

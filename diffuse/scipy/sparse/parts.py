@@ -39,7 +39,7 @@ def build(self: Sparse, real: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def distributed(real: Any, shape: tuple[int, int], found: dict[Name, Any], ours: Sparse) -> None:
-    """Initialise a compressed array from arrays whose structure is known to be sound, and stays in parts."""
+    """Initialise a compressed array from distributed arrays whose structure is known to be sound."""
     held = real(shape, dtype=found["data"].dtype)
     # SciPy derives the index type from arrays without elements and the largest value
     names: tuple[Name, ...] = ("indices", "indptr")
@@ -55,7 +55,7 @@ def distributed(real: Any, shape: tuple[int, int], found: dict[Name, Any], ours:
 
 
 def apart(a: Sparse) -> bool:
-    """Is this a csr or csc array whose structure ranks have in parts?"""
+    """Is this a csr or csc array with a distributed structure?"""
     return a._held.format in ("csr", "csc") and far.here() and all(
         isinstance(part := a._parts.get(name), core.Array) and not access.ready(part)
         for name in ("indices", "indptr"))

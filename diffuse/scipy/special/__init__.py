@@ -1,6 +1,6 @@
 """`scipy.special` on Diffuse arrays.
 
-The ufuncs of `special_ufuncs.UFUNCS` and the functions below are Diffuse's own: recorded, fused, run on all
+The ufuncs of `ufuncs.UFUNCS` and the functions below are Diffuse's own: recorded, fused, run on all
 threads.  All other functions are SciPy's, wrapped by `fallback`.  Own ufuncs signal no error to
 `special.errstate`: where SciPy's default ignores one, they return the same value.
 """

@@ -137,6 +137,11 @@ def _along(size: Real, b: Real) -> Pair:
     return size.signed(cosine), size.signed(sine)
 
 
+def _of_nan(a: Real, b: Real) -> Pair:
+    """Return sinh or cosh of a NaN and b: an imaginary part that is zero stays."""
+    return _zero(b).choose(a, a + b), _zero(b).choose(b, a + b)
+
+
 def _sinh_anywhere(a: Real, b: Real) -> Pair:
     def far() -> Pair:
         sine, cosine = sine_and_cosine_anywhere(b)
@@ -153,11 +158,8 @@ def _sinh_anywhere(a: Real, b: Real) -> Pair:
             return a.negative().choose(-first, first), second
         return cases((_zero(b), lambda: (a, b)), (_finite(b), turned), otherwise=lambda: (abs(a), b - b))
 
-    def unknown() -> Pair:
-        return _zero(b).choose(a, a + b), _zero(b).choose(b, a + b)
-
     return cases((_finite(a) & _finite(b) & beyond(a.size(), LARGEST), far), (_finite(a) & _finite(b), near),
-                 (a.infinite(), endless), (a.nan(), unknown), (_zero(a), lambda: (a, b - b)),
+                 (a.infinite(), endless), (a.nan(), lambda: _of_nan(a, b)), (_zero(a), lambda: (a, b - b)),
                  otherwise=lambda: (_invalid(a), _invalid(a)))
 
 
@@ -180,11 +182,9 @@ def _cosh_anywhere(a: Real, b: Real) -> Pair:
         return cases((_zero(b), lambda: (abs(a), zero)), (_finite(b), turned),
                      otherwise=lambda: (abs(a), b - b))
 
-    def unknown() -> Pair:
-        return _zero(b).choose(a, a + b), _zero(b).choose(b, a + b)
-
     return cases((_finite(a) & _finite(b) & beyond(a.size(), LARGEST), far), (_finite(a) & _finite(b), near),
-                 (a.infinite(), endless), (a.nan(), unknown), (_zero(a), lambda: (b - b, a.of(0.0))),
+                 (a.infinite(), endless), (a.nan(), lambda: _of_nan(a, b)),
+                 (_zero(a), lambda: (b - b, a.of(0.0))),
                  otherwise=lambda: (b - b, b - b))
 
 

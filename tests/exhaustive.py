@@ -1,4 +1,5 @@
-"""The least cost of a redistribution, by exhaustive search: the reference for `search.py`.
+"""References for the search of routes: the least cost by exhaustive search, and the normal form of any
+sequence.
 
 Dijkstra's algorithm over all weak types and steps that keep to a memory bound, and over all well-formed types
 and typed collectives with permutations, which is the paper's optimal-cost problem itself.  For small meshes.
@@ -6,6 +7,7 @@ and typed collectives with permutations, which is the paper's optimal-cost probl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import count
@@ -14,8 +16,8 @@ from typing import TypeVar
 
 from diffuse.ir import Point
 from diffuse.movement import collectives, meaning
-from diffuse.movement.mesh import Dimension, DistributedType, Mesh
-from diffuse.movement.weak import Space, WeakStep
+from diffuse.movement.mesh import Dimension, DistributedType, Mesh, primes
+from diffuse.movement.weak import Space, WeakStep, merged
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -79,3 +81,48 @@ def types(shape: Point, mesh: Mesh) -> Iterator[DistributedType]:
             parts = prod(mesh.sizes[axis] for axis in axes)
             if shape[0] % parts == 0:
                 yield DistributedType((Dimension(shape[0] // parts, axes, shape[0]), *rest.dimensions))
+
+
+_NORMAL = re.compile("d*a*g*")
+
+
+def is_normal(steps: Iterable[WeakStep]) -> bool:
+    """Are the steps in normal form, dynslice* alltoall* allgather* (definition 4.5)?"""
+    return bool(_NORMAL.fullmatch("".join(step.kind[0] if step.kind != "allgather" else "g"
+                                          for step in steps)))
+
+
+def normal(steps: Iterable[WeakStep]) -> list[WeakStep]:
+    """Rewrite a sequence into normal form with the same ends, by the lemmas 4.6 and 4.7 (theorem 4.8).
+
+    Steps are split into prime ones, as the lemmas hold for these, and neighbours of one kind are merged
+    again.
+    """
+    found = [WeakStep(step.source, step.target, p) for step in steps for p in primes(step.factor)]
+    at = 0
+    while at + 1 < len(found):
+        swapped = _exchanged(found[at], found[at + 1])
+        if swapped is None:
+            at += 1
+        else:
+            found[at:at + 2] = swapped
+            at = max(at - 1, 0)
+    return merged(found)
+
+
+_RANK = {"dynslice": 0, "alltoall": 1, "allgather": 2}
+
+
+def _exchanged(first: WeakStep, second: WeakStep) -> list[WeakStep] | None:
+    """Exchange two prime steps, or replace them by one step or none; None if they are in normal order.
+
+    They commute unless one gives a dimension the very factor that the other takes from it.
+    """
+    if _RANK[first.kind] <= _RANK[second.kind]:
+        return None
+    if first.factor == second.factor and first.source == second.target:
+        source, target = second.source, first.target
+        return [] if source == target else [WeakStep(source, target, first.factor)]
+    if first.factor == second.factor and first.target is None and second.source is None:
+        return [WeakStep(first.source, second.target, first.factor)]
+    return [second, first]
