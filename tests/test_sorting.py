@@ -14,7 +14,18 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.order import calls, cells, histograms, merging, radix, selection, sets, sorting, tallies, team
+from diffuse.numpy.order import (
+    calls,
+    cells,
+    histograms,
+    merging,
+    radix,
+    selection,
+    sets,
+    sorting,
+    tallies,
+    team,
+)
 from diffuse.observe import trace
 from diffuse.settings import using
 
