@@ -29,7 +29,8 @@ INVALID_PTX = 218
 LEGACY, OURS = 1, 11
 """The streams: other libraries' default one, and the one that is created."""
 FREE = ("cuInit", "cuDriverGetVersion", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute",
-        "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuDeviceGetDefaultMemPool", "cuGetErrorName",
+        "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuCtxGetCurrent", "cuCtxPushCurrent_v2",
+        "cuDeviceGetDefaultMemPool", "cuDeviceGetCount", "cuDeviceTotalMem_v2", "cuGetErrorName",
         "cuGetErrorString", "cuLinkDestroy")
 """Functions that need no context in the thread."""
 
@@ -134,6 +135,18 @@ class Device:
     def cuCtxSetCurrent(self, context: int) -> int:
         self.context.current = context
         return 0
+
+    def cuCtxGetCurrent(self, context: int) -> int:
+        put(context, getattr(self.context, "current", 0))
+        return 0
+
+    def cuCtxPushCurrent_v2(self, context: int) -> int:
+        self.context.stack = [*getattr(self.context, "stack", ()), getattr(self.context, "current", 0)]
+        return self.cuCtxSetCurrent(context)
+
+    def cuCtxPopCurrent_v2(self, context: int) -> int:
+        self.cuCtxGetCurrent(context)
+        return self.cuCtxSetCurrent(self.context.stack.pop())
 
     def cuGetErrorName(self, error: int, text: int) -> int:
         return self._text(text, f"CUDA_ERROR_{error}")

@@ -10,7 +10,8 @@
 #define MOST (64u << 20)
 
 static size_t used;
-static __thread void *current;
+static __thread void *current, *stack[16];
+static __thread int depth;
 static long strays;
 static char last[65536];
 static size_t last_bytes;
@@ -54,7 +55,20 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = MOST; return devic
 int cuDeviceGetName(char *name, int bytes, int device) { strncpy(name, "a device for tests", bytes); return 0; }
 int cuDeviceGetAttribute(int *value, int which, int device) { *value = which == 75 ? 9 : 0; return 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1; return 0; }
-int cuCtxSetCurrent(void *context) { current = context; return context ? 0 : 201; }
+int cuCtxSetCurrent(void *context) { current = context; return 0; }
+int cuCtxGetCurrent(void **context) { *context = current; return 0; }
+int cuCtxPushCurrent_v2(void *context)
+{
+    stack[depth++] = current;
+    current = context;
+    return 0;
+}
+int cuCtxPopCurrent_v2(void **context)
+{
+    *context = current;
+    current = depth ? stack[--depth] : 0;
+    return 0;
+}
 int cuStreamCreate(void **stream, unsigned flags) { *stream = (void *)2; return flags == 1 ? 0 : 1; }
 int cuStreamSynchronize(void *stream) { perform(queued); return stream == (void *)2 ? 0 : 400; }
 int cuEventCreate(struct event **event, unsigned flags)
@@ -174,6 +188,8 @@ int cuLaunchKernel(void *function, unsigned groups, unsigned y, unsigned z, unsi
                    unsigned tz, unsigned shared, void *stream, void **parameters, void **extra)
 {
     strays += current == 0;
+    if (current != (void *)1)
+        return current ? 400 : 201;
     if (threads != 256 || parameters || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4])
         return 1;
     last_bytes = *(size_t *)extra[3];

@@ -180,6 +180,13 @@ def test_errors_name_the_function_and_what_the_driver_says(driver: Driver) -> No
 
 
 @needs_compiler
+def test_more_groups_than_a_grid_has_are_refused(driver: Driver) -> None:
+    assert driver.plan([(7, (1 << 31) - 1, 0)], 8)
+    with pytest.raises(ValueError, match="a kernel of 4294967297 groups"):  # 1, of 32 bits
+        driver.plan([(7, (1 << 32) + 1, 0)], 8)
+
+
+@needs_compiler
 def test_streams_wait_for_each_other_by_an_event(driver: Any) -> None:
     first, second = ctypes.c_void_p(), ctypes.c_void_p()
     before = driver._library.ordered(ctypes.byref(first), ctypes.byref(second))
@@ -191,6 +198,26 @@ def test_streams_wait_for_each_other_by_an_event(driver: Any) -> None:
     assert (first.value, second.value) == (driver.stream, 1)
     driver.ahead_of(driver.stream)
     assert driver._library.ordered(ctypes.byref(first), ctypes.byref(second)) == before + 2
+
+
+@needs_compiler
+@pytest.mark.parametrize("other", [None, 5])
+def test_the_context_of_another_library_is_current_again(driver: Any, other: int | None) -> None:
+    """Another GPU's; and where a library leaves none, the device's is made current."""
+    plan, place, room = driver.plan([(7, 3, 5)], 16), driver.allocate(64), ctypes.create_string_buffer(16)
+    here = ctypes.addressof(room)
+    driver.submit(plan, bytes(16))
+    before, found = noted(driver)[2], ctypes.c_void_p()
+    for call in (lambda: driver.submit(plan, bytes(range(16))), lambda: driver.upload(place, here, 16),
+                 lambda: driver.download(here, place, 16), driver.wait, driver.memory,
+                 lambda: driver.wait_for(9), lambda: driver.free(driver.allocate(8))):
+        driver._library.cuCtxSetCurrent(ctypes.c_void_p(other))
+        call()
+        driver._library.cuCtxGetCurrent(ctypes.byref(found))
+        assert found.value == (other or 1)
+    assert noted(driver)[2] == before + 1 and noted(driver)[0][:16] == bytes(range(16))
+    driver._library.cuCtxSetCurrent(ctypes.c_void_p(1))
+    driver.free(place)
 
 
 @needs_compiler
