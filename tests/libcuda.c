@@ -9,7 +9,10 @@
 
 #define MOST (64u << 20)
 
-static size_t used;
+static size_t used, reserved;
+/* Bytes of the pool: given out, and in all.  It grows by what a request lacks of one piece, so freed memory
+   serves a larger request only after the pool was trimmed. */
+static size_t largest;
 static __thread void *current, *stack[16];
 static __thread int depth;
 static long strays;
@@ -100,13 +103,25 @@ int cuStreamWaitEvent(void *stream, struct event *event, unsigned flags)
 }
 int cuDeviceGetDefaultMemPool(void **pool, int device) { *pool = (void *)3; return 0; }
 int cuMemPoolSetAttribute(void *pool, int which, uint64_t *value) { return which == 4 && *value ? 0 : 1; }
-int cuMemPoolTrimTo(void *pool, size_t bytes) { return 0; }
-int cuMemGetInfo_v2(size_t *available, size_t *all) { *available = MOST - used; *all = MOST; return 0; }
+int cuMemPoolGetAttribute(void *pool, int which, uint64_t *value)
+{
+    *value = which == 5 ? reserved : used;
+    return which == 5 || which == 7 ? 0 : 1;
+}
+int cuMemPoolTrimTo(void *pool, size_t bytes) { reserved = used; return 0; }
+/* What the pool keeps for reuse counts as taken. */
+int cuMemGetInfo_v2(size_t *available, size_t *all) { *available = MOST - reserved; *all = MOST; return 0; }
 
 int cuMemAllocAsync(uint64_t *address, size_t bytes, void *stream)
 {
     size_t *block;
-    if (bytes > MOST - used || !(block = malloc(bytes + 64)))
+    if (reserved - used < bytes || bytes > largest) {
+        if (bytes > MOST - reserved)
+            return 2;
+        reserved += bytes;
+        largest = bytes > largest ? bytes : largest;
+    }
+    if (!(block = malloc(bytes + 64)))
         return 2;
     *block = bytes;
     used += bytes;

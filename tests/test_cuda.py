@@ -107,6 +107,24 @@ def test_memory_of_small_stores_goes_back_before_a_request_is_refused(cuda: Cuda
 
 
 @needs_compiler
+def test_freed_memory_that_the_pool_keeps_is_there_for_larger_stores(cuda: Cuda, driver: Driver) -> None:
+    """For the driver, such memory is not free."""
+    held = [cuda.create(10 << 20) for _ in range(6)]
+    del held
+    cuda.trim()
+    driver.free(driver.allocate(60 << 20))
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    driver.call("cuMemGetInfo_v2", ctypes.addressof(free), ctypes.addressof(total))
+    assert free.value < 8 << 20 and driver.memory()[0] > 60 << 20
+    held = [cuda.create(20 << 20) for _ in range(2)]
+    del held
+    held = [cuda.create(10 << 20)]
+    assert cuda.create(45 << 20).address and held
+    del held
+    cuda.trim()
+
+
+@needs_compiler
 def test_too_much_memory_is_refused_with_the_sizes(cuda: Cuda) -> None:
     with pytest.raises(MemoryError, match="68719476736 bytes requested, and a device for tests has 67108864"):
         cuda.create(64 << 30)

@@ -34,8 +34,8 @@ UNTIMED = 2
 """An event without a timestamp, which costs less."""
 COMPUTE_MAJOR, COMPUTE_MINOR = 75, 76
 """Attributes of a device."""
-RELEASE_THRESHOLD = 4
-"""Attribute of a memory pool: the bytes that it keeps."""
+RELEASE_THRESHOLD, RESERVED, USED = 4, 5, 7
+"""Attributes of a memory pool: the bytes that it keeps, has, and has given out."""
 PTX = 1
 """The kind of input of the driver's linker."""
 ERROR_LOG, ERROR_LOG_BYTES = 5, 6
@@ -59,6 +59,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuStreamSynchronize": (POINTER,),
     "cuDeviceGetDefaultMemPool": (REFERENCE, NUMBER),
     "cuMemPoolSetAttribute": (POINTER, NUMBER, REFERENCE),
+    "cuMemPoolGetAttribute": (POINTER, NUMBER, REFERENCE),
     "cuMemPoolTrimTo": (POINTER, SIZE),
     "cuEventCreate": (REFERENCE, ctypes.c_uint),
     "cuEventRecord": (POINTER, POINTER),
@@ -210,10 +211,15 @@ class Driver:
 
     @within
     def memory(self) -> tuple[int, int]:
-        """Bytes of the device's memory: free, total."""
+        """Bytes of the device's memory: free, with those that the pool keeps for reuse, and total."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.call("cuMemGetInfo_v2", ctypes.addressof(free), ctypes.addressof(total))
-        return free.value, total.value
+        kept = []
+        for attribute in (RESERVED, USED):
+            value = ctypes.c_uint64()
+            self.call("cuMemPoolGetAttribute", self._pool, attribute, ctypes.addressof(value))
+            kept.append(value.value)
+        return free.value + max(kept[0] - kept[1], 0), total.value
 
     # -- memory --------------------------------------------------------------------------------------------
 
@@ -222,6 +228,9 @@ class Driver:
         """Allocate device memory; returns its address, or 0 if there is not enough."""
         address = ctypes.c_uint64()
         error = self._names["cuMemAllocAsync"](ctypes.addressof(address), nbytes, self._stream)
+        if error == OUT_OF_MEMORY:
+            self.trim()  # what the pool keeps may be in pieces that are too small
+            error = self._names["cuMemAllocAsync"](ctypes.addressof(address), nbytes, self._stream)
         if error == OUT_OF_MEMORY:
             return 0
         if error:
