@@ -185,6 +185,9 @@ def test_compile(tmp_path: Path) -> None:
     assert found["diffuse"]["compilations"] > 0
     assert found["diffuse, second process"]["compilations"] == 0
     assert "second process" in table
+    if "absent" not in found["diffuse, for a GPU"]:
+        assert found["diffuse, for a GPU"]["compilations"] > 0
+        assert found["diffuse, for a GPU, second process"]["compilations"] == 0
 
 
 def test_cold(tmp_path: Path) -> None:
