@@ -22,7 +22,7 @@ import pytest
 import diffuse.numpy
 from diffuse import settings
 from diffuse.numpy.arrays import access
-from diffuse.runtime.local.runtime import Local
+from diffuse.runtime.local.runtime import Local, LocalInstance
 from diffuse.runtime.reference import HostInstance, Reference
 from diffuse.stream import engine
 
@@ -216,7 +216,9 @@ def stream(points: int, seed: int | None = None, **chosen: Any) -> Iterator[None
             engine.fence()
             if isinstance(mine, Local):
                 mine.close()
-            elif any([isinstance(x, HostInstance) for x in stores.instances.values()]):
+            kind = LocalInstance if seed is None else HostInstance
+            left = any([isinstance(x, kind) for x in stores.instances.values()])
+            if left and type(mine) is not type(before):
                 access.constants.clear()  # no other runtime takes over the memory of this one
                 access._snapshots.clear()
                 gc.collect()
