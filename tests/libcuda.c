@@ -50,7 +50,10 @@ static char *linked;
 static size_t linked_bytes;
 static char *log_text;
 
-int cuInit(unsigned flags) { return 0; }
+/* What cuInit returns. */
+int refusal;
+
+int cuInit(unsigned flags) { return refusal; }
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 int cuDeviceGet(int *device, int number) { *device = number; return number ? 101 : 0; }
 int cuDeviceGetCount(int *count) { *count = 2; return 0; }

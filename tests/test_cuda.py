@@ -269,6 +269,15 @@ def test_a_forked_child_is_told_what_to_do(driver: Driver, call: str) -> None:
     os.close(writing)
 
 
+@needs_compiler
+def test_a_driver_that_has_no_gpu_is_said_with_what_to_do(driver: Any, library: Path) -> None:
+    refusal = ctypes.c_int.in_dll(driver._library, "refusal")
+    refusal.value = 100
+    with pytest.raises(RuntimeError, match="finds no GPU that it can use .*was wrong.*DIFFUSE_RUNTIME=local"):
+        Driver(str(library))
+    refusal.value = 0
+
+
 def test_without_a_driver_the_first_task_says_what_is_missing() -> None:
     with pytest.raises(RuntimeError, match="no NVIDIA driver was found .*: install NVIDIA's driver .*"
                                            "DIFFUSE_RUNTIME=local"):

@@ -24,6 +24,9 @@ LIBRARY = "libcuda.so.1"
 MISSING = ("no NVIDIA driver was found ({}): install NVIDIA's driver for this machine's GPU, or set "
            "DIFFUSE_RUNTIME=local")
 
+UNUSABLE = ("NVIDIA's driver finds no GPU that it can use ({}): see that nvidia-smi shows one here, "
+            "or set DIFFUSE_RUNTIME=local")
+
 OUT_OF_MEMORY = 2
 ELSEWHERE = 201, 400, 709
 """Errors of a launch where the context is not current: INVALID_CONTEXT, INVALID_HANDLE,
@@ -139,7 +142,10 @@ class Driver:
         Identifiers of other threads may be reused."""
         os.register_at_fork(after_in_child=partial(_forked, ref(self)))
         self._ordering = threading.Lock()
-        self.call("cuInit", 0)
+        try:
+            self.call("cuInit", 0)
+        except CudaError as error:
+            raise RuntimeError(UNUSABLE.format(error)) from None
         version, self._device = ctypes.c_int(), ctypes.c_int()
         self.call("cuDriverGetVersion", ctypes.addressof(version))
         self.version = version.value
