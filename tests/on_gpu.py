@@ -196,8 +196,12 @@ def run(command: Sequence[str], seconds: float) -> str:
     """Run a script for at most so many seconds, and say what it prints; why it failed, or an empty text."""
     process = subprocess.Popen([sys.executable, *command], cwd=ROOT, start_new_session=True, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
-    printed = threading.Thread(target=lambda: [say(line.rstrip("\n")) for line in process.stdout or ()],
-                               daemon=True)
+
+    def told() -> None:
+        for line in process.stdout or ():
+            say(line.rstrip("\n"))
+
+    printed = threading.Thread(target=told, daemon=True)
     printed.start()
     try:
         status = process.wait(seconds)

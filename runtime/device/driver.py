@@ -18,7 +18,8 @@ from weakref import ref
 from diffuse.runtime.device import submission
 from diffuse.runtime.device.staging import Staging
 
-Given, Result = ParamSpec("Given"), TypeVar("Result")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 LIBRARY = "libcuda.so.1"
 MISSING = ("no NVIDIA driver was found ({}): install NVIDIA's driver for this machine's GPU, or set "
@@ -102,7 +103,7 @@ def within(method: Callable[Concatenate[Driver, Given], Result]
            ) -> Callable[Concatenate[Driver, Given], Result]:
     """Let a method run with the driver's context current in the thread."""
     @wraps(method)
-    def run(self: Driver, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+    def run(self: Driver, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
         if not self.enter():
             return method(self, *args, **kwargs)
         try:
