@@ -41,10 +41,10 @@ figures: $(INSTALLED)-bench
 	$(BIN)/python bench/figure15.py --quick
 
 # Without the extension (no C compiler, no setuptools) all runs, but calls cost more.  BUDGET=560 says how many
-# seconds there are for everything.
+# seconds there are for everything, RESULTS=folder where gpu.json and gpu.txt go.
 gpu:
 	-$(PYTHON) setup.py -q build_ext --inplace
-	$(PYTHON) tests/on_gpu.py $(if $(BUDGET),--budget $(BUDGET))
+	$(PYTHON) tests/on_gpu.py $(if $(BUDGET),--budget $(BUDGET)) $(if $(RESULTS),--json $(RESULTS)/gpu.json)
 
 bench-legate: $(INSTALLED)-bench $(INSTALLED)-legate
 	$(BIN)/python bench/on_legate.py $(if $(CUPYNUMERIC),--cupynumeric $(CUPYNUMERIC))

@@ -5,14 +5,16 @@ seconds a step.  Each contender is a process of its own, with a limit of time.  
 is measured, and kept in the file of `--json` from then on, together with those that are there from earlier
 runs, so that a run that is cut off, or a contender that fails, loses no other number.
 Options: --quick for small sizes, --simt to run the program's own part on a machine without a GPU (its numbers
-then mean nothing), --json FILE, --sections, --contenders and --apps for a part, --seconds for the limit of a
-contender's section.  NumPy runs applications at small sizes alone: at large ones a step takes it minutes.
+then mean nothing), --json FILE, --sections, --contenders and --apps for a part, --seconds for the limit of
+everything, --brief for no tables.  NumPy runs applications at small sizes alone: at large ones a step takes
+minutes there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
@@ -28,6 +30,8 @@ import table
 
 Measures = dict[str, Any]
 
+CLOSE = 1e-6
+"""Within which sums of results agree."""
 REPEATS, SECONDS = 7, 5.0
 """Runs that are measured behind the first, and after how many seconds no other one begins."""
 LARGE, SMALL = 10 ** 8, 10 ** 5
@@ -69,6 +73,8 @@ class Contender(NamedTuple):
     wait: Callable[[], object]
     sparse: str = "scipy.sparse"
     """The module that stands for scipy.sparse."""
+    submit: Callable[[], object] = lambda: None
+    """What sends operations that were recorded to the device."""
     compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda run: run
     """What makes the function that is measured of an operation on two arrays."""
 
@@ -77,7 +83,7 @@ def diffuse() -> Contender:
     import diffuse
     import diffuse.numpy
 
-    return Contender(diffuse.numpy, diffuse.fence, "diffuse.scipy.sparse")
+    return Contender(diffuse.numpy, diffuse.fence, "diffuse.scipy.sparse", diffuse.flush)
 
 
 def cupy() -> Contender:
@@ -141,15 +147,17 @@ def operations(one: Contender, options: Measures) -> Measured:
         yield name, tried(partial(call, x, y), one.wait, moved * n)
 
 
-def tried(run: Callable[[], object], wait: Callable[[], object], moved: float) -> Measures:
-    """Seconds of the first run and the median of the others, and gigabytes per second; or why there are
-    none."""
+def tried(run: Callable[[], Any], wait: Callable[[], object], moved: float) -> Measures:
+    """Seconds of the first run and the median of the others, gigabytes per second, and the sum of the result;
+    or why there are none.  The sum tells that there is a result: one that memory was missing for would come
+    fast."""
     try:
         first, *others = timed(run, wait, REPEATS)
+        sums = [float(abs(run()).sum())]
     except Exception as error:
         return {"failed": f"{type(error).__name__}: {error}"[:200]}
     median = statistics.median(others)
-    return {"first": first, "median": median, "GB/s": moved / median / 1e9}
+    return {"first": first, "median": median, "GB/s": moved / median / 1e9, "sums": sums}
 
 
 def applications(name: str, one: Contender, options: Measures) -> Measured:
@@ -170,7 +178,7 @@ def by_jax(name: str, size: int) -> Measures:
         sums = [float(abs(array).sum()) for array in peer.results().values()]
     except Exception as error:
         return {"failed": f"{type(error).__name__}: {error}"[:200]}
-    return {"first": first, "median": statistics.median(others), "sums": sums}
+    return {"first": first, "median": statistics.median(others), "sums": sums, "steps": 1 + len(others)}
 
 
 def application(one: Contender, name: str, size: int, dtype: str = "float64") -> Measures:
@@ -187,7 +195,7 @@ def application(one: Contender, name: str, size: int, dtype: str = "float64") ->
         sums = [float(abs(array).sum()) for array in app.results(state).values()]
     except Exception as error:
         return {"failed": f"{type(error).__name__}: {error}"[:200]}
-    return {"first": first, "median": statistics.median(others), "sums": sums}
+    return {"first": first, "median": statistics.median(others), "sums": sums, "steps": 1 + len(others)}
 
 
 def _sparse(name: str) -> Any:
@@ -200,15 +208,16 @@ def _sparse(name: str) -> Any:
 
 
 def launches(one: Contender, _: Measures) -> Measured:
-    """Seconds of the main thread for an operation on 1e5 elements, replayed and not waited for."""
+    """Seconds of the main thread for an operation on 1e5 elements, replayed and not waited for.  Each result
+    is held until it is submitted, as others would not be computed."""
     x, turns = one.np.linspace(0.1, 1.0, 10 ** 5), 2000
-    for _turn in range(turns):
-        y = x + 1.0
-    one.wait()
-    start = time.perf_counter()
-    for _turn in range(turns):
-        y = x + 1.0
-    seconds = (time.perf_counter() - start) / turns
+    for _part in range(2):
+        one.wait()
+        start = time.perf_counter()
+        for _turn in range(turns):
+            y = x + 1.0
+            one.submit()
+        seconds = (time.perf_counter() - start) / turns
     del y
     one.wait()
     yield "x + 1", {"median": seconds}
@@ -273,9 +282,27 @@ def shown(results: dict[str, Measures], quick: bool) -> str:
         if ratios and name != "diffuse, gpu":
             texts.append(f"{name} takes {statistics.geometric_mean(ratios):.3g} times Diffuse's time on the "
                          f"GPU, in the geometric mean of {len(ratios)} applications")
+    texts += disagreements(results)
     texts += [f"{name}, {section}: {why}" for name in names
               for section, why in results[name].get("unfinished", {}).items()]
     return "\n".join(texts)
+
+
+def disagreements(results: dict[str, Measures]) -> list[str]:
+    """Which contenders' sums are not those of the first one that has taken as many steps."""
+    found: list[str] = []
+    for section, what in [*[("operations", name) for name in OPERATIONS],
+                          *[("applications", name) for name in APPS]]:
+        seen: dict[Any, tuple[str, list[float]]] = {}
+        for name in results:
+            numbers = results[name].get(section, {}).get(what, {})
+            if "sums" not in numbers:
+                continue
+            first, wanted = seen.setdefault(numbers.get("steps"), (name, numbers["sums"]))
+            pairs = zip(numbers["sums"], wanted, strict=True)
+            if not all([math.isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE) for a, b in pairs]):
+                found.append(f"{what}: the sums of {name} are {numbers['sums']}, those of {first} {wanted}")
+    return found
 
 
 def main() -> None:
@@ -283,14 +310,18 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--simt", action="store_true")
     parser.add_argument("--json", metavar="FILE", type=Path)
-    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--brief", action="store_true")
+    parser.add_argument("--seconds", type=float, default=3600)
     for name, choices in (("apps", APPS), ("contenders", CONTENDERS), ("sections", SECTIONS)):
         parser.add_argument(f"--{name}", nargs="*", default=list(choices), choices=list(choices))
     options = parser.parse_args()
     sys.path.append(str(Path(__file__).resolve().parent.parent))  # Diffuse need not be installed
-    kept: Measures = {"quick": options.quick, "device": {"name": "simulated"} if options.simt else device()}
-    if options.json and options.json.exists():
-        before = json.loads(options.json.read_text())
+    end = time.monotonic() + options.seconds
+    before = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    kept: Measures = before
+    if options.sections or not before.get("results"):
+        kept = {"quick": options.quick, "device": {"name": "simulated"} if options.simt else device(),
+                "steps": before.get("steps", {})}
         kept = before if all([before.get(key) == kept[key] for key in kept]) else kept
     results = kept.setdefault("results", {})
     for section in options.sections:
@@ -298,20 +329,22 @@ def main() -> None:
             if not left_out(name, section, options.quick):
                 one = results.setdefault(name, {})
                 one.setdefault("unfinished", {}).pop(section, None)
-                measure(name, section, one, options)
+                measure(name, section, one, options, max(end - time.monotonic(), 0.0))
                 if options.json:
                     options.json.write_text(json.dumps(kept, indent=1))
-    print(f"{kept['device']}\n{shown(results, options.quick)}", flush=True)
+    if not options.brief:
+        print(f"{kept['device']}\n{shown(results, kept['quick'])}", flush=True)
 
 
-def measure(name: str, section: str, one: Measures, options: argparse.Namespace) -> None:
-    """Measure a section of a contender in a process of its own, and put the numbers into `one`."""
+def measure(name: str, section: str, one: Measures, options: argparse.Namespace, seconds: float) -> None:
+    """Measure a section of a contender in a process of its own, for at most so many seconds, and put the
+    numbers into `one`."""
     environment = {**os.environ, **CONTENDERS[name][1]}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if options.simt and environment.get("DIFFUSE_RUNTIME") == "cuda":
         environment["DIFFUSE_RUNTIME"] = "simt"
     asked = {"quick": options.quick, "apps": options.apps, "section": section}
-    found, why = child.measures(__file__, name, asked, environment, options.seconds)
+    found, why = child.measures(__file__, name, asked, environment, seconds)
     for line in found:
         if "what" in line:
             one.setdefault(section, {})[line["what"]] = line["numbers"]

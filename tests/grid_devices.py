@@ -135,11 +135,11 @@ class OnGpu:
     kept: Any = None
 
     def __init__(self, case: Case, library: str = LIBRARY) -> None:
+        self._held: list[int] = []
         self.gpu, self.gpus = _driver(library), _gpus(library)
         self.launcher, self.copies, self.stream = self.gpus.launcher, self.gpus.copying, self.gpu.stream
         text = codegen.grid_code(case.body, self.gpus.target)
         self.functions = self.gpus._kernels(text, schedule.names(case.body))
-        self._held: list[int] = []
 
     def allocate(self, nbytes: int) -> int:
         self._held.append(self.gpu.allocate(max(nbytes, 1)))

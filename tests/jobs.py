@@ -110,7 +110,9 @@ def python(text: str, *words: str, **variables: Any) -> Job:
 
 
 def diffuse(*words: str, **options: Any) -> Job:
-    """Run the command line."""
+    """Run the command line; what it predicts is of ranks, whichever runtime the tests run on."""
+    if {"--predict", "--simulate"} & {*words}:
+        options = {"DIFFUSE_RUNTIME": "mpi", **options}
     return job(sys.executable, "-m", "diffuse", *words, **options)
 
 

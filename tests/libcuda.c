@@ -9,8 +9,12 @@
 
 #define MOST (64u << 20)
 
-static size_t used;
-static __thread void *current;
+static size_t used, reserved;
+/* Bytes of the pool: given out, and in all.  It grows by what a request lacks of one piece, so freed memory
+   serves a larger request only after the pool was trimmed. */
+static size_t largest;
+static __thread void *current, *stack[16];
+static __thread int depth;
 static long strays;
 static char last[65536];
 static size_t last_bytes;
@@ -46,7 +50,10 @@ static char *linked;
 static size_t linked_bytes;
 static char *log_text;
 
-int cuInit(unsigned flags) { return 0; }
+/* What cuInit returns. */
+int refusal;
+
+int cuInit(unsigned flags) { return refusal; }
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 int cuDeviceGet(int *device, int number) { *device = number; return number ? 101 : 0; }
 int cuDeviceGetCount(int *count) { *count = 2; return 0; }
@@ -54,7 +61,20 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = MOST; return devic
 int cuDeviceGetName(char *name, int bytes, int device) { strncpy(name, "a device for tests", bytes); return 0; }
 int cuDeviceGetAttribute(int *value, int which, int device) { *value = which == 75 ? 9 : 0; return 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1; return 0; }
-int cuCtxSetCurrent(void *context) { current = context; return context ? 0 : 201; }
+int cuCtxSetCurrent(void *context) { current = context; return 0; }
+int cuCtxGetCurrent(void **context) { *context = current; return 0; }
+int cuCtxPushCurrent_v2(void *context)
+{
+    stack[depth++] = current;
+    current = context;
+    return 0;
+}
+int cuCtxPopCurrent_v2(void **context)
+{
+    *context = current;
+    current = depth ? stack[--depth] : 0;
+    return 0;
+}
 int cuStreamCreate(void **stream, unsigned flags) { *stream = (void *)2; return flags == 1 ? 0 : 1; }
 int cuStreamSynchronize(void *stream) { perform(queued); return stream == (void *)2 ? 0 : 400; }
 int cuEventCreate(struct event **event, unsigned flags)
@@ -86,13 +106,25 @@ int cuStreamWaitEvent(void *stream, struct event *event, unsigned flags)
 }
 int cuDeviceGetDefaultMemPool(void **pool, int device) { *pool = (void *)3; return 0; }
 int cuMemPoolSetAttribute(void *pool, int which, uint64_t *value) { return which == 4 && *value ? 0 : 1; }
-int cuMemPoolTrimTo(void *pool, size_t bytes) { return 0; }
-int cuMemGetInfo_v2(size_t *available, size_t *all) { *available = MOST - used; *all = MOST; return 0; }
+int cuMemPoolGetAttribute(void *pool, int which, uint64_t *value)
+{
+    *value = which == 5 ? reserved : used;
+    return which == 5 || which == 7 ? 0 : 1;
+}
+int cuMemPoolTrimTo(void *pool, size_t bytes) { reserved = used; return 0; }
+/* What the pool keeps for reuse counts as taken. */
+int cuMemGetInfo_v2(size_t *available, size_t *all) { *available = MOST - reserved; *all = MOST; return 0; }
 
 int cuMemAllocAsync(uint64_t *address, size_t bytes, void *stream)
 {
     size_t *block;
-    if (bytes > MOST - used || !(block = malloc(bytes + 64)))
+    if (reserved - used < bytes || bytes > largest) {
+        if (bytes > MOST - reserved)
+            return 2;
+        reserved += bytes;
+        largest = bytes > largest ? bytes : largest;
+    }
+    if (!(block = malloc(bytes + 64)))
         return 2;
     *block = bytes;
     used += bytes;
@@ -174,6 +206,8 @@ int cuLaunchKernel(void *function, unsigned groups, unsigned y, unsigned z, unsi
                    unsigned tz, unsigned shared, void *stream, void **parameters, void **extra)
 {
     strays += current == 0;
+    if (current != (void *)1)
+        return current ? 400 : 201;
     if (threads != 256 || parameters || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4])
         return 1;
     last_bytes = *(size_t *)extra[3];

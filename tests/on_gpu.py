@@ -3,7 +3,8 @@
 The steps of `PLAN` run one after another, each in a process of its own with a limit of time, so that one that
 fails, hangs or crashes stops no other, and all within `--budget` seconds; what is most worth knowing comes
 first: whether kernels load, run and have the same bits, then the share of the memory's bandwidth, then whole
-programs beside other libraries.  Everything is printed when it is known, and numbers are kept in `--json`.
+programs beside other libraries.  Everything is printed when it is known; numbers and the outcome of each step
+are kept in `--json`, and all that was printed in a text file beside it.  The tables come last.
 
 NumPy and llvmlite are enough; what is not installed is left out and said.  `--parts` runs some checks in this
 process, with `--runtime simt` where there is no GPU.
@@ -12,14 +13,17 @@ process, with `--runtime simt` where there is no GPU.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -51,6 +55,10 @@ PLAN: tuple[tuple[int, tuple[str, ...]], ...] = (
 """The steps: the seconds that each may take, and a script with its options."""
 LEAST = 10.0
 """Seconds below which no step begins."""
+TABLES = (BENCH, "--contenders", "--sections")
+"""The command that prints the tables of what was kept, and measures nothing."""
+LLVMLITE = 0, 48
+"""The first version of llvmlite that makes kernels."""
 
 
 def bodies(runtime: Any, first: int, last: int) -> tuple[int, int, list[str]]:
@@ -113,8 +121,9 @@ def launches(device: str, last: int) -> tuple[int, list[str]]:
 
 def sanitized(tool: str, name: str) -> str:
     """What a tool of compute-sanitizer says of some bodies; empty if it finds nothing."""
-    command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable, __file__,
-               "--runtime", name, "--bodies", "25", "--parts", "bodies"]
+    command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "--target-processes",
+               "application-only", sys.executable, __file__, "--runtime", name, "--bodies", "25", "--parts",
+               "bodies"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
@@ -160,29 +169,56 @@ def libraries(name: str) -> list[str]:
     return bad
 
 
-def planned(budget: float, kept: str) -> list[str]:
-    """Run the steps of `PLAN` within so many seconds; those that failed."""
+def planned(budget: float, kept: Path) -> list[str]:
+    """Run the steps of `PLAN` within so many seconds, and note in the JSON file `kept` how each ended; those
+    that failed."""
     begun, failed = time.monotonic(), []
     for number, (seconds, command) in enumerate(PLAN, 1):
-        text = " ".join(command)
-        left = min(float(seconds), budget - (time.monotonic() - begun))
+        text, start = " ".join(command), time.monotonic() - begun
+        left = min(float(seconds), budget - start)
         if left < LEAST:
             say(f"== {number} of {len(PLAN)}: {text}: left out, the time is over")
+            noted(kept, text, "left out")
             continue
-        say(f"== {number} of {len(PLAN)}, at {time.monotonic() - begun:.0f} s: {text}")
-        more = ("--json", kept, "--seconds", f"{left - 5:.0f}") if command[0] == BENCH else ()
-        process = subprocess.Popen([sys.executable, *command, *more], cwd=ROOT, start_new_session=True)
-        try:
-            status = process.wait(left)
-            why = f"status {status}" if status else ""
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            why = f"not done after {left:.0f} s"
+        say(f"== {number} of {len(PLAN)}, at {start:.0f} s: {text}")
+        measures = command[0] == BENCH
+        more = ("--brief", "--json", str(kept), "--seconds", f"{left - 5:.0f}") if measures else ()
+        why = run((*command, *more), left)
+        noted(kept, text, why or f"done in {time.monotonic() - begun - start:.0f} s")
         if why:
             say(f"== {text}: {why}")
             failed.append(f"{text}: {why}")
+    run((*TABLES, "--json", str(kept)), 30.0)
     return failed
+
+
+def run(command: Sequence[str], seconds: float) -> str:
+    """Run a script for at most so many seconds, and say what it prints; why it failed, or an empty text."""
+    process = subprocess.Popen([sys.executable, *command], cwd=ROOT, start_new_session=True, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
+
+    def told() -> None:
+        for line in process.stdout or ():
+            say(line.rstrip("\n"))
+
+    printed = threading.Thread(target=told, daemon=True)
+    printed.start()
+    try:
+        status = process.wait(seconds)
+        why = f"status {status}" if status else ""
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        why = f"not done after {seconds:.0f} s"
+    printed.join(2.0)  # what it started may go on, and hold the other end
+    return why
+
+
+def noted(kept: Path, step: str, outcome: str) -> None:
+    """Keep the outcome of a step."""
+    found = json.loads(kept.read_text()) if kept.exists() else {}
+    found.setdefault("steps", {})[step] = outcome
+    kept.write_text(json.dumps(found, indent=1))
 
 
 def checked(part: str, name: str, count: int) -> list[str]:
@@ -214,8 +250,16 @@ def checked(part: str, name: str, count: int) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Print at once: whoever is cut off later keeps what was found."""
+    """Print at once, and keep it if there is a file for that: whoever is cut off later keeps what was
+    found."""
     print(text, flush=True)
+    if transcript is not None:
+        with transcript.open("a") as file:
+            file.write(text + "\n")
+
+
+transcript: Path | None = None
+"""The file of all that is printed."""
 
 
 def versions() -> str:
@@ -229,21 +273,44 @@ def versions() -> str:
     return ", ".join([f"Python {platform.python_version()}", *found])
 
 
+def lacking() -> str:
+    """What is missing for kernels to be made here; an empty text if nothing is."""
+    wanted = ".".join(map(str, LLVMLITE))
+    try:
+        found = version("llvmlite")
+    except PackageNotFoundError:
+        found = ""
+    if found and tuple(map(int, found.split(".")[:2])) >= LLVMLITE:
+        return ""
+    return (f"llvmlite {found or 'is missing'}: kernels need {wanted} or later; unpack its wheel into a "
+            "folder and name that in PYTHONPATH")
+
+
+def everything(kept: Path, budget: float) -> int:
+    """Run all steps, and keep what they find in a JSON file and in a text file beside it."""
+    global transcript
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    transcript = kept.with_suffix(".txt")
+    transcript.unlink(missing_ok=True)
+    say(versions())
+    if said := lacking():
+        say(said)
+    failed = planned(budget, kept)
+    say("\n".join(["== done", *(failed or ["nothing failed"])]))
+    return 1 if failed else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runtime", default="cuda", choices=["cuda", "simt"])
     parser.add_argument("--bodies", type=int, default=700)
     parser.add_argument("--parts", nargs="*", choices=list(PARTS))
     parser.add_argument("--budget", type=float, default=3600, help="seconds for everything")
-    parser.add_argument("--json", default="bench/results/gpu.json")
+    parser.add_argument("--json", type=Path, default=ROOT / "bench" / "results" / "gpu.json")
     options = parser.parse_args()
     os.environ.update(DIFFUSE_RUNTIME=options.runtime, DIFFUSE_COMPILE="wait")
     if not options.parts:
-        say(versions())
-        (ROOT / options.json).parent.mkdir(parents=True, exist_ok=True)
-        failed = planned(options.budget, options.json)
-        say("\n".join(["== done", *(failed or ["nothing failed"])]))
-        return 1 if failed else 0
+        return everything(options.json.resolve(), options.budget)
     if options.runtime == "cuda":
         from diffuse.runtime.device.driver import Driver
 

@@ -107,6 +107,24 @@ def test_memory_of_small_stores_goes_back_before_a_request_is_refused(cuda: Cuda
 
 
 @needs_compiler
+def test_freed_memory_that_the_pool_keeps_is_there_for_larger_stores(cuda: Cuda, driver: Driver) -> None:
+    """For the driver, such memory is not free."""
+    held = [cuda.create(10 << 20) for _ in range(6)]
+    del held
+    cuda.trim()
+    driver.free(driver.allocate(60 << 20))
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    driver.call("cuMemGetInfo_v2", ctypes.addressof(free), ctypes.addressof(total))
+    assert free.value < 8 << 20 and driver.memory()[0] > 60 << 20
+    held = [cuda.create(20 << 20) for _ in range(2)]
+    del held
+    held = [cuda.create(10 << 20)]
+    assert cuda.create(43 << 20).address and held
+    del held
+    cuda.trim()
+
+
+@needs_compiler
 def test_too_much_memory_is_refused_with_the_sizes(cuda: Cuda) -> None:
     with pytest.raises(MemoryError, match="68719476736 bytes requested, and a device for tests has 67108864"):
         cuda.create(64 << 30)
@@ -180,6 +198,13 @@ def test_errors_name_the_function_and_what_the_driver_says(driver: Driver) -> No
 
 
 @needs_compiler
+def test_more_groups_than_a_grid_has_are_refused(driver: Driver) -> None:
+    assert driver.plan([(7, (1 << 31) - 1, 0)], 8)
+    with pytest.raises(ValueError, match="a kernel of 4294967297 groups"):  # 1, of 32 bits
+        driver.plan([(7, (1 << 32) + 1, 0)], 8)
+
+
+@needs_compiler
 def test_streams_wait_for_each_other_by_an_event(driver: Any) -> None:
     first, second = ctypes.c_void_p(), ctypes.c_void_p()
     before = driver._library.ordered(ctypes.byref(first), ctypes.byref(second))
@@ -191,6 +216,26 @@ def test_streams_wait_for_each_other_by_an_event(driver: Any) -> None:
     assert (first.value, second.value) == (driver.stream, 1)
     driver.ahead_of(driver.stream)
     assert driver._library.ordered(ctypes.byref(first), ctypes.byref(second)) == before + 2
+
+
+@needs_compiler
+@pytest.mark.parametrize("other", [None, 5])
+def test_the_context_of_another_library_is_current_again(driver: Any, other: int | None) -> None:
+    """Another GPU's; and where a library leaves none, the device's is made current."""
+    plan, place, room = driver.plan([(7, 3, 5)], 16), driver.allocate(64), ctypes.create_string_buffer(16)
+    here = ctypes.addressof(room)
+    driver.submit(plan, bytes(16))
+    before, found = noted(driver)[2], ctypes.c_void_p()
+    for call in (lambda: driver.submit(plan, bytes(range(16))), lambda: driver.upload(place, here, 16),
+                 lambda: driver.download(here, place, 16), driver.wait, driver.memory,
+                 lambda: driver.wait_for(9), lambda: driver.free(driver.allocate(8))):
+        driver._library.cuCtxSetCurrent(ctypes.c_void_p(other))
+        call()
+        driver._library.cuCtxGetCurrent(ctypes.byref(found))
+        assert found.value == (other or 1)
+    assert noted(driver)[2] == before + 1 and noted(driver)[0][:16] == bytes(range(16))
+    driver._library.cuCtxSetCurrent(ctypes.c_void_p(1))
+    driver.free(place)
 
 
 @needs_compiler
@@ -222,6 +267,15 @@ def test_a_forked_child_is_told_what_to_do(driver: Driver, call: str) -> None:
     assert b"start workers with the method spawn" in os.read(reading, 1000)
     os.close(reading)
     os.close(writing)
+
+
+@needs_compiler
+def test_a_driver_that_has_no_gpu_is_said_with_what_to_do(driver: Any, library: Path) -> None:
+    refusal = ctypes.c_int.in_dll(driver._library, "refusal")
+    refusal.value = 100
+    with pytest.raises(RuntimeError, match="finds no GPU that it can use .*was wrong.*DIFFUSE_RUNTIME=local"):
+        Driver(str(library))
+    refusal.value = 0
 
 
 def test_without_a_driver_the_first_task_says_what_is_missing() -> None:

@@ -115,6 +115,11 @@ def test_other_libraries_take_ours_without_a_copy(gpu: Interpreted) -> None:
 def test_what_a_device_cannot_share_is_refused(gpu: Interpreted) -> None:
     with pytest.raises(TypeError, match="pass a contiguous copy"):
         dnp.asarray(Foreign(gpu, np.arange(12.0).reshape(3, 4), strides=(12, 4)))
+    shifted = Foreign(gpu, np.arange(12.0))
+    place, _ = shifted.__cuda_array_interface__["data"]
+    shifted.__cuda_array_interface__ |= {"data": (place + 4, False), "shape": (11,)}
+    with pytest.raises(TypeError, match="at multiples of 8 bytes; pass a copy"):
+        dnp.asarray(shifted)
     with pytest.raises(TypeError, match="a type that Diffuse computes in"):
         dnp.asarray(Foreign(gpu, np.arange(3).astype("M8[s]")))
     with settings.using(runtime="local"):

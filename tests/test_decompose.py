@@ -27,7 +27,7 @@ LAST_TWO = Decomposition((2, 2), (Split(1, 300), Split(2, 20)))
 @pytest.fixture(autouse=True)
 def two_points() -> Iterator[None]:
     stores = engine.current().stores
-    with settings.using(compile="off", window="auto", min_chunk=1000, small=0):
+    with settings.using(compile="off", window="auto", min_chunk=1000, small=0, runtime="local"):
         engine.fence()
         before, stores._runtime = stores.runtime, Local(2)
         engine.current().forget_decompositions()

@@ -198,12 +198,12 @@ class Loops:
 def stream(points: int, seed: int | None = None, **chosen: Any) -> Iterator[None]:
     """Settings, and a runtime of so many points; with a seed the reference one, its points shuffled.
 
-    Under Legate and MPI, which a process has once, its points are what they are: the settings alone.
+    Under Legate and MPI, which a process has once, and on devices, which have one point: the settings alone.
     """
     stores = engine.current().stores
     with settings.using(**chosen):
         engine.fence()
-        if settings.config.runtime in ("legate", "mpi"):
+        if settings.config.runtime in ("legate", "mpi", "simt", "cuda"):
             yield
             engine.fence()
             return

@@ -76,6 +76,17 @@ def test_short_rows_share_a_group() -> None:
     assert schedule.shift(3) == 2 and schedule.shift(1) == 0 and schedule.shift(1000) == 8
 
 
+def test_no_thread_is_idle_because_a_dimension_is_short() -> None:
+    """Rows are numbered through all dimensions but the last one."""
+    arguments = (Argument(0, 0, "complex128", 0, "ss1", Privilege.READ),
+                 Argument(1, 0, "complex128", 0, "ss1", Privilege.WRITE))
+    ops = (Op("load", "complex128", (), 0), Op("store", "complex128", (0,), 1))
+    copy = Body((Space(3, (0,)),), arguments, (), (Loop(0, (0, 1, 2), ops),))
+    for extents, groups in (((5000, 1, 1), 20), ((1 << 33, 1, 1), 1 << 25), ((5000, 3, 3), 235),
+                            ((7, 5000, 1), 137), ((10, 10, 5000), 2000)):
+        assert names(copy, *extents)[0][:2] == ("loop0", groups)
+
+
 def large() -> Body:
     """The tangent of complex numbers, with more spaces than a GPU's kernel has parameters for."""
     arguments = (Argument(0, 0, "complex128", 0, "1", Privilege.READ),

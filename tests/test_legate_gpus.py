@@ -46,6 +46,7 @@ def test_the_driver_gets_the_block_with_the_argument_behind_it(library: Path) ->
     given = (Given * 2)(Given(message.INPUT, 0, 0, 1000, (2,), (40,), (8,)),
                         Given(message.OUTPUT, 0, 1, 0, (), (), ()))
     none = ALLOCATOR(lambda nbytes: 0)
+    gpus._driver.cuCtxSetCurrent(ctypes.c_void_p(1))  # as Legate does
     assert not driver().drive(data, len(data), STREAM, none, ctypes.addressof(given), 2, 1, 2)
     room, groups, count = ctypes.create_string_buffer(1 << 16), ctypes.c_uint(), ctypes.c_long()
     size = gpus._driver.noted(room, ctypes.byref(groups), ctypes.byref(count))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import on_gpu
+
+sys.path.append(str(on_gpu.ROOT / "bench"))  # its files are scripts that import each other by name
 
 pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
 
@@ -25,10 +29,41 @@ def test_steps_that_fail_or_hang_stop_no_other(tmp_path: Path, monkeypatch: pyte
     steps = [(seconds, (str(tmp_path / name),)) for name, seconds in limits.items()]
     monkeypatch.setattr(on_gpu, "PLAN", (*steps, (0, ("never",))))
     monkeypatch.setattr(on_gpu, "LEAST", 1.0)
-    failed = on_gpu.planned(100.0, "unused.json")
+    monkeypatch.setattr(on_gpu, "TABLES", (str(tmp_path / "good"),))
+    kept = tmp_path / "results" / "gpu.json"
+    assert on_gpu.everything(kept, 100.0) == 1
     said = capfd.readouterr().out
-    assert [line.rpartition(": ")[2] for line in failed] == ["status 3", "not done after 2 s"]
     assert "begun" in said and "measured" in said and "left out, the time is over" in said
+    outcomes = json.loads(kept.read_text())["steps"]
+    assert outcomes.pop(str(tmp_path / "good")).startswith("done in ")
+    assert [*outcomes.values()] == ["status 3", "not done after 2 s", "left out"]
+    assert kept.with_suffix(".txt").read_text() == said
+
+
+@pytest.mark.parametrize("found, said", [("0.50.0", ""), ("0.48.0rc1", ""), ("0.47.1", "0.47.1"),
+                                         (None, "missing")])
+def test_an_llvmlite_that_makes_no_kernels_is_said_first(found: str | None, said: str,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if found is None:
+            raise PackageNotFoundError(name)
+        return found
+
+    monkeypatch.setattr(on_gpu, "version", version)
+    assert (said in on_gpu.lacking()) if said else not on_gpu.lacking()
+
+
+def test_sums_that_differ_are_told() -> None:
+    """Of contenders that have taken as many steps."""
+    gpu: Any = import_module("gpu")
+
+    def one(*sums: float, steps: int = 2) -> dict[str, Any]:
+        return {"applications": {"stencil": {"sums": [*sums], "steps": steps}}}
+
+    close, fewer = one(1.0, 2.0 + 1e-9), one(3.0, 4.0, steps=1)
+    assert gpu.disagreements({"a": one(1.0, 2.0), "b": close, "c": fewer}) == []
+    (line,) = gpu.disagreements({"a": one(1.0), "b": one(1.1)})
+    assert line == "stencil: the sums of b are [1.1], those of a [1.0]"
 
 
 def test_the_scripts_of_the_plan_take_its_options() -> None:
@@ -56,7 +91,9 @@ def test_numbers_are_kept_as_they_come_and_join_earlier_ones(tmp_path: Path) -> 
         assert done.returncode == 0 and "GB/s, 100,000 float64" in done.stdout, done.stdout + done.stderr
         return dict(json.loads(file.read_text())["results"])
 
+    file.write_text('{"steps": {"first": "done"}}')
     measured("--contenders", "numpy", "--sections", "operations")
+    assert json.loads(file.read_text())["steps"] == {"first": "done"}
     found = measured("--contenders", "diffuse, gpu", "--sections", "launches", "applications", "--apps",
                      "stencil")
     assert found["numpy"]["operations"]["x + y"]["GB/s"] > 0

@@ -17,6 +17,7 @@ from diffuse.numpy.ops import at_once
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 
+pytestmark = pytest.mark.not_device("sums of vectors are recorded, or NumPy's")
 SIZES = [16_384, 16_385, 20_000, 33_333, 65_536, 100_000, 212_000, 700_000]
 
 

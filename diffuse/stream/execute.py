@@ -23,8 +23,9 @@ from diffuse.stream.group import Group, opaque
 from diffuse.stream.layout import joined, replayed
 from diffuse.stream.pairs import Pair, argument_stores, begins, header, pair
 from diffuse.stream.parts import Parts
-from diffuse.stream.plan import Plan, described
+from diffuse.stream.plan import Plan, described, kept
 from diffuse.stream.replay import Replay
+from diffuse.stream.shortage import one_by_one
 from diffuse.stream.stores import Stores, nbytes
 from diffuse.stream.window import Window
 
@@ -69,8 +70,11 @@ class Forwarder:
         with self._forwarding:
             try:
                 group = self._take()
-                if not self._with_partner(group):
-                    self._run(group)
+                try:
+                    if not self._with_partner(group):
+                        self._run(group)
+                except MemoryError as error:
+                    one_by_one(error, self._taken, self._before, self.window, self._run)
                 self.stores.forwarded()
             except Exception as error:
                 for unfinished in self._taken:
@@ -142,8 +146,8 @@ class Forwarder:
         alive, users, taken = self.stores.alive, self.stores.users, self.stores.taken
         live = bytes([store in alive or users[store] > taken for store in group.slots])
         if self.thorough:
-            kept = results(group.tasks)
-            live = bytes([bit or store in kept for store, bit in zip(group.slots, live, strict=True)])
+            made = results(group.tasks)
+            live = bytes([bit or store in made for store, bit in zip(group.slots, live, strict=True)])
         trail = group.trail
         plan: Plan | None = trail.node.plans.get(live)
         if plan is None:
@@ -208,25 +212,13 @@ class Forwarder:
                     partial(described, group.trail.templates, group.recorded), equal, gone)
         self.plans.append(plan)
         if len(self.plans) > MOST_PLANS:
-            self._forget()
+            self.plans = kept(self.plans)
+            self.window.memo.forget_trails()  # trails hold the replays of plans
         trace.event("plan", lambda: f"{trace.quantity(plan.tasks, 'operation')} -> 1 task, "
                                     f"{trace.quantity(plan.loops, 'loop')}, "
                                     f"{trace.quantity(plan.vanished, 'temporary', 'temporaries')} vanished; "
                                     f"ended by: {plan.reason}\n{plan.text}")
         return plan
-
-    def _forget(self) -> None:
-        """Drop the least recently used quarter of the plans, but not the newest one, which has not run
-        yet."""
-        *older, newest = self.plans
-        gone = set(sorted(older, key=lambda plan: plan.used)[:len(older) // 4])
-        self.plans = [plan for plan in older if plan not in gone] + [newest]
-        for plan in gone:
-            for places, key in plan.places:
-                if places.get(key) is plan:  # another plan may have replaced it
-                    del places[key]
-        self.window.memo.forget_trails()  # trails hold the replays of plans
-        trace.count("forgotten", len(gone))
 
     def _run(self, group: Group) -> None:
         self._begins((group,))

@@ -19,6 +19,7 @@ from diffuse.kernels.body.compose import Composition, Source, bits
 from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.build.compiler import Kernel, compiler
+from diffuse.observe import trace
 from diffuse.runtime.base import CodeUse, Layout
 from diffuse.service.patience import patience
 from diffuse.stream.blocking import Tasks
@@ -273,3 +274,16 @@ def _last_used(loop: Loop, source: int, output: int) -> bool:
 def _access(composition: Composition, tasks: Sequence[IndexTask], argument: int) -> Access:
     task, position = composition.arguments[argument]
     return tasks[task].accesses[position]
+
+
+def kept(plans: list[Plan]) -> list[Plan]:
+    """Drop the least recently used quarter of the plans, but not the newest one, which has not run yet;
+    returns the others."""
+    *older, newest = plans
+    gone = set(sorted(older, key=lambda plan: plan.used)[:len(older) // 4])
+    for plan in gone:
+        for places, key in plan.places:
+            if places.get(key) is plan:  # another plan may have replaced it
+                del places[key]
+    trace.count("forgotten", len(gone))
+    return [plan for plan in older if plan not in gone] + [newest]

@@ -66,12 +66,12 @@ class Window:
         self.size = FIRST_SIZE
         self.loop_heads: set[tuple[Any, ...]] = set()
         """First tasks of long groups to which the stream came back, or seemed to."""
-        self._number = 0
-        self.open = self.begin()
+        self._number = 1
+        self.open = Group(1, self.memo.start, LOOP, SPARE // 2)
 
     def begin(self) -> Group:
-        """Begin a new open group."""
-        self._number += 1
+        """Begin a new open group; its number leaves one for each task of the one before (shortage.py)."""
+        self._number += max(1, len(self.open.recorded))
         region = self.region
         if region is None:
             group = self.open = Group(self._number, self.memo.start, LOOP, SPARE // 2)

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from diffuse.kernels.build import llvm_c
-from diffuse.kernels.targets.nvptx import FEATURES, TRIPLE
+from diffuse.kernels.targets.nvptx import FEATURES, NEWEST, TRIPLE
 
 SPEED = 3
 """LLVM's optimisation level: local memory is slow on a GPU, and phases have to be joined."""
@@ -24,9 +24,12 @@ def _machine(architecture: str) -> Any:
 
 def compile(source: str, architecture: str) -> str:
     """Compile a module (kernels/grid/emit.py) to PTX, for GPUs of an architecture, such as "sm_90", and
-    later."""
+    later.
 
-    machine = _machine(architecture)
+    LLVM ends the process if the architecture is newer than the version of PTX, and does not know future
+    ones, so code for those is that for `NEWEST`.
+    """
+    machine = _machine(f"sm_{min(int(architecture.removeprefix('sm_')), NEWEST)}")
     library = llvm_c.library()
     if library is not None:
         library.set_kernel_options(False)

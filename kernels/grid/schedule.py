@@ -159,8 +159,8 @@ def needed(loop: Loop, kernel: Kernel) -> list[int]:
 
 
 def shift(extent: int) -> int:
-    """The layout of a thread group over two dimensions: 2 ** shift threads along the innermost one, which has
-    this extent, and the others along the next."""
+    """The layout of a thread group over several dimensions: 2 ** shift threads along the innermost one, which
+    has this extent, and the others along the rows, which are numbered through all other dimensions."""
     return min(THREADS.bit_length() - 1, max(extent - 1, 0).bit_length())
 
 
@@ -254,7 +254,7 @@ def _grid(body: Body, kernel: Kernel, extents: Point) -> tuple[int, int]:
     if len(sizes) < 2:
         return _groups(prod(sizes), THREADS), 0
     along = shift(sizes[-1])
-    return (_groups(sizes[-1], 1 << along) * _groups(sizes[-2], THREADS >> along) * prod(sizes[:-2]), along)
+    return _groups(sizes[-1], 1 << along) * _groups(prod(sizes[:-1]), THREADS >> along), along
 
 
 def _combining(body: Body, kernel: Kernel, extents: Point) -> tuple[int, int]:

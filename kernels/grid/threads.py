@@ -194,7 +194,7 @@ def columns(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
         extent = threads.extent(last)
         leaves = code.let(f"lshr i64 {code.let(f'add i64 {extent}, {ROWS - 1}')}, {ROWS.bit_length() - 1}")
         sizes = [*[threads.extent(d) for d in others], leaves, threads.extent(inner)]
-        with spread(code, sizes, threads.tiled) as (*found, leaf, column):
+        with spread(code, sizes) as (*found, leaf, column):
             for d, number in zip([*others, inner], [*found, column], strict=True):
                 threads.index[d] = threads.at(d, number)
             _column(threads, last, leaf, threads.index[inner])

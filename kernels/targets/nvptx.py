@@ -15,6 +15,8 @@ from diffuse.kernels.targets.base import OneLane
 TRIPLE = "nvptx64-nvidia-cuda"
 FEATURES = "+ptx81"
 """The first version of PTX in which a kernel's parameters may have 32,764 bytes."""
+NEWEST = 90
+"""The newest architecture that this version of PTX knows, sm_90; its PTX runs on all later ones."""
 PARAMETERS = 32_764
 """The most bytes of a kernel's parameters."""
 

@@ -9,28 +9,37 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from threading import get_ident
-from typing import Any
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from weakref import ref
 
 from diffuse.runtime.device import submission
 from diffuse.runtime.device.staging import Staging
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
 LIBRARY = "libcuda.so.1"
 MISSING = ("no NVIDIA driver was found ({}): install NVIDIA's driver for this machine's GPU, or set "
            "DIFFUSE_RUNTIME=local")
 
+UNUSABLE = ("NVIDIA's driver finds no GPU that it can use ({}): see that nvidia-smi shows one here, "
+            "or set DIFFUSE_RUNTIME=local")
+
 OUT_OF_MEMORY = 2
+ELSEWHERE = 201, 400, 709
+"""Errors of a launch where the context is not current: INVALID_CONTEXT, INVALID_HANDLE,
+CONTEXT_IS_DESTROYED."""
 NON_BLOCKING = 1
 """A stream that does not synchronise with the default stream, which other libraries use."""
 UNTIMED = 2
 """An event without a timestamp, which costs less."""
 COMPUTE_MAJOR, COMPUTE_MINOR = 75, 76
 """Attributes of a device."""
-RELEASE_THRESHOLD = 4
-"""Attribute of a memory pool: the bytes that it keeps."""
+RELEASE_THRESHOLD, RESERVED, USED = 4, 5, 7
+"""Attributes of a memory pool: the bytes that it keeps, has, and has given out."""
 PTX = 1
 """The kind of input of the driver's linker."""
 ERROR_LOG, ERROR_LOG_BYTES = 5, 6
@@ -47,10 +56,14 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuDeviceGetAttribute": (REFERENCE, NUMBER, NUMBER),
     "cuDevicePrimaryCtxRetain": (REFERENCE, NUMBER),
     "cuCtxSetCurrent": (POINTER,),
+    "cuCtxGetCurrent": (REFERENCE,),
+    "cuCtxPushCurrent_v2": (POINTER,),
+    "cuCtxPopCurrent_v2": (REFERENCE,),
     "cuStreamCreate": (REFERENCE, ctypes.c_uint),
     "cuStreamSynchronize": (POINTER,),
     "cuDeviceGetDefaultMemPool": (REFERENCE, NUMBER),
     "cuMemPoolSetAttribute": (POINTER, NUMBER, REFERENCE),
+    "cuMemPoolGetAttribute": (POINTER, NUMBER, REFERENCE),
     "cuMemPoolTrimTo": (POINTER, SIZE),
     "cuEventCreate": (REFERENCE, ctypes.c_uint),
     "cuEventRecord": (POINTER, POINTER),
@@ -86,8 +99,27 @@ class CudaError(RuntimeError):
     """An error that the driver reports."""
 
 
+def within(method: Callable[Concatenate[Driver, Given], Result]
+           ) -> Callable[Concatenate[Driver, Given], Result]:
+    """Let a method run with the driver's context current in the thread."""
+    @wraps(method)
+    def run(self: Driver, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        if not self.enter():
+            return method(self, *args, **kwargs)
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self.call("cuCtxPopCurrent_v2", ctypes.addressof(ctypes.c_void_p()))
+
+    return run
+
+
 class Driver:
-    """One device, its primary context, and one stream."""
+    """One device, its primary context, and one stream.
+
+    Other libraries make contexts current, too, that of another GPU among them, or none.  Where there is none,
+    the device's stays; another one is current again when a call returns.
+    """
 
     def __init__(self, library: str = LIBRARY, device: int = 0) -> None:
         try:
@@ -107,22 +139,28 @@ class Driver:
         self._submit: Any = None
         self._process = os.getpid()
         self._here = 0
-        """The identifier of the main thread, once it has entered the context; 0 in a forked child.
+        """The identifier of the main thread, once it has launched in the context; 0 in a forked child.
         Identifiers of other threads may be reused."""
         os.register_at_fork(after_in_child=partial(_forked, ref(self)))
-        self._entered = threading.local()
         self._ordering = threading.Lock()
-        self.call("cuInit", 0)
+        try:
+            self.call("cuInit", 0)
+        except CudaError as error:
+            raise RuntimeError(UNUSABLE.format(error)) from None
         version, self._device = ctypes.c_int(), ctypes.c_int()
         self.call("cuDriverGetVersion", ctypes.addressof(version))
         self.version = version.value
         self.call("cuDeviceGet", ctypes.addressof(self._device), device)
         self._context = self._new("cuDevicePrimaryCtxRetain", self._device)
-        self.enter()
+        self.device = device
+        self._begin()
+
+    @within
+    def _begin(self) -> None:
+        """Make the stream and what belongs to it."""
         self._stream = self._new("cuStreamCreate", NON_BLOCKING)
         self.stream = self._stream.value or 0
         """The handle of the stream, for other libraries."""
-        self.device = device
         self._event = self.event()
         self._staging = Staging(self)
         self._pool = self._new("cuDeviceGetDefaultMemPool", self._device)
@@ -150,18 +188,17 @@ class Driver:
         self.call(name, ctypes.addressof(handle), *arguments)
         return handle
 
-    def enter(self) -> None:
-        """Make the context current in this thread."""
-        process = os.getpid()
-        if getattr(self._entered, "process", 0) == process:
-            return
-        if process != self._process:
+    def enter(self) -> bool:
+        """Make the context current in this thread; returns whether another one has to be restored."""
+        if os.getpid() != self._process:
             raise RuntimeError("the GPU belongs to the process that this one was forked from: start workers "
                                "with the method spawn, or set DIFFUSE_RUNTIME=local in them")
-        self.call("cuCtxSetCurrent", self._context)
-        self._entered.process = self._process
-        if threading.current_thread() is threading.main_thread():
-            self._here = get_ident()
+        found = ctypes.c_void_p()
+        self.call("cuCtxGetCurrent", ctypes.addressof(found))
+        if found.value == self._context.value:
+            return False
+        self.call("cuCtxPushCurrent_v2" if found.value else "cuCtxSetCurrent", self._context)
+        return bool(found.value)
 
     # -- the device ----------------------------------------------------------------------------------------
 
@@ -179,45 +216,53 @@ class Driver:
             found.append(value.value)
         return f"sm_{found[0]}{found[1]}"
 
+    @within
     def memory(self) -> tuple[int, int]:
-        """Bytes of the device's memory: free, total."""
+        """Bytes of the device's memory: free, with those that the pool keeps for reuse, and total."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        self.enter()
         self.call("cuMemGetInfo_v2", ctypes.addressof(free), ctypes.addressof(total))
-        return free.value, total.value
+        kept = []
+        for attribute in (RESERVED, USED):
+            value = ctypes.c_uint64()
+            self.call("cuMemPoolGetAttribute", self._pool, attribute, ctypes.addressof(value))
+            kept.append(value.value)
+        return free.value + max(kept[0] - kept[1], 0), total.value
 
     # -- memory --------------------------------------------------------------------------------------------
 
+    @within
     def allocate(self, nbytes: int) -> int:
         """Allocate device memory; returns its address, or 0 if there is not enough."""
-        self.enter()
         address = ctypes.c_uint64()
         error = self._names["cuMemAllocAsync"](ctypes.addressof(address), nbytes, self._stream)
+        if error == OUT_OF_MEMORY:
+            self.trim()  # what the pool keeps may be in pieces that are too small
+            error = self._names["cuMemAllocAsync"](ctypes.addressof(address), nbytes, self._stream)
         if error == OUT_OF_MEMORY:
             return 0
         if error:
             raise CudaError(f"cuMemAllocAsync: {self.described(error)}")
         return address.value
 
+    @within
     def free(self, address: int) -> None:
         """Free memory, after everything submitted so far."""
-        self.enter()
         self.call("cuMemFreeAsync", address, self._stream)
 
+    @within
     def trim(self) -> None:
         """Return free memory that the pool keeps for reuse to the device."""
-        self.enter()
         self.wait()
         self.call("cuMemPoolTrimTo", self._pool, 0)
 
+    @within
     def upload(self, target: int, source: int, nbytes: int) -> None:
         """Copy from an address of the host; the memory there may change as soon as this returns."""
-        self.enter()
         self._staging.upload(target, source, nbytes)
 
+    @within
     def download(self, target: int, source: int, nbytes: int) -> None:
         """Copy to an address of the host, and wait."""
-        self.enter()
         self._staging.download(target, source, nbytes)
 
     def pinned(self, nbytes: int) -> int:
@@ -244,9 +289,9 @@ class Driver:
 
     # -- code ----------------------------------------------------------------------------------------------
 
+    @within
     def link(self, text: bytes) -> bytes:
         """Link PTX to machine code for this device."""
-        self.enter()
         log = ctypes.create_string_buffer(8192)
         options = (ctypes.c_int * 2)(ERROR_LOG, ERROR_LOG_BYTES)
         values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
@@ -266,9 +311,9 @@ class Driver:
         self.call("cuLinkCreate_v2", len(options), options, values, ctypes.addressof(state))
         return state
 
+    @within
     def functions(self, image: bytes, names: tuple[str, ...]) -> dict[str, int]:
         """Load machine code; returns the handles of its kernels by name."""
-        self.enter()
         module = self._new("cuModuleLoadData", image)
         return {name: self._new("cuModuleGetFunction", module, name.encode()).value or 0 for name in names}
 
@@ -281,15 +326,29 @@ class Driver:
 
     def submit(self, plan: bytes, block: bytes) -> None:
         """Launch the kernels of a plan with a parameter block, which is copied."""
-        if get_ident() != self._here:
-            self.enter()
+        if get_ident() == self._here:
+            error = self._submit(plan, block)
+            if not error:
+                return
+            if error not in ELSEWHERE:
+                self._failed(error)
+            self._here = 0  # no kernel was launched if another context is current
+        self._submit_within(plan, block)
+
+    @within
+    def _submit_within(self, plan: bytes, block: bytes) -> None:
         error = self._submit(plan, block)
         if error:
-            raise CudaError(f"cuLaunchKernel: {self.described(error)}")
+            self._failed(error)
+        if threading.current_thread() is threading.main_thread():
+            self._here = get_ident()
 
+    def _failed(self, error: int) -> NoReturn:
+        raise CudaError(f"cuLaunchKernel: {self.described(error)}")
+
+    @within
     def wait(self) -> None:
         """Wait until everything submitted has ended; raises the error of a failed kernel."""
-        self.enter()
         self.call("cuStreamSynchronize", self._stream)
 
     def wait_for(self, stream: int) -> None:
@@ -300,9 +359,9 @@ class Driver:
         """Make another library's stream wait for what is in ours now."""
         self._order(self.stream, stream)
 
+    @within
     def _order(self, first: int, second: int) -> None:
         if first != second:
-            self.enter()
             with self._ordering:  # a wait refers to the last recording of the event
                 self.call("cuEventRecord", self._event, first)
                 self.call("cuStreamWaitEvent", second, self._event, 0)

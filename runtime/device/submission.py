@@ -21,6 +21,8 @@ THREADS = 256
 """Threads of a group (kernels/grid/schedule.py)."""
 MOST = 32_768
 """The most bytes of parameters."""
+GROUPS = (1 << 31) - 1
+"""The most groups of a launch."""
 
 _TEXT = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -91,6 +93,10 @@ def native() -> tuple[Submit, Any]:
 
 def plan(launch: int, stream: int, nbytes: int, steps: Sequence[tuple[int, int, int]]) -> bytes:
     """The plan of launches, each (function, groups, argument); `launch` is the address of the driver's
-    function."""
+    function.  ValueError for more groups than a grid may have."""
+    most = max([groups for _, groups, _ in steps], default=0)
+    if most > GROUPS:
+        raise ValueError(f"a kernel of {most} groups of threads, and a launch has at most {GROUPS}: use "
+                         "smaller arrays, or DIFFUSE_RUNTIME=local")
     return pack(f"<{4 + 3 * len(steps)}Q", launch, stream, nbytes, len(steps),
                 *[word for step in steps for word in step])

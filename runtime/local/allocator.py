@@ -250,7 +250,7 @@ class Allocator:
                 self._progress.fence()
                 self._untouched.clear()
                 self._trim(0)
-            if not checked or self._room() >= self._unchecked:
+            if not checked or not self._system.lazy or self._room() >= self._unchecked:
                 if size >= MAPPED and self._system.lazy:
                     self._trims.grow(self._total + size)
                 if address := self._system.take(size):

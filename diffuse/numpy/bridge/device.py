@@ -85,6 +85,10 @@ def over(address: int, shape: tuple[int, ...], dtype: numpy.dtype[Any], strides:
         return hosted(numpy.empty(shape, dtype))
     running = library.current()
     sharing: Any = running.sharing
+    unit = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+    if address % unit:
+        raise TypeError(f"elements of {dtype} at the address {address:#x}: a GPU reads them at multiples of "
+                        f"{unit} bytes; pass a copy")
     whole = row_major(shape, dtype)
     strides = whole.strides if strides is None else tuple(strides)
     if any(s % dtype.itemsize for s, n in zip(strides, shape, strict=True) if n > 1):

@@ -7,6 +7,7 @@ elements that a part of the result needs adds up the same products in the same o
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy
@@ -26,7 +27,13 @@ FACTORS = "biufc"
 
 def _elsewhere(real: Callable[..., Any]) -> Callable[..., Any]:
     """The function for arrays that the host does not see."""
-    return lambda *args: fallback.call(real, args, {}, f"numpy.{real.__name__}", "library")
+    usual = signature(real).parameters["mode"].default
+
+    def call(a: Any, v: Any, mode: Any) -> Any:
+        args = (a, v) if mode is usual else (a, v, mode)  # as another library's array is asked
+        return fallback.call(real, args, {}, f"numpy.{real.__name__}", "library")
+
+    return call
 
 
 @own(numpy.convolve, 0, 1, by_lines=_elsewhere(numpy.convolve))

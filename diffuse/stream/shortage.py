@@ -1,0 +1,64 @@
+"""What becomes of a group for which there is too little memory: its tasks run one by one.
+
+A fused task allocates all its results before it runs.  If one of them is too large, the others need not be
+lost: NumPy, too, computes what comes before an operation for which there is no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from diffuse.runtime.base import Fate
+from diffuse.stream.group import Group
+from diffuse.stream.memo import Trail
+from diffuse.stream.outline import SPARE
+
+if TYPE_CHECKING:
+    from diffuse.stream.window import Window
+
+
+def one_by_one(error: MemoryError, taken: list[Group], mark: int, window: Window,
+               run: Callable[[Group], None]) -> None:
+    """Run the tasks of groups whose launch failed for want of memory one by one.  The results of those that
+    fail again, and of those that need them, are lost, and the first of their errors is raised.
+
+    `taken` has the groups, and is empty in the end; `mark` is the runtime's mark before the launch.  Raises
+    the error itself if the launch had begun, if there is nothing to divide, and where several ranks have to
+    do the same.
+    """
+    stores, first = window.stores, None
+    several = any([len(group.recorded) > 1 for group in taken])
+    if not several or window.region is not None or stores.runtime.fate(mark) is not Fate.PENDING:
+        raise error
+    stores.take_back()
+    taken[:] = [one for group in taken for one in divided(window, group)]
+    while taken:
+        one = taken[0]
+        stores.taken = one.number
+        try:
+            run(one)
+        except Exception as failure:
+            first = first or failure
+            stores.lose(one.tasks, failure)
+            taken.remove(one)
+    if first is not None:
+        raise first
+
+
+def divided(window: Window, group: Group) -> list[Group]:
+    """The tasks of a group, each as a group of its own.  Their numbers lie between those of this group and of
+    the next one, so a store that a later task uses is kept until then."""
+    users, found = window.stores.users, list[Group]()
+    for number, recorded in enumerate(group.recorded, group.number):
+        one = Group(number, window.memo.start, 1, SPARE // 2)
+        before = {store: users.get(store, 0) for store in recorded[1]}
+        trail = window._edge(one, recorded)
+        assert trail.__class__ is Trail, "a task alone joins its group"
+        users.update({store: last for store, last in before.items() if last > number})
+        one.recorded.append(recorded)
+        one.trail, one.reason = trail, group.reason
+        one.first, one.shape = (recorded[0].operation, recorded[3]), recorded[0].shape
+        one.shapes.add(one.shape)
+        found.append(one)
+    return found
