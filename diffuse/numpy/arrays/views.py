@@ -184,7 +184,7 @@ def component(x: Array, name: str) -> Any:
 
 
 CHECKS = numpy.lib.NumpyVersion(numpy.__version__) >= "2.5.0"
-"""Does NumPy refuse numbers that the type of a real or imaginary part cannot hold, as it does for elements?"""
+"""Does NumPy refuse numbers that the type of a real or imaginary part cannot hold?"""
 
 
 def set_component(x: Array, name: str, value: Any) -> None:

@@ -38,8 +38,8 @@ EXTREMA_OF_TWO = (
 """NumPy's message for an unnamed output array of an extremum."""
 
 VERSION = NumpyVersion(numpy.__version__)
-UNINITIALIZED = (f"'where' used without 'out', expect {'un' if VERSION < '2.5.0' else 'unin'}itialized memory in "
-                 "output. If this is intentional, use out=None.")
+UNINITIALIZED = (f"'where' used without 'out', expect {'un' if VERSION < '2.5.0' else 'unin'}itialized "
+                 "memory in output. If this is intentional, use out=None.")
 """NumPy's message for a mask without an output."""
 WARNS = VERSION >= "2.4.0"
 """Does NumPy give this message?"""

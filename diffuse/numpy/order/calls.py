@@ -27,9 +27,10 @@ Array = numpy.ndarray[Any, Any]
 def own(real: Callable[..., Any], *large: int, times: int = 1,
         by_lines: Callable[..., Any] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Wrap a function that takes the arguments of NumPy's `real` in order, and returns None if NumPy's has to
-    run.  NumPy also runs where a call gives arguments that only later versions of NumPy have.  `large` are the positions of arguments one of which must be a large array, if given, so that a call
-    on few elements costs little.  NumPy runs below `times` the usual threshold of elements.  `by_lines` is
-    another such function, for runtimes whose arrays the host does not see."""
+    run.  NumPy also runs where a call gives arguments that only later versions of NumPy have.  `large` are
+    the positions of arguments one of which must be a large array, if given, so that a call on few elements
+    costs little.  NumPy runs below `times` the usual threshold of elements.  `by_lines` is another such
+    function, for runtimes whose arrays the host does not see."""
     form = signature(real)
     name = f"numpy.{real.__name__}"
 
