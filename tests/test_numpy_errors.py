@@ -12,6 +12,7 @@ import pytest
 
 import diffuse.numpy
 from diffuse import settings
+from diffuse.numpy.ops import elementwise
 from diffuse.stream import engine
 
 pytestmark = pytest.mark.not_device("no floating-point flags are kept")
@@ -85,18 +86,36 @@ def test_pytest_sees_the_warnings_of_its_block(negative: Any) -> None:
         kept.append(ours.sqrt(negative))
 
 
-def test_a_filter_that_raises_raises_at_the_end_of_its_block(negative: Any) -> None:
+@pytest.mark.parametrize("change", [
+    lambda: warnings.simplefilter("error"),
+    lambda: warnings.filterwarnings("error", category=RuntimeWarning),
+    lambda: warnings.filterwarnings("error", "invalid value"),
+])
+def test_a_filter_that_raises_raises_at_the_call(change: Any, negative: Any) -> None:
     before = list(warnings.filters)
-    with pytest.raises(RuntimeWarning, match=SQRT), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        kept.append(ours.sqrt(negative))
+    with warnings.catch_warnings():
+        change()
+        with pytest.raises(RuntimeWarning, match=SQRT):
+            kept.append(ours.sqrt(negative))
     assert list(warnings.filters) == before
+    assert not elementwise.eager_errors
+
+
+@pytest.mark.parametrize("change", [
+    lambda: warnings.simplefilter("error", DeprecationWarning),
+    lambda: (warnings.simplefilter("error"), warnings.simplefilter("ignore", RuntimeWarning)),
+    lambda: warnings.simplefilter("always"),
+])
+def test_filters_that_raise_other_warnings_leave_operations_recorded(change: Any, negative: Any) -> None:
+    with warnings.catch_warnings():
+        change()
+        assert not elementwise.eager_errors
 
 
 def test_a_filter_that_raises_masks_no_exception(negative: Any) -> None:
     before = list(warnings.filters)
     with pytest.raises(KeyError, match="of the program"), warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filters.insert(0, ("error", None, RuntimeWarning, None, 0))  # type: ignore[attr-defined]
         kept.append(ours.sqrt(negative))
         raise KeyError("of the program")
     assert list(warnings.filters) == before

@@ -3,7 +3,8 @@
 Errors show when a task has run, which may be long after the call.  So recorded tasks run, and their warnings
 are given, before Python's warning filters change.  A change of NumPy's error modes is only noted: NumPy's own
 functions (`linalg`, printing) enter and leave `errstate` all the time and record nothing in between.  While
-an error is to be raised, called, printed or logged, operations are computed at once.
+an error is to be raised, called, printed or logged, and while a filter turns warnings of it into exceptions,
+operations are computed at once, so that a program can catch them around the call.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _modes: Callable[[], dict[str, Any]] = _config._get_extobj_dict
 _main = threading.main_thread().ident
 _eager: set[int] = set()
 """Threads in which errors must show at once."""
+_raising = False
+"""May Python's warning filters raise a RuntimeWarning?"""
 _watching = False
 """Was there ever such a thread?  Otherwise the end of an `errstate` cannot restore such a mode."""
 
@@ -90,7 +93,22 @@ def _follow(eager: bool | None = None) -> None:
         return
     else:
         _eager.discard(threading.get_ident())
-    elementwise.eager_errors = known.eager = bool(_eager)
+    elementwise.eager_errors = known.eager = _raising or bool(_eager)
+
+
+def _look_at_filters() -> None:
+    """Compute operations at once from now on if the warning filters may raise a RuntimeWarning, and else
+    record them again."""
+    global _raising
+    raising = False
+    for action, message, category, module, line in warnings.filters:
+        if issubclass(RuntimeWarning, category):
+            raising = action == "error"
+            if raising or message is None and module is None and not line:
+                break
+    if raising is not _raising:
+        _raising = raising
+        elementwise.eager_errors = known.eager = raising or bool(_eager)
 
 
 def _serving() -> bool:
@@ -106,11 +124,14 @@ def _settle(thorough: bool = False) -> None:
 
 
 def _settling(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function of `warnings`, to report earlier errors before it runs."""
+    """Wrap a function of `warnings` that changes the filters, to report earlier errors before it runs."""
     @wraps(function)
     def settled(*args: Any, **kwargs: Any) -> Any:
         _settle()
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _look_at_filters()
 
     return settled
 
@@ -130,6 +151,7 @@ def _leaving(leave: Callable[..., Any]) -> Callable[..., Any]:
                 raise
         finally:
             leave(self, *raised)
+            _look_at_filters()
 
     return left
 
@@ -172,6 +194,7 @@ def _install() -> None:
     vars(warnings)["_showwarnmsg"] = _placing(vars(warnings)["_showwarnmsg"])
     catch = vars(warnings)["catch_warnings"]
     catch.__enter__, catch.__exit__ = _settling(catch.__enter__), _leaving(catch.__exit__)
+    _look_at_filters()
 
 
 _install()
