@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import warnings
 from collections.abc import Iterator
@@ -196,6 +197,30 @@ def test_numpy_functions_that_change_the_modes_for_themselves_wait_for_nothing(n
     numpy.linalg.inv(matrix)
     kept.append(ours.add(negative, 2))
     assert engine.current().window.held == held + 1
+
+
+def test_errors_raise_at_the_call_in_a_coroutine_that_others_interrupt(negative: Any) -> None:
+    raised: list[str] = []
+
+    async def wanting() -> None:
+        with ours.errstate(invalid="raise"):
+            await asyncio.sleep(0)
+            try:
+                ours.sqrt(negative)
+            except FloatingPointError as error:
+                raised.append(str(error))
+
+    async def ignoring() -> None:
+        with ours.errstate(all="ignore"):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    async def together() -> None:
+        await asyncio.gather(ignoring(), wanting(), ignoring())
+
+    asyncio.run(together())
+    assert raised == [SQRT]
+    assert not elementwise.eager_errors
 
 
 def test_a_thread_that_wants_errors_at_once_leaves_others_alone(negative: Any) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from functools import wraps
 from typing import Any
+from weakref import WeakSet
 
 from diffuse import library
 from diffuse.library import floaterrors, provenance
@@ -41,30 +42,47 @@ _watching = False
 """Was there ever such a thread?  Otherwise the end of an `errstate` cannot restore such a mode."""
 
 
+class Mark:
+    """Stands for the token of a block in which errors must show at once, from its beginning to its end: while
+    a coroutine or a generator waits within such a block, its thread runs others."""
+
+    __slots__ = ("token", "__weakref__")
+
+    def __init__(self, token: Token[Any]) -> None:
+        self.token = token
+
+
+_blocks: WeakSet[Mark] = WeakSet()
+"""The marks of such blocks.  `seterr` keeps none of its own."""
+
+
 class ErrorModes:
     """Replaces the context variable in which NumPy's `errstate` and `seterr` keep the error modes."""
 
     def __init__(self, variable: ContextVar[Any]) -> None:
         self._variable = variable
-        self._last: tuple[Any, bool] = None, False
-        """The token of the last change, and whether errors had to show at once in its thread before."""
 
-    def set(self, value: Any) -> Token[Any]:
+    def set(self, value: Any) -> Token[Any] | Mark:
         if _serving():
             return self._variable.set(value)
         if _engine.unreported:
             _engine.modes_change()
-        before = bool(_eager) and threading.get_ident() in _eager
         token = self._variable.set(value)
         try:
-            _follow()
+            eager = _follow()
         except BaseException:
             self._variable.reset(token)
             raise
-        self._last = token, before
-        return token
+        if not eager:
+            return token
+        mark = Mark(token)
+        _blocks.add(mark)
+        return mark
 
-    def reset(self, token: Token[Any]) -> None:
+    def reset(self, token: Token[Any] | Mark) -> None:
+        if type(token) is Mark:
+            _blocks.discard(token)
+            token = token.token
         if _serving():
             self._variable.reset(token)
             return
@@ -74,26 +92,25 @@ class ErrorModes:
         finally:
             self._variable.reset(token)
         if _watching:
-            last, before = self._last
-            _follow(before if last is token else None)
+            _follow()
 
 
-def _follow(eager: bool | None = None) -> None:
-    """Tell the array core whether errors must show at once in some thread; `eager`: do they in this one, if
-    that is known?"""
+def _follow() -> bool:
+    """Tell the array core whether errors must show at once in some thread; return whether they must in this
+    one."""
     global _watching
-    if eager is None:
-        modes = _modes()
-        eager = (modes["invalid"] in EAGER or modes["divide"] in EAGER or modes["over"] in EAGER
-                 or modes["under"] in EAGER)
+    modes = _modes()
+    eager = (modes["invalid"] in EAGER or modes["divide"] in EAGER or modes["over"] in EAGER
+             or modes["under"] in EAGER)
     if eager:
         _watching = True
         _eager.add(threading.get_ident())
-    elif not _eager:
-        return
+    elif not _watching:
+        return False
     else:
         _eager.discard(threading.get_ident())
-    elementwise.eager_errors = known.eager = _raising or bool(_eager)
+    elementwise.eager_errors = known.eager = _raising or bool(_eager) or bool(_blocks)
+    return eager
 
 
 def _look_at_filters() -> None:
@@ -108,7 +125,7 @@ def _look_at_filters() -> None:
                 break
     if raising is not _raising:
         _raising = raising
-        elementwise.eager_errors = known.eager = raising or bool(_eager)
+        elementwise.eager_errors = known.eager = raising or bool(_eager) or bool(_blocks)
 
 
 def _serving() -> bool:
