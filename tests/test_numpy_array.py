@@ -371,9 +371,9 @@ def test_arrays_show_numpys_class() -> None:
 
 
 @pytest.mark.skipif(native is None, reason="the extension was not built")
-@pytest.mark.parametrize("name", "all argmax choose clip compress cumsum dot fill item max mean nonzero ravel "
-                                 "repeat reshape round searchsorted squeeze std sum swapaxes take tolist trace "
-                                 "transpose var view".split())
+@pytest.mark.parametrize("name", """
+    all argmax choose clip compress cumsum dot fill item max mean nonzero ravel repeat reshape round
+    searchsorted squeeze std sum swapaxes take tolist trace transpose var view""".split())
 def test_arguments_that_a_method_does_not_take_are_refused_in_numpys_words(name: str) -> None:
     plain = numpy.arange(300.0)
     for given, options in (((), {"foo": 1}), ((1,) * 9, {})):
