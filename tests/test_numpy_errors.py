@@ -104,7 +104,8 @@ def test_a_filter_that_raises_raises_at_the_call(change: Any, negative: Any) -> 
 
 @pytest.mark.parametrize("change", [
     lambda: warnings.simplefilter("error", DeprecationWarning),
-    lambda: (warnings.simplefilter("error"), warnings.simplefilter("ignore", RuntimeWarning)),
+    lambda: [warnings.simplefilter(action, category)  # type: ignore[func-returns-value, arg-type]
+             for action, category in (("error", Warning), ("ignore", RuntimeWarning))],
     lambda: warnings.simplefilter("always"),
 ])
 def test_filters_that_raise_other_warnings_leave_operations_recorded(change: Any, negative: Any) -> None:

@@ -79,10 +79,10 @@ class ErrorModes:
         _blocks.add(mark)
         return mark
 
-    def reset(self, token: Token[Any] | Mark) -> None:
-        if type(token) is Mark:
-            _blocks.discard(token)
-            token = token.token
+    def reset(self, given: Token[Any] | Mark) -> None:
+        token = given.token if isinstance(given, Mark) else given
+        if isinstance(given, Mark):
+            _blocks.discard(given)
         if _serving():
             self._variable.reset(token)
             return
