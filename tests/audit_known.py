@@ -59,7 +59,7 @@ KNOWN = {
     "arrays of NumPy's own types lie in memory elsewhere":
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*(place: |a\.base => result)",
     "some bytes of long doubles say nothing":
-        r"'[gG]'.*(tobytes\(|byteswap\(|getfield\(|setattr\(\w, 'dtype'|= a\.view\()",
+        r"'[gG]'.*(tobytes\(|byteswap\(|getfield\(|setattr\(\w, '(dtype|strides)'|= a\.view\()",
     "a method of NumPy's own array takes no numbers of Diffuse's for truth values":
         r"\b\w\.compress\(.*Cannot cast array data from .* to dtype\('bool'\)",
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from diffuse.observe import trace
@@ -25,3 +27,12 @@ def outcome(function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
     except Exception as error:
         return type(error), str(error)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Fail if the block warns.  A filter that raises would make NumPy compute everything at once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    assert not caught, [str(warning.message) for warning in caught]

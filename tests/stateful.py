@@ -10,11 +10,14 @@ after every few statements all arrays are compared, read in a way that leaves th
 from __future__ import annotations
 
 import copy
+import ctypes
+import mmap
 import os
 import pickle
 import random
 import re
 import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -26,12 +29,14 @@ from tests import shares
 
 LENGTH = 50
 """Statements of an episode."""
-MODES = {"small": 30, "recorded": 35, "mixed": 35}
+MODES = {"small": 25, "recorded": 30, "mixed": 30, "outside": 15}
 """The modes, and how many of a hundred episodes each has: small arrays; small ones that are recorded all the
-same; and large ones, with small views."""
+same; large ones, with small views; and arrays of all sizes over memory that others write, too
+(stateful_outside.py)."""
 SHAPES = {"small": ((6,), (40,), (4, 5), (200,), (12, 13), (2, 3, 4)),
           "recorded": ((6,), (40,), (4, 5), (2, 3, 4)),
-          "mixed": ((20000,), (150, 130), (200,), (30, 40, 20))}
+          "mixed": ((20000,), (150, 130), (200,), (30, 40, 20)),
+          "outside": ((40,), (260,), (17000,), (130, 140))}
 DTYPES = ("f8", "f8", "f8", "i8", "i8", "f4", "i4", "u1", "c16", "?")
 NUMBERS = ("0", "1", "2", "-3", "7", "2.5")
 BUFFERS = sys.version_info >= (3, 12) or os.environ.get("DIFFUSE_COMPILED") != "0"
@@ -256,7 +261,8 @@ def unlike(statement: str, expected: str, found: str, ours: dict[str, Any]) -> b
 def scopes() -> tuple[dict[str, Any], dict[str, Any]]:
     import diffuse.numpy
 
-    common = {"numpy": numpy, "pickle": pickle, "copy": copy}
+    common = {"numpy": numpy, "pickle": pickle, "copy": copy, "mmap": mmap, "ctypes": ctypes,
+              "threading": threading}
     return {"np": numpy, **common}, {"np": diffuse.numpy, **common}
 
 
@@ -294,7 +300,9 @@ def replay(program: Program) -> str:
 
 def made(pick: random.Random, mode: str) -> tuple[Program, str]:
     """Make an episode up while both libraries run it; what differs first."""
-    family = Family(pick, mode)
+    from tests.stateful_outside import Outside
+
+    family = Outside(pick, mode) if mode == "outside" else Family(pick, mode)
     theirs, ours = scopes()
     family.scope = theirs
     program: Program = []

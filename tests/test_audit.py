@@ -53,6 +53,7 @@ def test_calls_that_end_numpy_are_not_generated(text: str) -> None:
     assert not audit_calls.avoided(draft, text)
     draft.new((), "O", "C")
     assert audit_calls.avoided(draft, text)
+    assert audit_calls.avoided(draft, "b.put(1<<40, c, mode='wrap')")
 
 
 @pytest.mark.parametrize("command", ["numpy_suite", "scipy_suite", "fuzz_ranks", "block_programs"])

@@ -98,6 +98,16 @@ def test_lines_that_were_told_call_numpy_without_python_code(monkeypatch: pytest
 
 
 @pytest.mark.skipif(native is None, reason="the extension was not built")
+@pytest.mark.not_legate("arrays are at hand")
+def test_bits_are_packed_by_numpy_without_python_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    bits = np.array(numpy.arange(300) % 7 < 3)
+    packed = numpy.packbits(bits.__array__())
+    monkeypatch.setattr(fallback, "call", None)
+    assert (numpy.asarray(np.packbits(bits)) == packed).all()
+    assert (numpy.asarray(np.unpackbits(np.packbits(bits), count=300)) == bits.__array__()).all()
+
+
+@pytest.mark.skipif(native is None, reason="the extension was not built")
 def test_lines_that_were_told_wait_for_pending_arrays_and_write_to_outputs() -> None:
     x, out = np.array(numpy.arange(100.0)), np.zeros(100)
 

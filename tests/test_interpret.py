@@ -104,9 +104,9 @@ def test_extremes_are_numpys(operator: str, dtype: str) -> None:
                                       getattr(np, operator)(array, axis=axis))
 
 
-def test_a_sum_of_negative_zeros_keeps_the_sign() -> None:
+def test_a_sum_of_negative_zeros_is_zero_as_numpys() -> None:
     for shape in [(1,), (33,), (2000,)]:
-        assert np.signbit(small_folds.interpreted("sum", np.full(shape, -0.0), (0,), "float64"))
+        assert not np.signbit(small_folds.interpreted("sum", np.full(shape, -0.0), (0,), "float64"))
 
 
 def body(ops: tuple[Op, ...], *arguments: tuple[str, Privilege, int]) -> Body:

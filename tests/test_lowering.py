@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.body.operations import EXPONENTS, identity
+from diffuse.kernels.body.operations import EXPONENTS, neutral
 from diffuse.kernels.build import codegen, jit
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.code import COMPONENT, Code, Module
@@ -376,12 +376,12 @@ def test_an_ordering_is_one_comparison_where_the_machine_has_a_quiet_one(machine
 
 @pytest.mark.parametrize("operator, function", [("sum", np.add), ("prod", np.multiply), ("min", np.minimum),
                                                 ("max", np.maximum)])
-def test_the_identity_of_a_fold_changes_nothing(operator: str, function: np.ufunc) -> None:
+def test_the_neutral_value_of_a_fold_changes_nothing(operator: str, function: np.ufunc) -> None:
     for dtype in DTYPES:
         x = specials(dtype)
         if dtype[0] == "c" and operator == "prod":
             x = x[np.isfinite(x) & (x.real != 0) & (x.imag != 0)]  # 1 + 0j times infinity is not infinity
-        start = np.full(x.size, identity(operator, dtype), dtype)
+        start = np.full(x.size, neutral(operator, dtype), dtype)
         check(operator, function(start, x), x, [x])
 
 

@@ -368,3 +368,18 @@ def test_memory_is_shown_for_as_long_as_somebody_looks() -> None:
 def test_arrays_show_numpys_class() -> None:
     for array in (np.ones(3), np.ones(300), np.ones(30_000) + 1):
         assert repr(type(array)) == str(type(array)) == "<class 'numpy.ndarray'>"
+
+
+@pytest.mark.skipif(native is None, reason="the extension was not built")
+@pytest.mark.parametrize("name", """
+    all argmax choose clip compress cumsum dot fill item max mean nonzero ravel repeat reshape round
+    searchsorted squeeze std sum swapaxes take tolist trace transpose var view""".split())
+def test_arguments_that_a_method_does_not_take_are_refused_in_numpys_words(name: str) -> None:
+    plain = numpy.arange(300.0)
+    for given, options in (((), {"foo": 1}), ((1,) * 9, {})):
+        found = []
+        for x in (np.array(plain) + 0, plain):
+            with pytest.raises((TypeError, ValueError)) as caught:
+                getattr(x, name)(*given, **options)
+            found.append((caught.type, str(caught.value)))
+        assert found[0] == found[1]

@@ -39,6 +39,18 @@ def outcome(np: Any, subscripts: str, operands: list[Any], optimize: bool) -> An
     return found.dtype, found.shape, strides, found
 
 
+@pytest.mark.parametrize("subscripts", ["ij,ij->ij", "ij,j->ij", "i,j->ij", "i,->i"])
+def test_no_product_is_a_negative_zero(subscripts: str) -> None:
+    """NumPy adds products without sums to zero, too."""
+    shapes = {"ij": (30, 40), "j": (40,), "i": (30,), "": ()}
+    operands = [numpy.full(shapes[term], value) for term, value in zip(
+        subscripts.partition("->")[0].split(","), (0.0, -2.0), strict=True)]
+    with using(small=0):
+        found = dnp.einsum(subscripts, *map(dnp.array, operands))
+    assert not numpy.signbit(numpy.asarray(found)).any()
+    assert not numpy.signbit(numpy.einsum(subscripts, *operands)).any()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_products_are_numpys(seed: int) -> None:
     pick = random.Random(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import warnings
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 import diffuse.numpy
 from diffuse import settings
+from diffuse.numpy.ops import elementwise
 from diffuse.stream import engine
 
 pytestmark = pytest.mark.not_device("no floating-point flags are kept")
@@ -85,18 +87,37 @@ def test_pytest_sees_the_warnings_of_its_block(negative: Any) -> None:
         kept.append(ours.sqrt(negative))
 
 
-def test_a_filter_that_raises_raises_at_the_end_of_its_block(negative: Any) -> None:
+@pytest.mark.parametrize("change", [
+    lambda: warnings.simplefilter("error"),
+    lambda: warnings.filterwarnings("error", category=RuntimeWarning),
+    lambda: warnings.filterwarnings("error", "invalid value"),
+])
+def test_a_filter_that_raises_raises_at_the_call(change: Any, negative: Any) -> None:
     before = list(warnings.filters)
-    with pytest.raises(RuntimeWarning, match=SQRT), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        kept.append(ours.sqrt(negative))
+    with warnings.catch_warnings():
+        change()
+        with pytest.raises(RuntimeWarning, match=SQRT):
+            kept.append(ours.sqrt(negative))
     assert list(warnings.filters) == before
+    assert not elementwise.eager_errors
+
+
+@pytest.mark.parametrize("change", [
+    lambda: warnings.simplefilter("error", DeprecationWarning),
+    lambda: [warnings.simplefilter(action, category)  # type: ignore[func-returns-value, arg-type]
+             for action, category in (("error", Warning), ("ignore", RuntimeWarning))],
+    lambda: warnings.simplefilter("always"),
+])
+def test_filters_that_raise_other_warnings_leave_operations_recorded(change: Any, negative: Any) -> None:
+    with warnings.catch_warnings():
+        change()
+        assert not elementwise.eager_errors
 
 
 def test_a_filter_that_raises_masks_no_exception(negative: Any) -> None:
     before = list(warnings.filters)
     with pytest.raises(KeyError, match="of the program"), warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filters.insert(0, ("error", None, RuntimeWarning, None, 0))  # type: ignore[attr-defined]
         kept.append(ours.sqrt(negative))
         raise KeyError("of the program")
     assert list(warnings.filters) == before
@@ -177,6 +198,30 @@ def test_numpy_functions_that_change_the_modes_for_themselves_wait_for_nothing(n
     numpy.linalg.inv(matrix)
     kept.append(ours.add(negative, 2))
     assert engine.current().window.held == held + 1
+
+
+def test_errors_raise_at_the_call_in_a_coroutine_that_others_interrupt(negative: Any) -> None:
+    raised: list[str] = []
+
+    async def wanting() -> None:
+        with ours.errstate(invalid="raise"):
+            await asyncio.sleep(0)
+            try:
+                ours.sqrt(negative)
+            except FloatingPointError as error:
+                raised.append(str(error))
+
+    async def ignoring() -> None:
+        with ours.errstate(all="ignore"):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    async def together() -> None:
+        await asyncio.gather(ignoring(), wanting(), ignoring())
+
+    asyncio.run(together())
+    assert raised == [SQRT]
+    assert not elementwise.eager_errors
 
 
 def test_a_thread_that_wants_errors_at_once_leaves_others_alone(negative: Any) -> None:

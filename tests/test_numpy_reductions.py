@@ -153,6 +153,25 @@ def test_special_values() -> None:
     assert not numpy.asarray(wrap(numpy.array([-0.0, -0.0])).sum()).any()
 
 
+@pytest.mark.parametrize("compile", ["wait", "off"])
+def test_sums_of_negative_zeros_are_numpys(compile: str) -> None:
+    """They are 0.0, as a sum starts from it, and running sums and products are not."""
+    calls: Any = [
+        lambda m, x: x.sum(), lambda m, x: x.sum(0), lambda m, x: x.sum(1), lambda m, x: x.mean(axis=1),
+        lambda m, x: x[:, :1].sum(axis=1), lambda m, x: x[:1].sum(axis=0), lambda m, x: m.trace(x),
+        lambda m, x: m.nansum(x, axis=0), lambda m, x: m.add.reduce(x, axis=()), lambda m, x: x.cumsum(0),
+        lambda m, x: x.sum(where=x == 0), lambda m, x: x.sum(axis=0, initial=-0.0), lambda m, x: x.prod(0),
+        lambda m, x: x[0, 0].sum(), lambda m, x: m.dot(x[0], m.ones(x.shape[1])), lambda m, x: x.cumsum()]
+    with using(small=0, compile=compile):
+        for shape in ((3, 40), (40, 3), (70, 65)):
+            for dtype in ("f8", "f4", "c16"):
+                x = numpy.full(shape, -0.0 if dtype[0] == "f" else complex(-0.0, -0.0), dtype)
+                for k, call in enumerate(calls):
+                    if dtype[0] == "f" or k not in (11, 12, 14):
+                        found, wanted = numpy.asarray(call(np, np.array(x))), numpy.asarray(call(numpy, x))
+                        assert found.tobytes() == wanted.tobytes(), (shape, dtype, k)
+
+
 def test_large_reductions_are_as_accurate_as_numpys() -> None:
     plain = numpy.random.default_rng(1).random(300003)
     x = wrap(plain.copy())

@@ -212,7 +212,7 @@ def test_where_warnings_are_errors_no_task_is_lost(tmp_path: Path) -> None:
     assert run("""
         import warnings
         import numpy, diffuse.numpy as np
-        warnings.simplefilter("error")
+        warnings.filters.insert(0, ("error", None, RuntimeWarning, None, 0))
         sys.executable = ""
         x = numpy.arange(40000.0)
         y = np.array(x) * 3 - np.sqrt(np.array(x))

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +28,7 @@ from diffuse import vectorize, worker
 from diffuse.kernels.build import numba_frontend
 from diffuse.observe import trace
 from diffuse.settings import config, using
+from tests.outcomes import silent
 
 ROOT = Path(__file__).parent.parent
 SIZE = 40_000
@@ -202,8 +202,7 @@ def test_bits_are_the_same_interpreted_compiled_and_in_pieces_and_other_processe
 def test_guards_keep_errors_away_and_others_are_reported_by_name(threshold: None) -> None:
     x = np.array(numpy.linspace(-1.0, 1.0, 201))
     guarded = vectorize(lambda x: 1.0 / x if x != 0 else math.sqrt(x))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with silent():
         assert float(guarded(x).max()) > 99
 
     def inverse(x: float) -> float:
@@ -289,8 +288,7 @@ def test_variables_that_are_diffuses_are_numpys_to_numba() -> None:
 
     x = np.linspace(0.0, 1.0, 50)
     mean = x.mean()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with silent():
         found = vectorize(lambda v: np.sin(v) * exp(v) + np.pi - mean)(x)
     plain = numpy.asarray(x)
     assert numpy.allclose(numpy.asarray(found), numpy.sin(plain) * numpy.exp(plain) + numpy.pi - plain.mean())
@@ -342,8 +340,7 @@ def test_what_is_not_compiled_runs_by_numpy_and_says_so_once(
     wanted = numpy.vectorize(function, **options)(array)
     for one, other in zip(*[(v if isinstance(v, tuple) else (v,)) for v in (found, wanted)], strict=True):
         assert one.dtype == other.dtype and one.tolist() == other.tolist()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with silent():
         ours(given)
     with using(fallback="error"), pytest.raises(NotImplementedError, match=reason):
         vectorize(function, **options)(given)

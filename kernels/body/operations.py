@@ -193,10 +193,10 @@ INDEXED = frozenset({"argmin", "argmax"})
 
 
 def identity(operator: str, dtype: str) -> object:
-    """The initial value of a reduction: folding it with x gives x, to the bit.
+    """The initial value of a reduction: folding it with x gives x.
 
-    A float sum starts from -0.0, so that a sum of negative zeros stays one.  (A complex product of 1 and an
-    infinity is NaN: that identity is one of finite numbers only.)
+    A float sum starts from 0.0, as NumPy's does, so that no sum is -0.0; what gives back -0.0 as well is
+    `neutral`.  (A complex product of 1 and an infinity is NaN: that identity is one of finite numbers only.)
     """
     match operator.removeprefix("arg"), dtype[0]:
         case "any" | "all" | "parity", _:
@@ -208,7 +208,7 @@ def identity(operator: str, dtype: str) -> object:
         case "nanmin" | "nanmax", "f":
             return math.nan
         case "sum", letter:
-            return {"b": False, "f": -0.0, "c": complex(-0.0, -0.0)}.get(letter, 0)
+            return {"b": False, "f": 0.0, "c": 0j}.get(letter, 0)
         case "prod", letter:
             return {"b": True, "f": 1.0, "c": complex(1.0, 0.0)}.get(letter, 1)
         case extreme, "b":
@@ -220,6 +220,12 @@ def identity(operator: str, dtype: str) -> object:
         case extreme, letter:
             bound = -math.inf if extreme == "max" else math.inf
             return complex(bound, bound) if letter == "c" else bound
+
+
+def neutral(operator: str, dtype: str) -> object:
+    """The value that, folded with x, gives x to the bit."""
+    found = identity(operator, dtype)
+    return -found if operator == "sum" and isinstance(found, (float, complex)) else found
 
 
 SCATTERED = ("add", "subtract", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor")

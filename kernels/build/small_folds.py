@@ -259,4 +259,6 @@ def _few(operator: str, values: list[float]) -> float:
                 values[i] *= values[i + half]
         n = min(n, half)
         half //= 2
-    return values[0] if values else (-0.0 if operator == "sum" else 1.0)
+    if operator == "sum":  # which starts from zero
+        return values[0] + 0.0 if values else 0.0
+    return values[0] if values else 1.0

@@ -17,7 +17,7 @@ from diffuse.ir import ITEMSIZE
 from diffuse.ir.loops import NEAR, REPEATS
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Loop, Op
-from diffuse.kernels.body.operations import identity
+from diffuse.kernels.body.operations import neutral
 from diffuse.kernels.body.user import FUNCTIONS
 from diffuse.kernels.llvm import memory, nth, predication, reduce, scan, sparse, turn
 from diffuse.kernels.llvm.block import Block
@@ -120,7 +120,7 @@ class Iteration:
                 if i not in self.running:
                     self.running[i] = [self.block.room(op.dtype, 1)]
                 with with_lanes(self.code, 1):
-                    start = reduce.const(self.code, op.dtype, identity(op.attribute[0], op.dtype))
+                    start = reduce.const(self.code, op.dtype, neutral(op.attribute[0], op.dtype))
                 memory.store_one(self.code, op.dtype, self.running[i][0], start)
 
     def start_counts(self, first: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from diffuse.kernels.body.expr import Op
-from diffuse.kernels.body.operations import EXTREMES, identity
+from diffuse.kernels.body.operations import EXTREMES, neutral
 from diffuse.kernels.llvm import memory, reduce
 from diffuse.kernels.llvm.code import Code, Value
 from diffuse.kernels.llvm.ops.rules import fold
@@ -43,11 +43,11 @@ def running(code: Code, operator: str, dtype: str, value: Value, at: str, index:
 def _prefix(code: Code, operator: str, dtype: str, value: str) -> Value:
     """Fold each lane with all those before it."""
     kind, lanes, distance = code.type(dtype), code.lanes, 1
-    neutral: Any = code.const(dtype, identity(operator, dtype))
+    nothing: Any = code.const(dtype, neutral(operator, dtype))
     while distance < lanes:
         # lanes with nothing before them are folded with the identity, or with themselves
         order = [max(k - distance, 0) if k >= distance else lanes + k for k in range(lanes)]
-        before = shuffled(code, kind, value, value if operator in EXTREMES else neutral, order)
+        before = shuffled(code, kind, value, value if operator in EXTREMES else nothing, order)
         value = str(fold(code, operator, dtype, before, value))
         distance *= 2
     return value

@@ -160,7 +160,7 @@ def _one_each(operator: str, lanes: Array) -> Array:
             lanes = folded if n == 2 * half else np.concatenate([folded, lanes[..., n - half:half]], axis=-1)
             n = half
         half //= 2
-    return lanes
+    return lanes + lanes.dtype.type(0) if operator == "sum" and lanes.dtype.kind in "fc" else lanes
 
 
 def _sequence(operator: str, block: Array) -> Array:

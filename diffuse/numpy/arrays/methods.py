@@ -223,6 +223,8 @@ class Methods(Protocols, elements.Described):
     def choose(self, *choices: Any, out: Any = None, mode: str = "raise") -> Any:
         """NumPy's `choose`: choices are given one by one, or as one sequence; `out` has to be given by name,
         as in NumPy."""
+        if not choices:
+            raise TypeError("choose() takes exactly 1 argument (0 given)")
         return resolved("choose")(self, choices[0] if len(choices) == 1 else choices, out, mode)
 
     def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:

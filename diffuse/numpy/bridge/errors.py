@@ -3,7 +3,8 @@
 Errors show when a task has run, which may be long after the call.  So recorded tasks run, and their warnings
 are given, before Python's warning filters change.  A change of NumPy's error modes is only noted: NumPy's own
 functions (`linalg`, printing) enter and leave `errstate` all the time and record nothing in between.  While
-an error is to be raised, called, printed or logged, operations are computed at once.
+an error is to be raised, called, printed or logged, and while a filter turns warnings of it into exceptions,
+operations are computed at once, so that a program can catch them around the call.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from functools import wraps
 from typing import Any
+from weakref import WeakSet
 
 from diffuse import library
 from diffuse.library import floaterrors, provenance
@@ -34,8 +36,24 @@ _modes: Callable[[], dict[str, Any]] = _config._get_extobj_dict
 _main = threading.main_thread().ident
 _eager: set[int] = set()
 """Threads in which errors must show at once."""
+_raising = False
+"""May Python's warning filters raise a RuntimeWarning?"""
 _watching = False
 """Was there ever such a thread?  Otherwise the end of an `errstate` cannot restore such a mode."""
+
+
+class Mark:
+    """Stands for the token of a block in which errors must show at once, from its beginning to its end: while
+    a coroutine or a generator waits within such a block, its thread runs others."""
+
+    __slots__ = ("token", "__weakref__")
+
+    def __init__(self, token: Token[Any]) -> None:
+        self.token = token
+
+
+_blocks: WeakSet[Mark] = WeakSet()
+"""The marks of such blocks.  `seterr` keeps none of its own."""
 
 
 class ErrorModes:
@@ -43,25 +61,28 @@ class ErrorModes:
 
     def __init__(self, variable: ContextVar[Any]) -> None:
         self._variable = variable
-        self._last: tuple[Any, bool] = None, False
-        """The token of the last change, and whether errors had to show at once in its thread before."""
 
-    def set(self, value: Any) -> Token[Any]:
+    def set(self, value: Any) -> Token[Any] | Mark:
         if _serving():
             return self._variable.set(value)
         if _engine.unreported:
             _engine.modes_change()
-        before = bool(_eager) and threading.get_ident() in _eager
         token = self._variable.set(value)
         try:
-            _follow()
+            eager = _follow()
         except BaseException:
             self._variable.reset(token)
             raise
-        self._last = token, before
-        return token
+        if not eager:
+            return token
+        mark = Mark(token)
+        _blocks.add(mark)
+        return mark
 
-    def reset(self, token: Token[Any]) -> None:
+    def reset(self, given: Token[Any] | Mark) -> None:
+        token = given.token if isinstance(given, Mark) else given
+        if isinstance(given, Mark):
+            _blocks.discard(given)
         if _serving():
             self._variable.reset(token)
             return
@@ -71,26 +92,40 @@ class ErrorModes:
         finally:
             self._variable.reset(token)
         if _watching:
-            last, before = self._last
-            _follow(before if last is token else None)
+            _follow()
 
 
-def _follow(eager: bool | None = None) -> None:
-    """Tell the array core whether errors must show at once in some thread; `eager`: do they in this one, if
-    that is known?"""
+def _follow() -> bool:
+    """Tell the array core whether errors must show at once in some thread; return whether they must in this
+    one."""
     global _watching
-    if eager is None:
-        modes = _modes()
-        eager = (modes["invalid"] in EAGER or modes["divide"] in EAGER or modes["over"] in EAGER
-                 or modes["under"] in EAGER)
+    modes = _modes()
+    eager = (modes["invalid"] in EAGER or modes["divide"] in EAGER or modes["over"] in EAGER
+             or modes["under"] in EAGER)
     if eager:
         _watching = True
         _eager.add(threading.get_ident())
-    elif not _eager:
-        return
+    elif not _watching:
+        return False
     else:
         _eager.discard(threading.get_ident())
-    elementwise.eager_errors = known.eager = bool(_eager)
+    elementwise.eager_errors = known.eager = _raising or bool(_eager) or bool(_blocks)
+    return eager
+
+
+def _look_at_filters() -> None:
+    """Compute operations at once from now on if the warning filters may raise a RuntimeWarning, and else
+    record them again."""
+    global _raising
+    raising = False
+    for action, message, category, module, line in warnings.filters:
+        if issubclass(RuntimeWarning, category):
+            raising = action == "error"
+            if raising or message is None and module is None and not line:
+                break
+    if raising is not _raising:
+        _raising = raising
+        elementwise.eager_errors = known.eager = raising or bool(_eager) or bool(_blocks)
 
 
 def _serving() -> bool:
@@ -106,11 +141,14 @@ def _settle(thorough: bool = False) -> None:
 
 
 def _settling(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function of `warnings`, to report earlier errors before it runs."""
+    """Wrap a function of `warnings` that changes the filters, to report earlier errors before it runs."""
     @wraps(function)
     def settled(*args: Any, **kwargs: Any) -> Any:
         _settle()
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _look_at_filters()
 
     return settled
 
@@ -130,6 +168,7 @@ def _leaving(leave: Callable[..., Any]) -> Callable[..., Any]:
                 raise
         finally:
             leave(self, *raised)
+            _look_at_filters()
 
     return left
 
@@ -172,6 +211,7 @@ def _install() -> None:
     vars(warnings)["_showwarnmsg"] = _placing(vars(warnings)["_showwarnmsg"])
     catch = vars(warnings)["catch_warnings"]
     catch.__enter__, catch.__exit__ = _settling(catch.__enter__), _leaving(catch.__exit__)
+    _look_at_filters()
 
 
 _install()

@@ -81,9 +81,10 @@ def spreads(x: Array, shape: Point) -> bool:
 
 
 def fits(target: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> bool:
-    """Does this array have the shape of the reduction of `x` over `axes`?"""
+    """Does this array have the shape of the reduction of `x` over `axes`, each element in a place of its own?
+    NumPy adds into an output, so that elements that share memory add up to other results."""
     shape = tuple([1 if d in axes else n for d, n in enumerate(x.form.shape) if keepdims or d not in axes])
-    return bool(target.form.shape == shape)
+    return bool(target.form.shape == shape and not target.form.folded)
 
 
 def in_order(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], mask: Any) -> bool:

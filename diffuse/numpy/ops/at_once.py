@@ -140,7 +140,7 @@ def few_rows(operator: str, memory: Any, axes: tuple[int, ...], computing: str) 
     if (axes == (0,) and memory.ndim == 2 and memory.shape[0] <= ROWS and memory.shape[1] > 1
             and computing == memory.dtype.name and computing[0] == "f" and memory.flags.c_contiguous):
         with quiet():
-            return NUMPYS[operator](memory, axis=0, initial=-0.0 if operator == "sum" else 1.0)
+            return NUMPYS[operator](memory, axis=0, initial=0.0 if operator == "sum" else 1.0)
     return None
 
 

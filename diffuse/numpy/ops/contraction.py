@@ -57,6 +57,8 @@ def _recorded(subscripts: str, operands: tuple[Any, ...], optimize: bool | str) 
         return None
     if set(one + other) == set(result):
         found = UFUNCS["multiply"](_spread(one, a, result), _spread(other, b, result), order="C")
+        if a.dtype.kind in "fc":  # NumPy adds each product to zero, so that none is -0.0
+            found = UFUNCS["add"](found, 0.0)
     else:
         found = _product(one, a, other, b, result, extents)
     return found.copy(order="C") if is_array(found) and not found.meta.flags.c_contiguous else found

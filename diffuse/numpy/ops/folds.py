@@ -88,7 +88,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
             or operator in FUNCTIONS and not in_order(operator, x, axes, wanted, mask)):
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     first = initial if initial is _NoValue else number(initial, wanted)
-    if first is None:
+    if first is None or operator == "sum" and first == 0 and "-" in str(first):  # kernels start from 0.0
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     if mask is not True:
         bits = operator == "bitand"  # all of them set: a number of each type
@@ -148,7 +148,7 @@ def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any
          ) -> Any:
     """Reduce a non-empty array over `axes`, accumulating in the element type `wanted`."""
     if not axes:
-        return _unreduced(x, wanted)
+        return _unreduced(operator, x, wanted)
     if len(axes) == x.form.ndim and not keepdims:
         x = _arranged(x)
         axes = tuple(range(x.form.ndim))
@@ -184,9 +184,11 @@ def _arranged(x: Array) -> Array:
     return views.reshape(x, -1) if x.form.ordered and x.form.shape[-1] < FLAT else x
 
 
-def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
-    """Reduce over no axes: convert the elements."""
+def _unreduced(operator: str, x: Array, wanted: numpy.dtype[Any]) -> Any:
+    """Reduce over no axes: convert the elements, which a sum adds to zero."""
     found = elementwise.duplicate(x, wanted)
+    if operator == "sum" and wanted.kind in "fc":
+        UFUNCS["add"](found, 0.0, out=found)
     if found.form.ndim:
         form = like([x.meta], x.form.shape, wanted) if x.form.folded else found.form
         if found.form is form:

@@ -181,7 +181,8 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
             # of two equal zeros, NumPy's loop over arrays of bounds takes the other one
             apart = dtype.kind == "f" and any([len(numpy.shape(v)) > 0 for v in (low, high)])
             if dtype in NATIVE and not apart and (out is None or _takes(out, dtype, operands)):
-                fits = out is not None and target.form.dtype == dtype and target.form.shape == x.form.shape
+                fits = (out is not None and target.form.dtype == dtype
+                        and target.form.shape == x.form.shape and base.locate(target))
                 try:
                     found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands, keep=True,
                                               into=(numpy.clip, target) if fits else None)
@@ -212,7 +213,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     fits = numpy.can_cast(given, dst.dtype, casting)
     arrays = [v for v in (source, mask) if isinstance(v, Array)]
     if (not fits or not dst.flags.writeable or isinstance(mask, Array) and mask.form.name != "bool"
-            or not all([spreads(v, dst.shape) for v in arrays])):
+            or mask is not True and dst.form.folded or not all([spreads(v, dst.shape) for v in arrays])):
         fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")  # raises
         return
     if mask is not True and not numpy.ndim(mask):

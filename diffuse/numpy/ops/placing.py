@@ -175,7 +175,7 @@ def _putmask(a: Any, mask: Any, given: Any) -> bool:
     chosen = adopt(asanyarray(mask))
     if type(a) is not core.array_class or not isinstance(chosen, Array) or chosen.form.shape != a.shape:
         return False
-    if not a.meta.flags.writeable or not a.form.size or elementwise.eager_errors:
+    if not a.meta.flags.writeable or not a.form.size or a.form.folded or elementwise.eager_errors:
         return False
     truth = masks.truth(chosen)
     values = _values(given, a.form.dtype, "safe")

@@ -18,9 +18,9 @@ _NAMES = """
     bincount convolve corrcoef correlate count_nonzero cov digitize flatnonzero histogram histogram2d
     histogram_bin_edges histogramdd inner interp intersect1d isin kron lexsort median nanargmax nanargmin
     nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanquantile nanstd nanvar nonzero
-    partition percentile poly polydiv polyfit quantile save savetxt savez savez_compressed searchsorted
-    setdiff1d setxor1d sort take tensordot trapezoid union1d unique unique_all unique_counts unique_inverse
-    unique_values vdot
+    packbits partition percentile poly polydiv polyfit quantile save savetxt savez savez_compressed
+    searchsorted setdiff1d setxor1d sort take tensordot trapezoid union1d unique unique_all unique_counts
+    unique_inverse unique_values unpackbits vdot
     fft.fft fft.fft2 fft.fftn fft.hfft fft.ifft fft.ifft2 fft.ifftn fft.ihfft fft.irfft fft.irfft2 fft.irfftn
     fft.rfft fft.rfft2 fft.rfftn
     linalg.cholesky linalg.cond linalg.det linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh linalg.inv

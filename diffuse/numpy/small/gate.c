@@ -105,6 +105,29 @@ static PyObject *quickly(Gate *gate, Array *x, PyObject *const *args, Py_ssize_t
     return view;
 }
 
+/* The exception of a method that does not take such arguments, in NumPy's words; any other one stays as it is. */
+static PyObject *refused(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    PyObject *type, *error, *trace, *named = NULL, *given = PyTuple_New(small_count(n, kwnames));
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    for (Py_ssize_t k = 0; given != NULL && k < PyTuple_GET_SIZE(given); k++)
+        PyTuple_SET_ITEM(given, k, Py_NewRef(args[k]));
+    if (given != NULL)
+        named = PyObject_CallFunctionObjArgs(state.refused, gate->real, error, given, kwnames, NULL);
+    Py_XDECREF(given);
+    if (named == NULL || named == error) {
+        PyErr_Restore(type, error, trace);
+    } else {
+        PyErr_SetObject((PyObject *)Py_TYPE(named), named);
+        Py_DECREF(type);
+        Py_DECREF(error);
+        Py_XDECREF(trace);
+    }
+    Py_XDECREF(named);
+    return NULL;
+}
+
 static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
@@ -121,7 +144,10 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
     if (is_numpys(gate, args, n, kwnames))
         return PyObject_Vectorcall(gate->real, args, n, kwnames);
     PyObject *result = call_on_small(gate, args, n, kwnames);
-    return result != NULL || PyErr_Occurred() ? result : call_on_large(gate, args, n, kwnames);
+    if (result == NULL && !PyErr_Occurred())
+        result = call_on_large(gate, args, n, kwnames);
+    int method = result == NULL && (gate->flags & BELONGS) && state.refused != NULL;
+    return method && PyErr_ExceptionMatches(PyExc_TypeError) ? refused(gate, args, n, kwnames) : result;
 }
 
 /* The methods and functions that are done without NumPy. */

@@ -85,9 +85,10 @@ static PyObject *calls(PyObject *module, PyObject *const *args, Py_ssize_t n)
 
 static PyObject *connect_gates(PyObject *module, PyObject *args)
 {
-    PyObject *raised, *options, *before_out;
-    if (!PyArg_ParseTuple(args, "OO!O", &raised, &PySet_Type, &options, &before_out))
+    PyObject *raised, *options, *before_out, *refused;
+    if (!PyArg_ParseTuple(args, "OO!OO", &raised, &PySet_Type, &options, &before_out, &refused))
         return NULL;
+    Py_XSETREF(state.refused, Py_NewRef(refused));
     Py_XSETREF(state.before_out, Py_NewRef(before_out));
     Py_XSETREF(state.raised, Py_NewRef(raised));
     Py_XSETREF(state.options, Py_NewRef(options));
@@ -283,7 +284,7 @@ static PyMethodDef methods[] = {
      "Count a call of a ufunc, and return how many there were on the same views before."},
     {"hasten", hasten, METH_O, "Have Python call instances of a class derived from StaticGate as it calls functions."},
     {"connect_gates", connect_gates, METH_VARARGS,
-     "Give the function for results that look into their arguments, and the types of options."},
+     "Give lowering.raised, the types of options, lowering.before_out, and native_gates.refused."},
     {"connect_folds", connect_folds, METH_VARARGS,
      "Give the names of the module of reductions, and small_folds.laid_out."},
     {"connect_team", connect_team, METH_O,

@@ -40,6 +40,7 @@ typedef struct {
     int sees;                  /* core.SEES */
     PyObject *raised;          /* lowering.raised, for results that look into their arguments */
     PyObject *moving;          /* arithmetic.MOVING */
+    PyObject *refused;         /* native_gates.refused: NumPy's exception for arguments that a method does not take */
     PyObject *options;         /* lowering.OPTIONS: types of arguments that NumPy gets as they are */
     PyObject *ufuncs;          /* arithmetic.UFUNCS: ufuncs that go element by element */
     PyObject *numbers;         /* the types of NumPy's numbers that operations take by value */

@@ -1,0 +1,43 @@
+"""Outputs of any layout get what NumPy writes: misaligned ones, and ones whose elements share memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy
+from diffuse.settings import using
+
+ROWS, COLUMNS = 40, 10
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "misaligned": lambda np: np.zeros(8 * ROWS * COLUMNS + 1, "u1")[1:].view("f8").reshape(ROWS, COLUMNS),
+    "windows": lambda np: np.lib.stride_tricks.as_strided(np.zeros(ROWS + 9), (ROWS, COLUMNS), (8, 8)),
+    "one row": lambda np: np.lib.stride_tricks.as_strided(np.zeros(COLUMNS), (ROWS, COLUMNS), (0, 8)),
+}
+CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "clip": lambda np, out, x: np.clip(out, 1, 3, out=out),
+    "clip method": lambda np, out, x: out.clip(1, 3, out=out),
+    "copyto": lambda np, out, x: np.copyto(out, x, where=x > 1),
+    "putmask": lambda np, out, x: np.putmask(out, x > 1, x),
+    "sum": lambda np, out, x: np.add.reduce(np.stack((x, x)), axis=0, out=out),
+    "max": lambda np, out, x: np.stack((x, out)).max(axis=0, out=out),
+    "mean": lambda np, out, x: np.mean(np.stack((x, x)), axis=0, out=out),
+    "ptp": lambda np, out, x: np.ptp(np.stack((x, 2 * x)), axis=0, out=out),
+    "cumsum": lambda np, out, x: np.cumsum(x, axis=0, out=out),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("call", CALLS)
+def test_an_output_gets_what_numpy_writes(call: str, layout: str) -> None:
+    found = []
+    for np in (diffuse.numpy, numpy):
+        with using(small=0):
+            out = LAYOUTS[layout](np)
+            out[...] = 2
+            CALLS[call](np, out, (np.arange(ROWS * COLUMNS) % 11 - 3.0).reshape(ROWS, COLUMNS))
+            found.append(numpy.array(out).tobytes())
+    assert found[0] == found[1]
