@@ -438,7 +438,7 @@ def test_sorts_that_descend_are_numpys(kind: str) -> None:
     plain = elements(3, kind, 500)
     for stable in (None, True):
         for call in (numpy.sort, numpy.argsort):
-            options = {"descending": True, "stable": stable}
+            options: Any = {"descending": True, "stable": stable}
             ours: Any = getattr(np, call.__name__)(np.array(plain), **options)
             assert numpy.asarray(ours).tobytes() == call(plain, **options).tobytes()
     x, y = np.array(plain), plain.copy()

@@ -334,4 +334,5 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     found = grids if sparse else broadcast_arrays(*grids)
     if copy:
         return tuple([x.copy() for x in found])
-    return type(numpy.meshgrid(copy=False, sparse=True))(found) if sparse else found
+    as_numpys: Any = type(numpy.meshgrid(copy=False, sparse=True))  # a tuple since NumPy 2.5
+    return as_numpys(found) if sparse else found
