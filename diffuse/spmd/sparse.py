@@ -14,8 +14,11 @@ from diffuse.spmd.helpers import LOAD, PART, WHOLE, stored
 
 ASKED = '''
 def asked(wanted, length):
-    """How many elements of a vector each process gets from this one, which ones of this one's, and how many
-    this one gets from each: once for each matrix.  `wanted` are sorted indices."""
+    """Tell the other processes which elements of a vector this one wants, by sorted indices.
+
+    Returns how many elements this process sends to each, where these are in its own part, and how many it
+    receives from each.  One call for each matrix.
+    """
     step = -(-length // grid.size)
     takes = np.diff(np.searchsorted(wanted, step * np.arange(grid.size + 1)))
     gives = np.empty_like(takes)
@@ -26,7 +29,7 @@ def asked(wanted, length):
 '''
 FETCHED = '''
 def fetched(x, gives, places, takes):
-    """The elements of a vector that this process wants, given its part: for each product."""
+    """Exchange the wanted elements of a vector, of which `x` is this process' part: for each product."""
     found = np.empty(takes.sum(), x.dtype)
     grid.Alltoallv([x[places], gives], [found, takes])
     return found
