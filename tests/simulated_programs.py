@@ -79,8 +79,9 @@ def on_ranks(name: str, ranks: int, planned: bool) -> Run:
             with regions.plan(memory=PLENTY, _site=name) if planned else nullcontext():
                 app.step(state)
             engine.fence()
+        peak = max([rank.peak for rank in each.counted()])  # before results are gathered
         said = [found.peak for region in regions._regions.values() for found in region.answers_last]
-        return Run(results(app, state), max([rank.peak for rank in each.counted()]), max(said, default=0))
+        return Run(results(app, state), peak, max(said, default=0))
 
 
 def main() -> None:

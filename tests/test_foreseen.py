@@ -67,7 +67,8 @@ def test_plans_say_what_is_sent(name: str, ranks: int) -> None:
 def test_programs_have_the_bits_of_one_process_within_the_memory_of_plans(name: str) -> None:
     """A light part of `python tests/simulated_programs.py`, which runs all numbers of ranks."""
     wanted = alone(name)
-    for ranks, planned in ((1, False), (6, False), (6, True)):
+    some = 1 if name in (*LONG, "gmg", "channel_flow") else 3
+    for ranks, planned in ((6, False), (1, False), (6, True))[:some]:
         found = on_ranks(name, ranks, planned)
         assert found.results == wanted
         assert not planned or 0 < found.peak <= found.bound
