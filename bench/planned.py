@@ -4,41 +4,51 @@
 
 Bytes and messages of a turn are counted for predicted ranks (`diffuse run --predict`), which a test holds
 against what real ranks send.  What the plan itself says of its bytes, and the time by the model of the
-machine, which plans compare, stand beside them.  By hand the training steps are data parallel: each operation
-before the loss by parts of the batch; the transformer also runs as in Megatron-LM, its products cut by heads
-and by columns of the wide layer.  Where grids do not divide, that row is left out, with the reason.
+machine, which plans compare, stand beside them.  The programs and their partitions by hand are in
+partitioned.py.  Where grids do not divide, that row is left out, with the reason.
 
 With `--time` the programs run on real ranks over MPI, too: processes of this machine, for which what is sent
-costs little.  All partitions of a program take turns within the same processes, and the median of the rounds
-counts.  `--link` has these ranks talk by TCP over a link that carries so many Mbit/s for all of them
-together: the loopback device of a network namespace of their own with a token bucket (Linux, as root).
-`diffuse machine` measures it first, as a user would.  The file is also the program that `diffuse run` runs.
+costs little.  All partitions of a program take turns within the same processes, in random order, and each
+round gives the ratios of its times.  The table shows their medians with intervals of 95 percent, also for the
+default partition that runs a second time, beside itself.  A program runs until the interval of the planned
+partition is narrow, at most `--seconds`.  Its rows are printed when it has ended.
+
+`--link` has the ranks talk by TCP over a link that carries so many Mbit/s for all of them together: the
+loopback device of a network namespace of their own with a token bucket (Linux, as root).  `diffuse machine`
+measures it first, as a user would.  The file is also the program that `diffuse run` runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
+import math
 import os
+import random
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from partitioned import CHAIN, GRIDS, PROGRAMS, WAYS, made, ways_of
+
 Measures = dict[str, Any]
-Step = Callable[[Any], Any]
 ROOT = Path(__file__).resolve().parent.parent
 RANKS, QUICK = (2, 4), (4,)
-WARM_UP, COUNTED, ROUNDS = 6, 4, 15
+SECONDS = 10.0
+WARM_UP, COUNTED = 6, 4
+LONG = 0.01
+"""The seconds of a turn from which on a round is one turn; the first round, which counts bytes, is more."""
+FEWEST, NARROW = 10, 0.01
+"""A program runs for at least so many rounds, and until the interval reaches so far from the median."""
 PATIENCE = 600
-WAYS = ("default", "by hand", "Megatron", "planned")
+AGAIN = "default again"
+"""The partition of the stream, which runs once more to show how much times differ that should be equal."""
 FEWER = 1.3
 """How many times fewer bytes the products, the attention and the sweeps of both directions shall move; and
 how many times faster they shall be where a link is limited."""
@@ -48,175 +58,10 @@ within a job differ by up to 2 percent."""
 LIMITED = ("unshare", "-n", "sh", "-c", "ip link set lo up && tc qdisc add dev lo root tbf rate \"$0\"mbit "
            "burst 256kb limit 64mb && exec \"$@\"")
 """Runs a command where the loopback device carries so many Mbit/s."""
-APPS = {"matmul": ("--size", "512"), "attention": (), "stencil": ("--size", "512"),
-        "gmg": ("--size", "256"), "channel_flow": ("--size", "257"), "shallow_water": ("--size", "256")}
-"""The options of programs of apps/; `gmg` is conjugate gradients with a multigrid cycle."""
-HERE = ("sweeps", "transformer", "residual network")
-ALIKE = ("gmg",)
-"""Programs of `APPS` for which the partition by hand names several grids, not one for all operations."""
-PROGRAMS = (*APPS, *HERE)
+EACH = 3e-6
+"""The most seconds that an operation of a planned region takes when the region is known."""
 PLAINLY = ("matmul", "attention", "sweeps")
 """Programs in which traffic dominates."""
-COARSE = 1 << 12
-"""Grids of fewer points stay on one rank in a multigrid cycle that is partitioned by hand."""
-GRIDS: dict[str, Callable[[int], dict[str, int]]] = {
-    "matmul": lambda ranks: {"i": 2, "j": ranks // 2}, "stencil": lambda ranks: {"i": 2, "j": ranks // 2}}
-"""The grids that one would name for all operations of a program at once; those of `HERE` name their own."""
-
-
-def sweeps(np: Any, ranks: int, way: str) -> tuple[Any, Step]:
-    """Implicit steps by turns along both directions, whose recurrences are running sums: what moves is
-    transposed between them."""
-    import diffuse
-
-    n = 512
-    u = np.arange(n * n * 1.0).reshape(n, n) % 7.0
-
-    def step(u: Any) -> Any:
-        for axis in (0, 1):
-            points: Any = {"ji"[axis]: ranks}
-            with diffuse.schedule(**points) if way == "by hand" else nullcontext():
-                below = np.cumsum(u * 0.01, axis=axis)
-                u = u * 0.5 + below / (1.0 + abs(below))
-                u = u + np.cumsum(u, axis=axis) * 0.001
-        return u
-
-    return u, step
-
-
-def descent(loss: Any, x: Any) -> Step:
-    """A training step: gradients of a loss by its weights on some data, and weights moved against them."""
-    import diffuse
-
-    gradients = diffuse.grad(loss)
-
-    def step(weights: Any) -> Any:
-        found = gradients(weights, x)
-        return {name: weight - 0.1 * found[name] for name, weight in weights.items()}
-
-    return step
-
-
-def batches(ranks: int, way: str) -> Any:
-    """By hand, the grid of a part of a program in which the first dimension is the batch."""
-    import diffuse
-
-    return diffuse.schedule(i=ranks) if way == "by hand" else nullcontext()
-
-
-def columns(ranks: int, way: str) -> Any:
-    """As in Megatron-LM, the grid of a part of a program that is cut by columns, or by heads."""
-    import diffuse
-
-    return diffuse.schedule(j=ranks) if way == "Megatron" else nullcontext()
-
-
-def transformer(np: Any, ranks: int, way: str) -> tuple[Any, Step]:
-    """A training step of one block of a transformer: attention by heads, and two products.  As in Megatron-LM
-    products before heads and the wide layer are cut into columns, and attention by heads; those after them
-    are the stream's, which moves less than ranks that add up terms (`diffuse.schedule(k=2)`) in the order of
-    BLAS, one after another: 10.5 MB in all on 2 ranks instead of 14.6."""
-    batch, places, features, heads = 8, 64, 128, 8
-    random = np.random.default_rng(3)
-    x = random.standard_normal((batch, places, features))
-    shapes = {"q": 1, "k": 1, "v": 1, "o": 1, "up": 4, "down": 4}
-    weights = {name: random.standard_normal(
-        (features, n * features) if name != "down" else (n * features, features)) / features
-        for name, n in shapes.items()}
-
-    def apart(y: Any) -> Any:
-        return y.reshape(batch, places, heads, -1).transpose(0, 2, 1, 3)
-
-    def product(x: Any, w: Any) -> Any:
-        if way != "Megatron":
-            return x @ w
-        with columns(ranks, way):
-            return (x.reshape(batch * places, -1) @ w).reshape(batch, places, -1)
-
-    def block(weights: Any, x: Any) -> Any:
-        q, k, v = [apart(product(x, weights[name])) for name in "qkv"]
-        with columns(ranks, way):
-            scores = q @ k.transpose(0, 1, 3, 2) / (features / heads) ** 0.5
-            raised = np.exp(scores - np.max(scores, axis=-1, keepdims=True))
-            seen = raised / np.sum(raised, axis=-1, keepdims=True) @ v
-        y = x + seen.transpose(0, 2, 1, 3).reshape(batch, places, features) @ weights["o"]
-        wide = np.maximum(product(y, weights["up"]), 0.0)
-        return (y + wide @ weights["down"] - 1.0) ** 2
-
-    def loss(weights: Any, x: Any) -> Any:
-        with batches(ranks, way):
-            found = block(weights, x)
-        return np.mean(found)
-
-    return weights, descent(loss, x)
-
-
-def residual_network(np: Any, ranks: int, way: str) -> tuple[Any, Step]:
-    """A training step of three residual blocks of convolutions of 3 x 3 on images of 16 x 16."""
-    batch, side, channels = 32, 16, 16
-    random = np.random.default_rng(3)
-    x = random.standard_normal((batch, side, side, channels))
-    weights = {f"w{n}": random.standard_normal((3, 3, channels, channels)) / (9 * channels) for n in range(6)}
-
-    def convolved(x: Any, w: Any) -> Any:
-        padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-        return sum([padded[:, i:i + side, j:j + side] @ w[i, j] for i in range(3) for j in range(3)])
-
-    def loss(weights: Any, x: Any) -> Any:
-        for n in range(0, 6, 2):
-            with batches(ranks, way):
-                x = x + convolved(np.maximum(convolved(x, weights[f"w{n}"]), 0.0), weights[f"w{n + 1}"])
-        return np.mean((x - 1.0) ** 2)
-
-    return weights, descent(loss, x)
-
-
-def multigrid(app: Any, ranks: int) -> Step:
-    """Conjugate gradients with a multigrid cycle by hand: rows of matrices and vectors over ranks, and grids
-    of few points on one rank."""
-    import diffuse
-
-    whole = app.cycle
-
-    def cycle(grids: Any, b: Any, *sweeps: int) -> Any:
-        with diffuse.schedule(i=ranks if len(b) >= COARSE else 1, uneven=True):
-            return whole(grids, b, *sweeps)
-
-    def step(state: Any) -> Any:
-        app.cycle = cycle  # which calls itself for the next grid
-        try:
-            with diffuse.schedule(i=ranks, uneven=True):
-                app.step(state)
-        finally:
-            app.cycle = whole
-        return state
-
-    return step
-
-
-def made(name: str, ranks: int, way: str) -> tuple[Any, Step]:
-    """The state of a program at the start, and what makes the next one of it."""
-    import numpy as np
-
-    if name in HERE:
-        return {"sweeps": sweeps, "transformer": transformer, "residual network": residual_network}[name](
-            np, ranks, way)
-    app = importlib.import_module(f"apps.{name}")
-    parser = argparse.ArgumentParser()
-    app.arguments(parser)
-
-    def step(state: Any) -> Any:
-        app.step(state)
-        return state
-
-    return app.setup(parser.parse_args(APPS[name])), (
-        multigrid(app, ranks) if way == "by hand" and name in ALIKE else step)
-
-
-def ways_of(name: str) -> tuple[str, ...]:
-    """The partitions under which a program runs."""
-    known = {"by hand": (*GRIDS, *HERE, *ALIKE), "Megatron": ("transformer",)}
-    return tuple([way for way in WAYS if name in known.get(way, (name,))])
 
 
 class Running:
@@ -245,12 +90,12 @@ class Running:
                 self.state = self.step(self.state)
         diffuse.fence()
 
-    def round(self) -> None:
+    def round(self, count: int) -> None:
         """Some turns, of which bytes, messages and time are kept."""
         before, begun = self.sent(), time.perf_counter()
-        self.turns(COUNTED)
+        self.turns(count)
         seconds, after = time.perf_counter() - begun, self.sent()
-        self.rounds.append([n / COUNTED for n in (seconds, after[0] - before[0], after[1] - before[1])])
+        self.rounds.append([n / count for n in (seconds, after[0] - before[0], after[1] - before[1])])
 
     def sent(self) -> tuple[int, int]:
         from diffuse.runtime.mpi import traffic
@@ -263,24 +108,54 @@ class Running:
         if self.refused:
             return {"refused": self.refused}
         seconds, sent, messages = zip(*self.rounds, strict=True)
-        return {"seconds": statistics.median(seconds), "bytes": sent[-1], "messages": messages[-1],
-                **foreseen(str(self.region))}
+        return {"seconds": statistics.median(seconds), "bytes": sent[0], "messages": messages[0],
+                "rounds": len(seconds), **foreseen(str(self.region))}
+
+    def gain(self, usual: Running) -> list[float]:
+        """How many times as fast as another partition this one is: an interval with its median."""
+        return interval([theirs[0] / mine[0] for theirs, mine in zip(usual.rounds, self.rounds, strict=True)])
 
 
-def inside(name: str, ways: str, rounds: str, target: str) -> None:
-    """Count and time the turns of a program under some partitions, which take turns: runs as a program under
-    `diffuse run`."""
+def interval(ratios: list[float]) -> list[float]:
+    """Return the lower end, the median and the upper end: the ends are those ratios between which the median
+    of all possible rounds lies with a probability of 95 percent."""
+    found = sorted(ratios)
+    k = max(0, math.floor((len(found) - 1.96 * math.sqrt(len(found))) / 2.0))
+    return [found[k], statistics.median(found), found[-1 - k]]
+
+
+def inside(name: str, ways: str, seconds: str, target: str) -> None:
+    """Count and time the turns of a program under some partitions, which take turns, for so many seconds or
+    for one round: runs as a program under `diffuse run`."""
     from diffuse.stream import engine
 
     runtime: Any = engine.current().runtime
     running = {way: Running(name, way, runtime) for way in ways.split(",")}
-    for _ in range(int(rounds)):
-        for one in running.values():
-            if not one.refused:
-                one.round()
+    asked = [one for one in running.values() if not one.refused]
+    order = random.Random(1)  # the same on all ranks
+    end, count, done = time.perf_counter() + float(seconds), COUNTED, False
+    while not done:
+        order.shuffle(asked)
+        for one in asked:
+            one.round(count)
+        if runtime.over_ranks(int(asked[0].rounds[0][0] > LONG)):
+            count = 1
+        done = runtime.over_ranks(int(time.perf_counter() < end and not settled(running))) == 0
     found = {way: one.found() for way, one in running.items()}
+    for way, one in running.items():
+        if way != "default" and "default" in running and not one.refused:
+            found[way]["gain"] = one.gain(running["default"])
     if runtime.rank == 0:
         Path(target).write_text(json.dumps(found))
+
+
+def settled(running: dict[str, Running]) -> bool:
+    """Is it known how the times of the planned partition and of the default one compare?"""
+    planned = running["planned"]
+    if len(planned.rounds) < FEWEST:
+        return False
+    low, median, high = planned.gain(running["default"])
+    return max(median / low, high / median) <= 1.0 + NARROW
 
 
 def foreseen(said: str) -> Measures:
@@ -309,28 +184,27 @@ def ran(words: list[str], cache: str, link: int = 0) -> None:
         raise SystemExit(f"{' '.join(words)}: status {done.returncode}: {said}")
 
 
-def counted(name: str, ways: tuple[str, ...], options: list[str], cache: str, rounds: int = 1, link: int = 0
-            ) -> Measures:
+def counted(name: str, ways: tuple[str, ...], options: list[str], cache: str, seconds: float = 0.0,
+            link: int = 0) -> Measures:
     """What the turns of a program move and take on ranks that these options of `diffuse run` name, for each
     of some partitions."""
     with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as folder:
         target = Path(folder, "found.json")
-        ran(["run", *options, __file__, "--inside", name, ",".join(ways), str(rounds), str(target)], cache,
+        ran(["run", *options, __file__, "--inside", name, ",".join(ways), str(seconds), str(target)], cache,
             link)
         found: Measures = json.loads(target.read_text())
         return found
 
 
-def measure(name: str, ranks: int, timed: bool, link: int, cache: str) -> Measures:
-    """A program under each partition."""
+def measure(name: str, ranks: int, seconds: float, link: int, cache: str) -> Measures:
+    """A program under each partition; on real ranks, too, for so many seconds if these are not 0."""
     row: Measures = {"program": name, "ranks": ranks}
-    for way in ways_of(name):
-        row |= counted(name, (way,), ["--predict", str(ranks)], cache)
-    if timed:
-        real = counted(name, ways_of(name), ["--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1",
-                                             "--traffic"], cache, ROUNDS, link)
+    row |= counted(name, ways_of(name), ["--predict", str(ranks)], cache)
+    if seconds:
+        real = counted(name, (*ways_of(name), AGAIN), ["--runtime", "mpi", "--ranks", str(ranks), "--cpus",
+                                                       "1", "--traffic"], cache, seconds, link)
         for way, found in real.items():
-            row[way]["real"] = found
+            row.setdefault(way, {})["real"] = found
     return row
 
 
@@ -346,38 +220,45 @@ def goals(result: Measures) -> list[Measures]:
         if row["program"] in PLAINLY and row["ranks"] == 4:
             found.append(report.goal(f"{name}: bytes by default / planned", FEWER,
                                      (row["default"]["bytes"] + 1.0) / (row["planned"]["bytes"] + 1.0)))
-        real = [row[way]["real"]["seconds"] for way in ("default", "planned") if "real" in row[way]]
-        if real:
+        if "real" in row["planned"]:
             limited = result["link"] and row["ranks"] == 4 and row["program"] in PLAINLY
             found.append(report.goal(f"{name}: time by default / planned", FEWER if limited else NOISE,
-                                     real[0] / real[1]))
+                                     row["planned"]["real"]["gain"][1]))
+        if "real" in row["planned"] and row["program"] == "chain":
+            found.append(report.goal(f"{name}: microseconds of an operation, planned", EACH * 1e6,
+                                     row["planned"]["real"]["seconds"] / CHAIN * 1e6, at_least=False))
     return found
 
 
-def text(result: Measures) -> str:
-    import report
+HEAD = ("program", "ranks", "partition", "bytes by plan", "predicted", "messages", "modelled", "bytes sent",
+        "time", "rounds", "default / this", "interval")
+
+
+def cells(row: Measures, way: str) -> tuple[str, ...]:
+    """A partition of a program in the table."""
     import table
 
-    rows, refused = [], []
-    for row in result["rows"]:
-        for way in WAYS:
-            found = row.get(way, {})
-            if "refused" in found:
-                refused.append(f"{row['program']} on {row['ranks']} ranks, {way}: {found['refused']}")
-            elif found:
-                real, told = found.get("real"), row["planned"]
-                searched = way in ("default", "planned")
-                rows.append((row["program"], str(row["ranks"]), way,
-                             f"{told['told'][way == 'default']:,.0f}" if searched else "-",
-                             f"{found['bytes']:,.0f}", f"{found['messages']:,.0f}",
-                             table.seconds(told["modelled"][way == "default"]) if searched else "-",
-                             "-" if real is None else f"{real['bytes']:,.0f}",
-                             "-" if real is None else table.seconds(real["seconds"])))
-    head = ("program", "ranks", "partition", "bytes by plan", "bytes predicted", "messages", "modelled",
-            "bytes sent", "time")
-    return "\n".join([
-        table.render("what a turn moves, all ranks together", head, rows), *refused,
-        report.goal_table(result["goals"])])
+    found, told, searched = row[way], row["planned"], way in ("default", "planned")
+    real, gain = found.get("real"), found.get("real", {}).get("gain")
+    return (row["program"], str(row["ranks"]), way,
+            f"{told['told'][way == 'default']:,.0f}" if searched else "-",
+            f"{found['bytes']:,.0f}" if "bytes" in found else "-",
+            f"{found['messages']:,.0f}" if "messages" in found else "-",
+            table.seconds(told["modelled"][way == "default"]) if searched else "-",
+            f"{real['bytes']:,.0f}" if real else "-", table.seconds(real["seconds"]) if real else "-",
+            str(real["rounds"]) if real else "-", f"{gain[1]:.3f}" if gain else "-",
+            f"{gain[0]:.3f} to {gain[2]:.3f}" if gain else "-")
+
+
+def text(row: Measures) -> str:
+    """The table of one program, and what it refused."""
+    import table
+
+    shown = [way for way in (*WAYS, AGAIN) if way in row]
+    refused = [f"{way}: {row[way]['refused']}" for way in shown if "refused" in row[way]]
+    title = f"what a turn of {row['program']} moves, all {row['ranks']} ranks together"
+    return "\n".join([table.render(title, HEAD, [
+        cells(row, way) for way in shown if "refused" not in row[way]]), *refused])
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -386,6 +267,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--ranks", type=int, nargs="*")
     parser.add_argument("--only", nargs="*", default=PROGRAMS, help="programs: " + ", ".join(PROGRAMS))
     parser.add_argument("--time", action="store_true", help="on real ranks, too")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="the most for a program")
     parser.add_argument("--link", type=int, default=0, metavar="MBIT",
                         help="on real ranks that share a link of so many Mbit/s")
     parser.add_argument("--json", help="default bench/results/planned.json")
@@ -396,17 +278,20 @@ def main(argv: list[str] | None = None) -> None:
         return
     import harness
     import machine
+    import report
 
     sys.path.insert(0, str(ROOT))
+    seconds = args.seconds if args.time or args.link > 0 else 0.0
     result: Measures = {"bench": "planned", "link": args.link, "rows": []}
     with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
         for ranks in args.ranks or (QUICK if args.quick else RANKS):
             if args.link:
                 ran(["machine", "--ranks", str(ranks)], cache, args.link)
-            result["rows"] += [measure(name, ranks, args.time or args.link > 0, args.link, cache)
-                               for name in args.only]
+            for name in args.only:
+                result["rows"].append(measure(name, ranks, seconds, args.link, cache))
+                print(text(result["rows"][-1]), flush=True)
     result["goals"], result["machine"] = goals(result), machine.description(1)
-    print(text(result))
+    print(report.goal_table(result["goals"]))
     harness.keep(result, "planned", args.json)
 
 

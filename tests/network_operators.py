@@ -24,7 +24,7 @@ class Operator(NamedTuple):
     """Its description, derived without running it."""
     missed: str = ""
     """The loops of the description that discovery does not find: those of windows, with each part of which go
-    other rows of an image, and those whose iterations are steps of several rows."""
+    other rows of an image."""
 
 
 def gelu(x: Any) -> Any:
@@ -189,10 +189,11 @@ WIDE_RESNET: dict[str, Operator] = {
                  (B, C, P, P + 2), (C, M, 3, 3)), "km"),
     "strided convolution": Operator(
         convolution(2, 1), (_f((B, C, P, P + 2)), _f((C, M, 3, 3))),
-        "%0.0: gather 0 | %0.1, %1.0: sum | %1.1: gather 1",
+        "%0.0: gather 0 | %0.1, %1.0: sum | %1.1: gather 1 | %0.2 border 2 0 step 2: gather 2 trimmed 1 0 | "
+        "%0.3 border 2 0 step 2: gather 3 trimmed 1 0",
         describe(lambda x, w: lambda b, o, i, j:
                  Sum(lambda c, k, m: x[b, c, 2 * i + k, 2 * j + m] * w[c, o, k, m]),
-                 (B, C, P + 2, P + 4), (C, M, 3, 3)), "ijkm"),
+                 (B, C, P + 2, P + 4), (C, M, 3, 3)), "km"),
     "shortcut": Operator(
         lambda x, w: np.einsum("bcij,co->boij", x, w), (_f((B, C, P, P + 2)), _f((C, M))),
         "%0.0: gather 0 | %0.1, %1.0: sum | %0.2: gather 2 | %0.3: gather 3 | %1.1: gather 1",
@@ -218,9 +219,9 @@ WIDE_RESNET: dict[str, Operator] = {
         elementwise((B, C, P, P + 2), (B, C, P, P + 2))),
     "largest of squares": Operator(
         pooled, (_f((B, C, P, P + 2)),),
-        "%0.0: gather 0 | %0.1: gather 1 | %0.2: gather 2",
+        "%0.0: gather 0 | %0.1: gather 1 | %0.2: gather 2 | %0.3 step 2: gather 3",
         describe(lambda x: lambda b, c, i, j: function(*[x[b, c, 2 * i + k, 2 * j + m] for k in (0, 1)
-                                                         for m in (0, 1)]), (B, C, P, P + 2)), "ij"),
+                                                         for m in (0, 1)]), (B, C, P, P + 2))),
     "mean of images": Operator(
         lambda x: x.mean((2, 3)), (_f((B, C, P, P + 2)),),
         "%0.0: gather 0 | %0.1: gather 1 | %0.2: mean | %0.3: mean",

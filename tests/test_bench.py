@@ -108,7 +108,7 @@ def test_planned(tmp_path: Path) -> None:
     result, table = bench("planned", tmp_path, "--ranks", "4", "--only", "matmul", "sweeps", "channel_flow")
     assert all(goal["reached"] for goal in result["goals"])
     assert [row["planned"]["bytes"] for row in result["rows"][:2]] == [0.0, 2 * 8 * 512 * 512 * 3 / 4]
-    assert "bytes predicted" in table and table.count("by hand") == 2
+    assert "bytes by plan" in table and table.count("by hand") == 2
 
 
 def test_traffic(tmp_path: Path) -> None:

@@ -161,6 +161,16 @@ def test_a_program_has_what_it_needs_and_no_more() -> None:
         assert max(map(len, text.splitlines())) <= 110
 
 
+def test_a_written_program_refuses_files_of_other_shapes(tmp_path: Path) -> None:
+    text, space = write(matmul(8, 4, 6), {"m": 2}), {"np": np, "sys": sys}
+    exec(text[text.index("def opened"):text.index("def load(")], space)
+    path, opened = str(tmp_path / "A.npy"), space["opened"]
+    np.save(path, np.ones((16, 4)))
+    with pytest.raises(SystemExit, match=re.escape("A.npy: expected an array of shape (8, 4), not (16, 4)")):
+        opened(path, (8, 4))
+    assert opened(path, (16, 4)).sum() == 64.0 and "load(sys.argv[1], (8, 4), np.s_[m])" in text
+
+
 @pytest.mark.parametrize("program, grid, said", [
     (MATMUL[0], {"x": 2}, "no loop 'x'; the loops are m, k, n"), (MATMUL[0], {"m": 0}, "give at least 1")])
 def test_grids_that_are_none(program: Program, grid: dict[str, int], said: str) -> None:

@@ -62,7 +62,7 @@ class Memory:
         """New stores that ranks do not share: their first task, the one after the last, and their bytes."""
         for number, task in enumerate(search.tasks):
             for store in task[1]:
-                if store not in uses and store not in instances:
+                if not uses.get(store) and store not in instances:
                     first = self.small[store][0] if store in self.small else number
                     frame = frames[store]
                     self.small[store] = (first, max(number + 1, gone.get(store, len(search.tasks))),

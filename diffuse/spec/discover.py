@@ -41,11 +41,14 @@ class Rule(NamedTuple):
     """One rule for each result."""
     border: tuple[int, int] = (0, 0)
     """The elements below and above that a part also needs."""
+    step: int = 1
+    """How many elements of the operand make one of the result, if parts have to be multiples of that."""
 
     def __str__(self) -> str:
         where = ", ".join(f"%{operand}.{d}" for operand, d in self.dimensions)
         border = f" border {self.border[0]} {self.border[1]}" if any(self.border) else ""
-        return f"{where}{border}: {', '.join(map(str, self.combines))}"
+        step = f" step {self.step}" if self.step > 1 else ""
+        return f"{where}{border}{step}: {', '.join(map(str, self.combines))}"
 
 
 @dataclass(frozen=True)
@@ -78,16 +81,17 @@ class _Runner:
             return running.outputs(self.function, operands)
 
     def parts(self, probe: int, dimensions: Sequence[Dimension], count: int, border: tuple[int, int],
-              shorter: bool = False) -> tuple[list[list[Any]], list[int]] | None:
-        """The results of parts, and the size of each part; None if the function refuses one of them.  The
-        results that parts of equal lengths make are those of a function that returns a `shorter` result."""
+              shorter: bool = False, step: int = 1) -> tuple[list[list[Any]], list[int]] | None:
+        """The results of parts, and the size of each part, a multiple of `step`; None if the function refuses
+        one of them.  The results that parts of equal lengths make are those of a function that returns a
+        `shorter` result."""
         operands = self.probes[probe]
         operand, axis = dimensions[0]
         extent = operands[operand].shape[axis]
         if extent < count or (any(border) and -(-extent // count) + sum(border) >= extent):
             return None
         extent -= sum(border) if shorter else 0
-        tile = -(-extent // count)
+        tile = step * -(-extent // (step * count))
         found, weights = [], []
         for low in range(0, extent, tile):
             high = min(low + tile, extent)
@@ -107,24 +111,25 @@ class _Runner:
         self.parted = True
         return found, weights
 
-    def rule(self, dimensions: tuple[Dimension, ...], border: tuple[int, int] = (0, 0), shorter: bool = False
-             ) -> Rule | None:
+    def rule(self, dimensions: tuple[Dimension, ...], border: tuple[int, int] = (0, 0), shorter: bool = False,
+             step: int = 1) -> Rule | None:
         """The rule for these dimensions, confirmed with every number of parts and all operands; of a function
-        that pads, or whose result is `shorter` by the border."""
-        found = self.parts(0, dimensions, PARTS[0], border, shorter)
+        that pads, or whose result is `shorter` by the border, or whose every `step` elements give one."""
+        found = self.parts(0, dimensions, PARTS[0], border, shorter, step)
         if found is None:
             return None
-        left = combining(found[0], self.wholes[0], found[1], border)
-        if any(border):
-            left = [[c for c in rules if c.kind == "gather" and c.block == 1 and any(c.trim) != shorter]
-                    for rules in left]
+        left = combining(found[0], self.wholes[0], found[1], (border[0] // step, border[1] // step))
+        if any(border) or step > 1:
+            left = [[c for c in rules if c.kind == "gather" and c.block == 1
+                     and any(c.trim) == (any(border) and not shorter)] for rules in left]
         for parts, probe in list(product(PARTS, range(len(self.probes))))[1:]:
-            if not all(left) or (tried := self.parts(probe, dimensions, parts, border, shorter)) is None:
+            if not all(left) or (tried := self.parts(probe, dimensions, parts, border, shorter, step)
+                                     ) is None:
                 return None
             left = [[rule for rule in rules
                      if holds(rule, [part[k] for part in tried[0]], self.wholes[probe][k], tried[1])]
                     for k, rules in enumerate(left)]
-        return Rule(dimensions, tuple([rules[0] for rules in left]), border) if all(left) else None
+        return Rule(dimensions, tuple([rules[0] for rules in left]), border, step) if all(left) else None
 
 
 def discover(function: Callable[..., Any], *operands: Any, seed: int = 0) -> Discovery:
@@ -261,15 +266,23 @@ def _together(operands: Sequence[Any], first: Dimension, taken: set[Dimension]
 
 def _bordered(runner: _Runner, dimensions: tuple[Dimension, ...]) -> Rule | None:
     """The rule of a function that reads a border around each element.  Its width is the difference of the
-    extents or, where the function pads, the smallest that holds."""
+    extents or, where the function pads, the smallest that holds.  Where several elements of the operand make
+    one of the result, parts and borders are multiples of their number."""
     if len(dimensions) > 1:
         return None
     extent = runner.probes[0][dimensions[0][0]].shape[dimensions[0][1]]
-    shorter = {extent - n for whole in runner.wholes[0] for n in whole.shape if 0 < extent - n < extent}
-    found = next((rule for n in sorted(shorter) if (rule := runner.rule(dimensions, (0, n), True))), None)
-    widths = sorted(((a, b) for a in range(BORDER + 1) for b in range(BORDER + 1) if a or b),
+    lengths = {n for whole in runner.wholes[0] for n in whole.shape if 1 < n < extent}
+    for n in sorted(lengths, reverse=True):
+        if rule := runner.rule(dimensions, (0, extent - n), True):
+            return rule
+    widths = sorted(((a, b) for a in range(BORDER + 1) for b in range(BORDER + 1)),
                     key=lambda border: (sum(border), abs(border[0] - border[1])))
-    return found or next((rule for border in widths if (rule := runner.rule(dimensions, border))), None)
+    for step in (1, *sorted({extent // n for n in lengths if extent % n == 0})):
+        for border in widths:
+            if (step > 1 or any(border)) and border[0] % step == border[1] % step == 0 and (
+                    rule := runner.rule(dimensions, border, step=step)):
+                return rule
+    return None
 
 
 def _linear(function: Callable[..., Any], given: Sequence[Any], operand: int) -> bool:
@@ -292,7 +305,7 @@ def _spec(rules: Sequence[Rule], given: Sequence[Any], whole: Sequence[Any], lin
     """The description made of the rules: a loop for each that folds, or gathers without interleaving."""
     loops: list[Loop] = []
     trims: list[Trim] = []
-    reads: list[dict[int, tuple[int, tuple[int, int]]]] = [{} for _ in given]
+    reads: list[dict[int, tuple[int, int, tuple[int, int]]]] = [{} for _ in given]
     writes: list[dict[int, int]] = [{} for _ in whole]
     reducer = None
     for rule in rules:
@@ -305,28 +318,31 @@ def _spec(rules: Sequence[Rule], given: Sequence[Any], whole: Sequence[Any], lin
         operand, axis = rule.dimensions[0]
         extent = given[operand].shape[axis]
         if kind == "gather":
-            trim = rule.combines[0].trim
-            extent -= sum(rule.border) - sum(trim)
+            trim, step = rule.combines[0].trim, rule.step
+            length = whole[0].shape[rule.combines[0].dimension]
+            if not any(rule.border) and 0 < length < extent and extent % length == 0:
+                step = extent // length  # each element of the result is made of so many
+            extent = extent // step if step > 1 else extent - sum(rule.border) + sum(trim)
             if any(each.shape[c.dimension] != extent for each, c in zip(whole, rule.combines, strict=True)):
-                continue  # several elements of the result for one of the operand
+                continue  # other numbers of elements than steps have
             for k, combine in enumerate(rule.combines):
                 writes[k][combine.dimension] = number
             if any(trim):
                 trims.append(Trim(number, *trim))
         else:
-            reducer = kind
+            reducer, step = kind, 1
         loops.append(Loop(f"d{number}", extent, kind != "gather"))
         for operand, d in rule.dimensions:
-            reads[operand][d] = number, rule.border
-    made = [Indexing(k, _map(each.ndim, {d: n for d, (n, _) in found.items()}),
-                     tuple(found.get(d, (0, (0, 0)))[1] for d in range(each.ndim))
-                     if any(any(border) for _, border in found.values()) else ())
+            reads[operand][d] = number, step, (rule.border[0], rule.border[1] + step - 1)
+    made = [Indexing(k, _map(each.ndim, {d: (n, step) for d, (n, step, _) in found.items()}),
+                     tuple(found.get(d, (0, 1, (0, 0)))[2] for d in range(each.ndim))
+                     if any(any(border) for *_, border in found.values()) else ())
             for k, (each, found) in enumerate(zip(given, reads, strict=True))]
-    results = [Indexing(len(given) + k, _map(each.ndim, found))
+    results = [Indexing(len(given) + k, _map(each.ndim, {d: (n, 1) for d, n in found.items()}))
                for k, (each, found) in enumerate(zip(whole, writes, strict=True))]
     return OpSpec(tuple(loops), tuple(made), tuple(results), reducer, linear, "discovered", tuple(trims))
 
 
-def _map(rank: int, loops: dict[int, int]) -> AccessMap:
-    return AccessMap(tuple(row(0, (loops[d], 1)) if d in loops else row(0) for d in range(rank)),
+def _map(rank: int, loops: dict[int, tuple[int, int]]) -> AccessMap:
+    return AccessMap(tuple(row(0, loops[d]) if d in loops else row(0) for d in range(rank)),
                      tuple(d for d in range(rank) if d not in loops))

@@ -52,10 +52,14 @@ def _access(use: Indexing, operands: Sequence[Store], shape: Point, splits: tupl
 
 
 def _reaching(partition: Tiling, reach: tuple[tuple[int, int], ...], store: Store) -> Tiling:
-    """The partition whose tiles include borders of so many elements below and above, within the store."""
+    """The partition whose tiles include borders of so many elements below and above, within the store, and
+    what lies between their elements."""
     return replace(
         partition,
+        stride=tuple([1 if low or high else step for step, (low, high) in
+                      zip(partition.stride, reach, strict=True)]),
         offset=tuple([o - low for o, (low, _) in zip(partition.offset, reach, strict=True)]),
-        extent=tuple([e + low + high for e, (low, high) in zip(partition.extent, reach, strict=True)]),
+        extent=tuple([(n - 1) // step * step + 1 + low + high if low or high else n for n, step, (low, high)
+                      in zip(partition.extent, partition.stride, reach, strict=True)]),
         bounds=tuple([(max(0, b[0] - low), min(size, b[1] + high)) for b, (low, high), size
                       in zip(partition.bounds, reach, store.shape, strict=True)]))

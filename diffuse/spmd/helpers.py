@@ -15,15 +15,23 @@ def rows(block, comm, rank):
     """The rows of a block that are the piece of one process of a communicator."""
     return part(len(block), comm.size, rank)
 '''
+OPENED = '''
+def opened(path, shape):
+    """An array in a file, which must have this shape."""
+    array = np.load(path, mmap_mode="r")
+    if array.shape != shape:
+        sys.exit(f"{path}: expected an array of shape {shape}, not {array.shape}")
+    return array
+'''
 LOAD = '''
-def load(path, block):
+def load(path, shape, block):
     """A block of an array in a file."""
-    return np.ascontiguousarray(np.load(path, mmap_mode="r")[block])
+    return np.ascontiguousarray(opened(path, shape)[block])
 '''
 LOAD_PIECE = '''
-def load_piece(path, block, comm):
+def load_piece(path, shape, block, comm):
     """This process' piece of a block of an array in a file, and how many rows the block has."""
-    whole = np.load(path, mmap_mode="r")[block]
+    whole = opened(path, shape)[block]
     return np.ascontiguousarray(whole[rows(whole, comm, comm.rank)]), len(whole)
 '''
 GATHERED = '''
@@ -66,8 +74,9 @@ WHOLE = ('whole = np.load(path, mmap_mode="r+")', "whole[block] = piece", "whole
 PIECES = (WHOLE[0], "target = whole[block]", "target[rows(target, comm, comm.rank)] = piece", WHOLE[2])
 """How a block is written, and how a piece of one."""
 
-HELPERS = {"part": PART, "rows": ROWS, "counts": COUNTS, "load": LOAD, "load_piece": LOAD_PIECE,
-           "gathered": GATHERED, "combined": COMBINED, "scattered": SCATTERED, "store": STORE}
+HELPERS = {"part": PART, "rows": ROWS, "counts": COUNTS, "opened": OPENED, "load": LOAD,
+           "load_piece": LOAD_PIECE, "gathered": GATHERED, "combined": COMBINED, "scattered": SCATTERED,
+           "store": STORE}
 """The functions that a program may define, in their order."""
 
 

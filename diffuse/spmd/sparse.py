@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from diffuse.spmd.helpers import LOAD, PART, WHOLE, stored
+from diffuse.spmd.helpers import LOAD, OPENED, PART, WHOLE, stored
 
 ASKED = '''
 def asked(wanted, length):
-    """How many elements of a vector each process gets from this one, which ones of this one's, and how many
-    this one gets from each: once for each matrix.  `wanted` are sorted indices."""
+    """Tell the other processes which elements of a vector this one wants, by sorted indices.
+
+    Returns how many elements this process sends to each, where these are in its own part, and how many it
+    receives from each.  One call for each matrix.
+    """
     step = -(-length // grid.size)
     takes = np.diff(np.searchsorted(wanted, step * np.arange(grid.size + 1)))
     gives = np.empty_like(takes)
@@ -26,7 +29,7 @@ def asked(wanted, length):
 '''
 FETCHED = '''
 def fetched(x, gives, places, takes):
-    """The elements of a vector that this process wants, given its part: for each product."""
+    """Exchange the wanted elements of a vector, of which `x` is this process' part: for each product."""
     found = np.empty(takes.sum(), x.dtype)
     grid.Alltoallv([x[places], gives], [found, takes])
     return found
@@ -34,10 +37,9 @@ def fetched(x, gives, places, takes):
 MAIN = '''
 def main():
     m = part({m}, {ranks}, grid.rank)
-    indptr = load(sys.argv[1], slice(m.start, m.stop + 1))
-    entries = slice(indptr[0], indptr[-1])
-    indices, data = load(sys.argv[2], entries), load(sys.argv[3], entries)
-    x = load(sys.argv[4], part({n}, {ranks}, grid.rank))
+    indptr = load(sys.argv[1], ({m} + 1,), slice(m.start, m.stop + 1))
+    indices, data = [np.load(path, mmap_mode="r")[indptr[0]:indptr[-1]] for path in sys.argv[2:4]]
+    x = load(sys.argv[4], ({n},), part({n}, {ranks}, grid.rank))
     wanted, columns = np.unique(indices, return_inverse=True)
     A = csr_array((data, columns, indptr - indptr[0]), shape=(m.stop - m.start, len(wanted)))
     neighbours = asked(wanted, {n})
@@ -88,8 +90,8 @@ class SparseProduct(NamedTuple):
             raise ValueError("grid: cut the rows m of a sparse matrix alone: a process has all entries of a "
                              "row, which it adds up in SciPy's order")
         said = {"m": self.m, "n": self.n, "ranks": grid.get("m", 1)}
-        return "\n".join([HEAD.format(**said), PART, LOAD, ASKED, FETCHED, stored("block", "piece", WHOLE),
-                          GRID.format(**said), MAIN.format(**said), END])
+        return "\n".join([HEAD.format(**said), PART, OPENED, LOAD, ASKED, FETCHED,
+                          stored("block", "piece", WHOLE), GRID.format(**said), MAIN.format(**said), END])
 
 
 def spmv(m: int, n: int) -> SparseProduct:

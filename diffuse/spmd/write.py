@@ -60,13 +60,14 @@ class Writer:
         for one in self.program.operands:
             if one.name in self.alias:
                 continue
-            path, where = f"sys.argv[{paths[one.source]}]", _block(one.loops, self.grid)
+            shape = tuple([self.extents[name] for name in one.loops])
+            path, where = f"sys.argv[{paths[one.source]}], {shape}", _block(one.loops, self.grid)
             others = sharing(one.loops, self.grid)
             if not others:
-                self._help("load")
+                self._help("opened", "load")
                 load.append(f"{one.name} = load({path}, {where})")
                 continue
-            self._help("rows", "load_piece", "gathered", "counts")
+            self._help("opened", "rows", "load_piece", "gathered", "counts")
             along = self._along(others, "share", one.name)
             load.append(f"{one.name}, length_{one.name} = load_piece({path}, {where}, {along})")
             gather.append(f"{one.name} = gathered({one.name}, length_{one.name}, {along})")
