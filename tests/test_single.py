@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -64,6 +65,31 @@ def test_what_is_waited_for_alone_is_done_at_once_after_some_turns(call: Callabl
     for _, _, found in (first, turns[-1]):
         assert type(found) is np.ndarray and found.dtype == wanted.dtype and found.strides == wanted.strides
         assert numpy.asarray(found).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.skipif(native is None or sys.version_info >= (3, 14), reason="the extension, to 3.13")
+def test_an_operator_at_once_takes_the_memory_of_a_temporary() -> None:
+    """As NumPy's: of `x * y + x` the product is one; a product that the program holds is none."""
+    x, y = np.array(PLAIN), np.array(PLAIN[::-1])
+    held = PLAIN * PLAIN[::-1]
+    for _ in range(TURNS + 1):
+        found = x * y + x
+        engine.fence()
+    tracemalloc.start()
+    try:
+        found = x * y + x
+        engine.fence()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.5 * PLAIN.nbytes
+    assert numpy.asarray(found).tobytes() == (held + PLAIN).tobytes()
+    for _ in range(TURNS):
+        product = x * y
+        found = product + x
+        engine.fence()
+    assert numpy.asarray(product).tobytes() == held.tobytes()
+    assert numpy.asarray(found).tobytes() == (held + PLAIN).tobytes()
 
 
 PLACES: list[Callable[[Any, Any], Any]] = [
