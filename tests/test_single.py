@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 import tracemalloc
 import warnings
@@ -67,7 +68,8 @@ def test_what_is_waited_for_alone_is_done_at_once_after_some_turns(call: Callabl
         assert numpy.asarray(found).tobytes() == wanted.tobytes()
 
 
-@pytest.mark.skipif(native is None or sys.version_info >= (3, 14), reason="the extension, to 3.13")
+@pytest.mark.skipif(native is None or platform.libc_ver()[0] != "glibc" or sys.version_info >= (3, 14),
+                    reason="the extension finds out by glibc who the caller is")
 def test_an_operator_at_once_takes_the_memory_of_a_temporary() -> None:
     """As NumPy's: of `x * y + x` the product is one; a product that the program holds is none."""
     x, y = np.array(PLAIN), np.array(PLAIN[::-1])
