@@ -3,14 +3,16 @@
  * 0.8 of the time that way, as long as the caches hold them.
  *
  * Memory comes from the C library, which may free and reallocate it.  The last arrays freed are kept for the next ones of
- * the same size, as aligned memory takes the library 50 ns longer, and what it cuts off before and behind may lie idle. */
+ * about the same size, as aligned memory takes the library 50 ns longer, and what it cuts off before and behind may lie idle. */
 #include "small.h"
 #include <numpy/arrayobject.h>
+#include <malloc.h>
 #include <stdatomic.h>
 
 enum { LINE = 64, LEAST = 8 << 10, MOST = 4 << 20 }; /* bytes of a line; of arrays, the latter on huge pages */
 enum { CLEARED = 256 << 10 }; /* from so many bytes on, memory that has to be zero is left to the system */
-enum { PLACES = 16, KEPT = 8 << 20 }; /* arrays, and bytes of them, that are kept at most */
+enum { PLACES = 8, KEPT = 4 << 20 }; /* arrays, and bytes of them, that are kept at most */
+enum { SPARE = 8 }; /* the part of an array's size by which the memory that it gets may exceed it */
 
 static PyDataMemAllocator numpys; /* what NumPy does without */
 
@@ -35,7 +37,7 @@ static void *take(size_t size)
     void *found = NULL;
     if (!atomic_flag_test_and_set(&taken)) {
         for (int k = count; k-- && found == NULL;)
-            if (kept[k].size == size) {
+            if (kept[k].size >= size && kept[k].size <= size + size / SPARE + 2 * LINE) {
                 found = kept[k].memory;
                 remove_at(k);
             }
@@ -68,6 +70,7 @@ static void aligned_free(void *context, void *memory, size_t size)
     if (memory != NULL && fits(size) && (uintptr_t)memory % LINE == 0 && !atomic_flag_test_and_set(&taken)) {
         void *gone[PLACES];
         int many = 0;
+        size = malloc_usable_size(memory);
         while (count && (count == PLACES || bytes + size > KEPT)) {
             gone[many++] = kept[0].memory;
             remove_at(0);
