@@ -1,9 +1,9 @@
-/* The memory of NumPy's arrays, aligned to cache lines (NEP 49): a vector that NumPy stores across two lines takes twice
- * the time of one within a line, and the C library aligns memory to 16 bytes only.  Arrays of some kilobytes take 0.5 to
- * 0.8 of the time that way, as long as the caches hold them.
+/* The memory of NumPy's arrays, aligned to cache lines (NEP 49): a vector that NumPy stores across two lines takes
+ * twice the time of one within a line, and the C library aligns memory to 16 bytes only.  Arrays of some kilobytes
+ * take 0.5 to 0.8 of the time that way, as long as the caches hold them.
  *
- * Memory comes from the C library, which may free and reallocate it.  The last arrays freed are kept for the next ones of
- * about the same size, as aligned memory takes the library 50 ns longer, and what it cuts off before and behind may lie idle. */
+ * Memory comes from the C library, which may free and reallocate it.  The last arrays freed are kept for the next ones
+ * of about the same size, as aligned memory takes the library 50 ns longer, and what it cuts off may lie idle. */
 #include "small.h"
 #include <numpy/arrayobject.h>
 #include <malloc.h>
@@ -89,8 +89,8 @@ static void aligned_free(void *context, void *memory, size_t size)
 static PyDataMem_Handler handler = {
     "diffuse_aligned", 1, {NULL, aligned_malloc, aligned_calloc, aligned_realloc, aligned_free}};
 
-/* Have NumPy take the memory of new arrays from here, unless the program has said where it is to come from.  Threads that
- * the program starts take it from NumPy's own allocator: where it comes from is a variable of the context. */
+/* Have NumPy take the memory of new arrays from here, unless the program has said where it is to come from.  Threads
+ * that the program starts take it from NumPy's own allocator: where it comes from is a variable of the context. */
 int small_aligned_ready(void)
 {
     PyObject *present = PyDataMem_GetHandler(), *before = NULL, *ours = NULL;
