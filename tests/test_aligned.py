@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from typing import Any
 
 import numpy
 import pytest
@@ -17,7 +18,7 @@ LINE = 64
 SIZES = [1024, 1025, 2000, 10_000, 16_383, 20_000, 100_000, 400_001]
 
 
-def begins(x: numpy.ndarray) -> bool:
+def begins(x: numpy.ndarray[Any, Any]) -> bool:
     """Does the memory of an array begin with a cache line?"""
     return x.ctypes.data % LINE == 0
 
@@ -53,7 +54,7 @@ def test_arrays_that_are_resized_keep_their_elements() -> None:
 
 def test_many_arrays_of_many_sizes_do_not_overlap() -> None:
     pick = numpy.random.default_rng(5)
-    held: list[tuple[float, numpy.ndarray]] = []
+    held: list[tuple[float, numpy.ndarray[Any, Any]]] = []
     for turn in range(2000):
         held.append((float(turn), numpy.full(int(pick.choice(SIZES[:6])), float(turn))))
         if len(held) > 24:
