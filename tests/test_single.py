@@ -99,6 +99,7 @@ PLACES: list[Callable[[Any, Any], Any]] = [
     lambda m, x: m.concatenate([x, x[:3]]), lambda m, x: m.vstack((x, x)),
     lambda m, x: m.stack([x, x], axis=1),
     lambda m, x: m.roll(x, 3, axis=1), lambda m, x: m.pad(x, 2), lambda m, x: m.clip(x, -0.1, 0.1),
+    lambda m, x: m.round(x, 2), lambda m, x: x.round(-1),
     lambda m, x: m.array_equal(x, x), lambda m, x: m.allclose(x, x), lambda m, x: m.diff(x, axis=0),
     lambda m, x: m.full(SIZE, 2.5), lambda m, x: m.arange(SIZE), lambda m, x: m.eye(200),
     lambda m, x: m.array(x), lambda m, x: m.ones((200, 200), dtype="f4"), lambda m, x: m.triu(x),
