@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 
 enum { LINE = 64, LEAST = 8 << 10, MOST = 4 << 20 }; /* bytes of a line; of arrays, the latter on huge pages */
-enum { CLEARED = 256 << 10 }; /* from so many bytes on, memory that has to be zero is left to the system */
+enum { CLEARED = 256 << 10 }; /* from so many bytes on, fresh memory that has to be zero is left to the system */
 enum { PLACES = 8, KEPT = 4 << 20 }; /* arrays, and bytes of them, that are kept at most */
 enum { SPARE = 8 }; /* the part of an array's size by which the memory that it gets may exceed it */
 
@@ -32,7 +32,8 @@ static void remove_at(int place)
     memmove(&kept[place], &kept[place + 1], (--count - place) * sizeof *kept);
 }
 
-static void *take(size_t size)
+/* Memory that was kept; NULL if there is none of about this size. */
+static void *again(size_t size)
 {
     void *found = NULL;
     if (!atomic_flag_test_and_set(&taken)) {
@@ -43,6 +44,12 @@ static void *take(size_t size)
             }
         atomic_flag_clear(&taken);
     }
+    return found;
+}
+
+static void *take(size_t size)
+{
+    void *found = again(size);
     return found != NULL ? found : aligned_alloc(LINE, (size + LINE - 1) / LINE * LINE);
 }
 
@@ -54,10 +61,10 @@ static void *aligned_malloc(void *context, size_t size)
 static void *aligned_calloc(void *context, size_t n, size_t size)
 {
     size_t wanted = n * size;
-    if (wanted >= CLEARED || !fits(wanted) || (size && wanted / size != n))
-        return numpys.calloc(numpys.ctx, n, size);
-    void *found = take(wanted);
-    return found == NULL ? NULL : memset(found, 0, wanted);
+    void *found = NULL;
+    if (fits(wanted) && (size == 0 || wanted / size == n))
+        found = wanted < CLEARED ? take(wanted) : again(wanted);
+    return found == NULL ? numpys.calloc(numpys.ctx, n, size) : memset(found, 0, wanted);
 }
 
 static void *aligned_realloc(void *context, void *memory, size_t size)
