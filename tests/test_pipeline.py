@@ -87,6 +87,13 @@ def test_a_stencil_and_its_copy_are_one_pass(program: Program, rows: int) -> Non
     assert pipelined(program, data(rows)) == 1
 
 
+@pytest.mark.parametrize("points", [1], ids=["1 thread"], indirect=True)
+@pytest.mark.parametrize("program", [copy_then_sweep, sweep_then_write_back])
+def test_one_thread_runs_them_as_one_pass_too(program: Program, points: int) -> None:
+    for rows in (62, 97, 200):
+        assert pipelined(program, data(rows)) == 1
+
+
 @pytest.mark.parametrize("chunk", [1, 2, 3, 5, 8, 13, 64])
 def test_chunks_of_any_length(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     monkeypatch.setattr(pairs, "CHUNKS", (1, chunk))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 import sys
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -66,11 +68,38 @@ def test_what_is_waited_for_alone_is_done_at_once_after_some_turns(call: Callabl
         assert numpy.asarray(found).tobytes() == wanted.tobytes()
 
 
+@pytest.mark.skipif(native is None or platform.libc_ver()[0] != "glibc" or sys.version_info >= (3, 14),
+                    reason="the extension finds out by glibc who the caller is")
+def test_an_operator_at_once_takes_the_memory_of_a_temporary() -> None:
+    """As NumPy's: of `x * y + x` the product is one; a product that the program holds is none."""
+    x, y = np.array(PLAIN), np.array(PLAIN[::-1])
+    held = PLAIN * PLAIN[::-1]
+    for _ in range(TURNS + 1):
+        found = x * y + x
+        engine.fence()
+    tracemalloc.start()
+    try:
+        found = x * y + x
+        engine.fence()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.5 * PLAIN.nbytes
+    assert numpy.asarray(found).tobytes() == (held + PLAIN).tobytes()
+    for _ in range(TURNS):
+        product = x * y
+        found = product + x
+        engine.fence()
+    assert numpy.asarray(product).tobytes() == held.tobytes()
+    assert numpy.asarray(found).tobytes() == (held + PLAIN).tobytes()
+
+
 PLACES: list[Callable[[Any, Any], Any]] = [
     lambda m, x: x.copy(), lambda m, x: x.T.copy(), lambda m, x: x.astype("f4"), lambda m, x: x.T.astype(int),
     lambda m, x: m.concatenate([x, x[:3]]), lambda m, x: m.vstack((x, x)),
     lambda m, x: m.stack([x, x], axis=1),
     lambda m, x: m.roll(x, 3, axis=1), lambda m, x: m.pad(x, 2), lambda m, x: m.clip(x, -0.1, 0.1),
+    lambda m, x: m.round(x, 2), lambda m, x: x.round(-1),
     lambda m, x: m.array_equal(x, x), lambda m, x: m.allclose(x, x), lambda m, x: m.diff(x, axis=0),
     lambda m, x: m.full(SIZE, 2.5), lambda m, x: m.arange(SIZE), lambda m, x: m.eye(200),
     lambda m, x: m.array(x), lambda m, x: m.ones((200, 200), dtype="f4"), lambda m, x: m.triu(x),

@@ -22,8 +22,10 @@ from diffuse.ir.kinds import kind
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
+from diffuse.runtime.base import CodeUse
 
 if TYPE_CHECKING:
+    from diffuse.runtime.base import Runtime
     from diffuse.stream.shapes import Shapes
 
 LONG = 16 * ROWS
@@ -34,6 +36,15 @@ SEARCHING = 32
 """A task that writes at indices into a vector is divided only if each point gets at least this many times the
 smallest number of elements of a point in other tasks.  Every point reads all the indices, which takes half as
 long as writing to a shorter vector."""
+
+
+def processors_of(runtime: Runtime, template: Template) -> int:
+    """Return over how many processors a task is divided: those of the runtime, but two where one thread of
+    this machine runs everything, as two groups run as one pass over rows (pairs.py) only if both are cut into
+    rows.  Writes at indices stay whole there, since every point reads all the indices."""
+    points = runtime.points
+    alone = points == 1 and runtime.addressed and runtime.code is CodeUse.PREFERRED
+    return 2 if alone and not template.operation.startswith("scatter") else points
 
 
 def decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int,

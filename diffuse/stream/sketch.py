@@ -39,7 +39,7 @@ from diffuse.ir.kinds import form, kind
 from diffuse.ir.template import Recorded, Template, Use
 from diffuse.settings import config
 from diffuse.stream.cuts import movable
-from diffuse.stream.decompose import chosen_for, flagged
+from diffuse.stream.decompose import chosen_for, flagged, processors_of
 from diffuse.stream.memo import Later, links
 
 if TYPE_CHECKING:
@@ -209,7 +209,8 @@ def sketched(group: Group, recorded: Recorded, runtime: Runtime) -> tuple[Any, D
     if known is None:
         sketch.fail()
         return None, ONE
-    found = chosen_for(template, group.trail.beside, runtime.points, config.min_chunk, None)
+    processors = processors_of(runtime, template)
+    found = chosen_for(template, group.trail.beside, processors, config.min_chunk, None)
     if runtime.addressed and movable(template) and (sketch.several or found.domain != ONE.domain):
         sketch.fail()
         return None, ONE

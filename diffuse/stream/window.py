@@ -20,7 +20,7 @@ from diffuse.observe.provenance import calls
 from diffuse.settings import config
 from diffuse.stream.borders import recut, recuts
 from diffuse.stream.cuts import Cuts, alike, like_all_rows
-from diffuse.stream.decompose import chosen_for, decompose, followed
+from diffuse.stream.decompose import chosen_for, decompose, followed, processors_of
 from diffuse.stream.group import Group, opaque
 from diffuse.stream.memo import Later, Memo, Node, Trail
 from diffuse.stream.outline import MOST_COST, MOST_LOOPS, SPARE, overfull, spilled_bytes, weight
@@ -169,14 +169,14 @@ class Window:
         """Would the task by itself run over several points?"""
         if template.decomposition is not None or self.learned is not None:
             return self.decomposed(template, None).domain != ONE.domain
-        found = chosen_for(template, None, self.stores.runtime.points, config.min_chunk, None)
-        return found.domain != ONE.domain
+        processors = processors_of(self.stores.runtime, template)
+        return chosen_for(template, None, processors, config.min_chunk, None).domain != ONE.domain
 
     def decomposed(self, template: Template, beside: Decomposition | None = None) -> Template:
         """Decompose a template as a task beside others."""
         runtime = self.stores.runtime
-        return decompose(template, beside, runtime.points, config.min_chunk, not runtime.addressed,
-                         runtime.completes, self.learned)
+        return decompose(template, beside, processors_of(runtime, template), config.min_chunk,
+                         not runtime.addressed, runtime.completes, self.learned)
 
     def cut(self, recorded: Recorded, number: int, beside: Decomposition | None) -> Template:
         """Decompose the task of this number of the open group."""

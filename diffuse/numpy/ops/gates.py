@@ -126,11 +126,11 @@ def watched(real: Any, plain: Any, ours: Callable[..., Any], count: Callable[...
         return found
 
     def at_once(place: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if "out" in kwargs:
+            return FAR
         arrays: list[Any] = []
         given = lowered(args, arrays, look=access.at_hand)
         options: Any = lowered(tuple(kwargs.values()), arrays, look=access.at_hand) if kwargs else ()
-        if "out" in kwargs:
-            return FAR
         if given is FAR or options is FAR or len(args) > 1 and len(args) > before_out(real):
             return FAR
         if (arrays if count is None else not arrays) and not elementwise.eager_errors:

@@ -28,7 +28,7 @@ RUNNING = ("cumsum", "cumprod")
 
 EXACT = frozenset("""concatenate stack vstack hstack dstack column_stack append roll pad triu tril diff clip
     array_equal array_equiv allclose copy astype flatten conj conjugate array ones full arange
-    eye linspace gradient""".split())
+    eye linspace gradient round""".split())
 """Functions and methods whose kernels have NumPy's bits, so that NumPy can compute them if the program waits
 for each call (ops/single.py)."""
 

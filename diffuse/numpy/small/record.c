@@ -2,8 +2,8 @@
  * same behaviour. */
 #include "record.h"
 
-Py_ssize_t known_template, known_frame, known_values;
-static Py_ssize_t known_form, known_part, known_meta, known_plain, known_casts, view_token;
+Py_ssize_t known_template, known_frame, known_values, view_token;
+static Py_ssize_t known_form, known_part, known_meta, known_plain, known_casts;
 static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
 static PyObject *pythons_call;      /* known.call */
@@ -87,7 +87,9 @@ static int at_once(PyObject *known, PyObject *function, PyObject *const *operand
     int trusted = small_trusted(small_alone(template), often, most);
     done = trusted < 0 ? FAILED : trusted ? DONE : ASK;
     if (done == DONE) {
-        *found = PyObject_Vectorcall(way == Py_True ? function : way, values, n, NULL);
+        PyObject *into = way == Py_True && n == 2 ? small_temporary_of(function, operands, values) : NULL;
+        *found = into == NULL ? PyObject_Vectorcall(way == Py_True ? function : way, values, n, NULL)
+                 : PyObject_CallFunctionObjArgs(function, values[0], values[1], into, NULL);
         if (*found == Py_None) {
             Py_CLEAR(*found);
             done = ASK;
@@ -175,10 +177,14 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
     if (done != DONE)
         return done;
     for (Py_ssize_t k = 0; k < n; k++)
-        if (small_is_ours(operands[k]))
-            inputs[count++] = Py_NewRef(((Array *)operands[k])->storage);
+        if (small_is_ours(operands[k])) {
+            PyObject *storage = ((Array *)operands[k])->storage;
+            done = absent(storage) ? ASK : done;
+            inputs[count++] = Py_XNewRef(storage);
+        }
     *found = NULL;
-    done = SLOT(known, known_plain) == Py_True ? converted(known, operands, &values) : ASK;
+    if (done == DONE)
+        done = SLOT(known, known_plain) == Py_True ? converted(known, operands, &values) : ASK;
     if (done == DONE) {
         *found = small_result_of(known);
         done = *found == NULL ? FAILED : small_again(SLOT(known, known_template), inputs, count,
@@ -189,7 +195,7 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
             Py_CLEAR(*found);
     }
     while (count--)
-        Py_DECREF(inputs[count]);
+        Py_XDECREF(inputs[count]);
     Py_XDECREF(values);
     Py_DECREF(known);
     return done;
@@ -201,9 +207,12 @@ static PyObject *known_call(PyObject *function, PyObject *a, PyObject *b)
     PyObject *found;
     if (small_seek(a) < 0 || (b != NULL && small_seek(b) < 0))
         return NULL;
-    PyObject *operands[] = {a, b}, *names[] = {function, small_name_of(a), b == NULL ? NULL : small_name_of(b)};
-    int done = table == NULL || names[1] == NULL || (b != NULL && names[2] == NULL) ? ASK
+    PyObject *operands[] = {a, b}, *one = small_token_of(a), *other = b == NULL || one == NULL ? NULL : small_token_of(b);
+    PyObject *names[] = {function, one, other};
+    int done = PyErr_Occurred() ? FAILED : table == NULL || one == NULL || (b != NULL && other == NULL) ? ASK
                : fresh(names, b == NULL ? 1 : 2, operands, &found, 0);
+    Py_XDECREF(one);
+    Py_XDECREF(other);
     if (done == DONE)
         return found;
     if (done == FAILED)

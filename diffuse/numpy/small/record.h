@@ -8,10 +8,14 @@
 enum { FAILED = -1, UNKNOWN, DONE, ASK, ALONE };
 
 extern Py_ssize_t known_template, known_frame, known_values; /* where a Known has them */
+extern Py_ssize_t view_token;                                /* and a View */
 
 /* The name of an operand in a key: of an array, whose view has to be known, the token; else the type.  Borrowed;
  * NULL where Python's code has to look. */
 PyObject *small_name_of(PyObject *x);
+/* Of views.c: the same, and for arrays of the host alone, which have the view of a whole store without having a store
+ * yet, as known.token.  A new reference; NULL, without an exception unless one was raised, where it is not known. */
+PyObject *small_token_of(PyObject *x);
 /* The call of this name, if it may be recorded again; a new reference. */
 int small_look_up(PyObject *const *names, Py_ssize_t n, PyObject **found);
 PyObject *small_result_of(PyObject *known); /* the array that a call makes, before it has a store */

@@ -83,6 +83,7 @@ int small_moves(PyObject *ufunc); /* does some place of the program bring it oth
 int small_hand_ready(void);
 int small_draws_ready(void);
 int small_operators_ready(void);
+int small_aligned_ready(void); /* of aligned.c: NumPy's arrays get memory that begins with a cache line */
 extern PyMethodDef small_methods[]; /* of protocol.c: those of arrays */
 /* Of parts.c: the view of NumPy's array that an index selects, and the element; NULL, without an exception unless one
  * was raised, for all other indices. */
@@ -103,6 +104,7 @@ PyObject *small_ask_known(PyObject *function, PyObject *a, PyObject *b); /* the 
 /* Of temporaries.c: the memory of one operand, `left` or `right`, if the result may take it; else NULL.  Operators
  * have the numbers of operators.h. */
 PyObject *small_temporary(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right);
+PyObject *small_temporary_of(PyObject *ufunc, PyObject *const *operands, PyObject *const *values); /* by NumPy's ufunc */
 
 /* The same for calls that write an array, and for `x[index] = value`: 1 if the call was recorded; 0 if Python's code
  * has to look, and -1 with an exception. */

@@ -89,3 +89,11 @@ PyObject *small_temporary(int name, PyObject *a, PyObject *b, PyObject *left, Py
 #else
 PyObject *small_temporary(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right) { return NULL; }
 #endif
+
+PyObject *small_temporary_of(PyObject *ufunc, PyObject *const *operands, PyObject *const *values)
+{
+    for (int name = ADD; name <= DIVIDE; name++)
+        if (small_ufuncs[name] == ufunc)
+            return small_temporary(name, operands[0], operands[1], values[0], values[1]);
+    return NULL;
+}

@@ -1,6 +1,7 @@
 /* Views of NumPy's arrays, made of views that died: most live no longer than one expression, and NumPy takes most of
  * the time of a view to allocate it and to free it. */
 #include "views.h"
+#include "record.h"
 
 static PyArrayObject_fields *spare[VIEW_RANK + 1][16];
 static size_t spares[VIEW_RANK + 1];
@@ -232,4 +233,18 @@ PyObject *small_retyped(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
         view = small_view(x, type, PyArray_NDIM(x), PyArray_DIMS(x), PyArray_STRIDES(x), PyArray_BYTES(x));
     Py_DECREF(type);
     return view;
+}
+
+PyObject *small_token_of(PyObject *x)
+{
+    PyObject *name = small_name_of(x);
+    Array *array = (Array *)x;
+    if (name != NULL || Py_TYPE(x) != state.array_class || !absent(array->storage) || !absent(array->owner)
+            || !absent(array->part) || array->lent)
+        return Py_XNewRef(name);
+    PyObject *form = PyObject_GetAttrString(x, "form"), *root = form == NULL ? NULL : PyObject_GetAttrString(form, "root");
+    name = root == NULL ? NULL : Py_XNewRef(SLOT(root, view_token));
+    Py_XDECREF(root);
+    Py_XDECREF(form);
+    return name;
 }
