@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import core
-from diffuse.numpy.bridge import fallback, overrides
+from diffuse.numpy.bridge import fallback, mirrors, overrides
 from diffuse.numpy.ops.lowering import FAR, lowered, raised
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
@@ -280,6 +280,7 @@ def fill(module: dict[str, Any], real: ModuleType) -> None:
     """Give one of our modules (`linalg`, `fft`) the names that NumPy's has and ours does not define, each on
     first use: few programs use many."""
     module["__path__"] = []  # its submodules are mirrors
+    sys.modules[module["__name__"]].__class__ = mirrors.Whole
     names = module["__all__"] = public(real)
 
     def missing(name: str) -> Any:
