@@ -66,7 +66,8 @@ class Mirror(Whole):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        _namespace(self)["__getattr__"] = self._find  # a class's would not handle `module.__getattribute__(name)`
+        # a class's would not handle `module.__getattribute__(name)`
+        _namespace(self)["__getattr__"] = self._find
 
     def _find(self, name: str) -> Any:
         real = importlib.import_module(self.__name__.removeprefix("diffuse."))
