@@ -38,3 +38,14 @@ def test_a_module_is_pickled_by_name_where_plain_modules_are(name: str) -> None:
     module = importlib.import_module("diffuse." + name)
     assert isinstance(module, ModuleType)
     assert pickle.loads(pickle.dumps(module)) is module
+
+
+def test_annotations_are_numpys() -> None:
+    ours, theirs = importlib.import_module("diffuse.numpy.typing"), importlib.import_module("numpy.typing")
+    for name in theirs.__all__:
+        assert getattr(ours, name) is getattr(theirs, name)
+    np = importlib.import_module("diffuse.numpy")
+    annotations = [np.typing.NDArray[np.float64], ours.ArrayLike | None, np.ndarray | None,
+                   np.ndarray[tuple[int, ...], np.dtype[np.float64]]]
+    real = importlib.import_module("numpy")
+    assert str(annotations[0]) == str(theirs.NDArray[real.float64])

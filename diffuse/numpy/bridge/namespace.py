@@ -184,8 +184,8 @@ def converted(real: Any, path: str) -> Any:
         overrides.acquaint(kind)
     if isinstance(real, type):
         return STAND_INS.get(kind, real)
-    if not callable(real):
-        return real
+    if not callable(real) or type(real).__module__ in ("typing", "types"):
+        return real  # annotations (`numpy.typing.NDArray`) can be called
     if path.startswith("numpy.lib.stride_tricks."):
         return fallback.standing_for(getattr(_module("manipulation"), path.rpartition(".")[2]), kind)
     reason = SILENT.get(path) or SILENT_MODULES.get(path.rpartition(".")[0])
