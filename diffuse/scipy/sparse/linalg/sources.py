@@ -87,7 +87,7 @@ def _import(name: str, globals: Mapping[str, Any] | None = None, locals: Mapping
 
 
 class OperatorKind(type):
-    """The metaclass of `LinearOperator`: SciPy's operators, which its functions return, are instances, too."""
+    """The metaclass of `LinearOperator`, of which operators that SciPy returns are instances, too."""
 
     def __instancecheck__(cls, value: Any) -> bool:
         return super().__instancecheck__(
