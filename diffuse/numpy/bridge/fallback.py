@@ -64,8 +64,8 @@ imported: returns the result in a tuple, or None if NumPy has to compute it from
 
 
 LOWERED: dict[type, Callable[[Any], Any]] = {}
-"""For metaclasses of classes whose objects compute with Diffuse's arrays: what such an object becomes for code
-that has NumPy's arrays."""
+"""For metaclasses of classes whose objects compute with Diffuse's arrays: what such an object becomes for
+code that has NumPy's arrays."""
 
 _IN_TURN = [getrefcount(v) for v in [object()]][0] + 1
 """The reference count of an object that only a list holds, while it is an argument in a loop over that
