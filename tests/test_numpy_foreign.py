@@ -276,7 +276,7 @@ def test_methods_of_numpys_arrays_write_their_results_into_ours(
 
 
 def test_a_library_without_numpy_knows_our_arrays_and_numbers_by_the_module_of_a_base() -> None:
-    # SymPy leaves `symbol * array` to such arrays, and takes everything else that has a `__float__` for a number
+    # SymPy leaves `symbol * array` to such arrays, and takes what else has a `__float__` for a number
     with using(small=0):
         for x in (np.arange(3), np.arange(3).sum(), np.ones(1)):
             assert any(kind.__module__ == "numpy" for kind in type(x).__mro__)
