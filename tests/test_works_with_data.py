@@ -80,6 +80,25 @@ def test_xarray(x: Any) -> None:
     same(stored["v"].rolling(y=2).mean().dropna("y"), (grid[1:] + grid[:-1]) / 2)
 
 
+@pytest.mark.parametrize("key", [([0, 1], [2, 3]), {"y": [1, 2], "x": [0, 4]}, (3, slice(None)),
+                                 (slice(2, 4), [1, 5]), "points", "masks"], ids=str)
+def test_xarrays_indices(x: Any, key: Any) -> None:
+    xarray = pytest.importorskip("xarray")
+    points = {name: xarray.DataArray(found, dims="p") for name, found in (("y", [0, 1, 2]), ("x", [3, 4, 5]))}
+    both = []
+    for library, values in ((np, x), (numpy, numpy.array(x))):
+        masks = library.arange(10) > 4, library.arange(values.size // 10) < 3
+        where = points if key == "points" else masks if key == "masks" else key
+        labelled = xarray.DataArray(values.reshape(10, -1) * 1.0, dims=("y", "x"))
+        read = labelled[where]
+        labelled[where] = -1.0
+        assert float(labelled.isel(labelled.argmin(...))) == -1
+        both.append((read, labelled))
+    for ours, theirs in zip(*both, strict=True):
+        assert ours.dims == theirs.dims
+        same(ours.data, theirs.data)
+
+
 def test_h5py(x: Any, tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.h5", "w") as file:

@@ -27,6 +27,9 @@ def adapt(module: ModuleType) -> None:
         if path == "@njit":
             importlib.import_module("diffuse.numpy.bridge.jitted").register()
             continue
+        if path == "@indexing":
+            index_as_numpy(module)
+            continue
         mark, _, called = path.rpartition(" ")
         wrappers: dict[str, Callable[[Any], Any]] = {"->": PlainResults, "=>": giving_receivers}
         adapted = wrappers[mark] if mark else given_plain
@@ -43,6 +46,21 @@ def adapt(module: ModuleType) -> None:
                 if isinstance(owner, ModuleType) and isinstance(new, FunctionType):
                     new.__module__ = owner.__name__  # where pickle finds it; SciPy names a private module
                 setattr(owner, name, new)
+
+
+def index_as_numpy(xarray: Any) -> None:
+    """Let `xarray.core.indexing` read and write Diffuse's arrays as it does arrays with NumPy's indexing.
+
+    From an array with `__array_namespace__` it expects the indexing of the array API, which has no arrays of
+    indices: it hands `a[[0, 1], [2, 3]] = v` on as it is, which means other elements to NumPy.
+    """
+    plain, numpys = getattr(xarray, "ArrayApiIndexingAdapter", None), xarray.NdArrayLikeIndexingAdapter
+
+    def new(cls: type, array: Any = None) -> Any:
+        return numpys(array) if type(array) in core.ARRAYS else object.__new__(cls)
+
+    if plain is not None:
+        plain.__new__ = new
 
 
 def functions(module: ModuleType) -> list[str]:

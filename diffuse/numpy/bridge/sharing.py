@@ -52,6 +52,7 @@ ADAPTED = {
         "-> _ScalarGradWrapper.__call__", "-> _VectorFunWrapper.__call__", "-> _VectorJacWrapper.__call__",
         "-> VectorFunction.jac"),
     "torch": ("from_numpy",),
+    "xarray.core.indexing": ("@indexing",),
 }
 """Functions that accept only NumPy's arrays, or would treat other arrays differently.  `*` is all public
 ones.  Behind `->` are those whose results, which are those of a function of the program, are to be NumPy's
