@@ -12,6 +12,8 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse.numpy.arrays import core
+from diffuse.settings import using
 from tests.kinds import is_ours
 
 ROOT = Path(__file__).parent.parent
@@ -57,6 +59,49 @@ def test_polars(x: Any) -> None:
     assert frame.select((polars.col("a") - polars.col("b")).sum()).item() == 0
     assert polars.DataFrame(x.reshape(-1, 2)).shape == (x.size // 2, 2)
     same(np.asarray(frame["a"]) + 1, x + 1)
+
+
+def summary(library: Any) -> dict[str, Any]:
+    """Numbers of large arrays, which Diffuse has not computed yet."""
+    x = library.arange(3000) * 0.5
+    return {"mean": x.mean(), "most": x.max(), "count": (x > 3).sum()}
+
+
+@pytest.mark.parametrize("made", [
+    lambda pandas, row: pandas.DataFrame([row, row]), lambda pandas, row: pandas.Series(row),
+    lambda pandas, row: pandas.DataFrame({"a": [*row.values()], "b": row["mean"]}),
+    lambda pandas, row: pandas.DataFrame.from_records([(*row.values(),)]),
+    lambda pandas, row: pandas.DataFrame([[*row.values()]], columns=["a", "b", "c"]).assign(d=row["count"]),
+    lambda pandas, row: pandas.Series([1, 2]).map(lambda v: row["mean"]),
+    lambda pandas, row: pandas.Series([1, 2, 3]).groupby([0, 0, 1]).agg(lambda v: row["most"]),
+    lambda pandas, row: pandas.Index([row["mean"], row["most"]]),
+    lambda pandas, row: pandas.to_numeric([row["mean"], row["most"]]),
+])
+def test_tables_of_pending_numbers_have_the_numbers_types(made: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    with using(small=0):
+        pending = summary(np)
+        assert all(type(x) in core.PENDING for x in pending.values())
+        ours, theirs = made(pandas, pending), made(pandas, summary(numpy))
+        kinds = [str(x.dtypes if isinstance(x, pandas.DataFrame) else x.dtype) for x in (ours, theirs)]
+        assert kinds[0] == kinds[1]
+        same(ours, theirs)
+
+
+def test_lists_of_arrays_are_keys_of_pandas(x: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": x, "k": x % 4})
+    assert frame.groupby([x % 4, x % 6])["a"].count().sum() == x.size
+    assert frame.groupby(["k", x % 6])["a"].count().sum() == x.size
+    same(frame.set_index([x % 4, x]).index.get_level_values(1), x)
+
+
+def test_numpys_functions_call_the_methods_of_a_series(x: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    column = pandas.Series(numpy.arange(3000.0))
+    for found in (np.repeat(column, 2), np.take(column, np.arange(300), axis=0)):
+        assert type(found) is pandas.Series
+    pandas.testing.assert_series_equal(np.repeat(column, 2), numpy.repeat(column, 2))
 
 
 def test_pyarrow(x: Any) -> None:

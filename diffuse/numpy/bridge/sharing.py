@@ -42,6 +42,8 @@ ADAPTED = {
                "DataFrame._align_for_op", "DataFrame.__getitem__", "DataFrame.__setitem__",
                "Series.__getitem__", "Series.__setitem__", "Index.__getitem__", "core.common.is_bool_indexer",
                "core.indexing._LocationIndexer.__getitem__", "core.indexing._LocationIndexer.__setitem__"),
+    "pandas._libs.lib": ("# maybe_convert_objects", "# maybe_convert_numeric"),
+    "pandas.core.dtypes.cast": ("infer_dtype_from_scalar",),
     "PIL.Image": ("fromarray",),
     "polars": ("Series.__init__", "DataFrame.__init__"),
     **{f"scipy.{name}": ("*",) for name in PACKAGES},
@@ -56,7 +58,8 @@ ADAPTED = {
 }
 """Functions that accept only NumPy's arrays, or would treat other arrays differently.  `*` is all public
 ones.  Behind `->` are those whose results, which are those of a function of the program, are to be NumPy's
-arrays, and behind `=>` those whose results have methods that accept only NumPy's arrays (adapters.py)."""
+arrays, behind `=>` those whose results have methods that accept only NumPy's arrays, and behind `#` those
+that look for numbers in an array of objects (adapters.py)."""
 
 
 class _Watch:
