@@ -60,7 +60,7 @@ def norm(library: Any) -> Any:
 
 def decomposed(library: Any) -> Any:
     rng = numpy.random.default_rng(1)
-    u, s, v = library.interpolative.svd(operator(library, A), 1e-9, rng=rng)
+    u, s, v = library.interpolative.svd(operator(library, H), 1e-9, rng=rng)
     return (u * s) @ v.T
 
 
