@@ -104,6 +104,15 @@ def test_numpys_functions_call_the_methods_of_a_series(x: Any) -> None:
     pandas.testing.assert_series_equal(np.repeat(column, 2), numpy.repeat(column, 2))
 
 
+def test_einops(x: Any) -> None:
+    einops = pytest.importorskip("einops")
+    grid = x.reshape(10, -1)
+    same(einops.rearrange(grid, "(b c) d -> b d c", b=2), grid.reshape(2, 5, -1).transpose(0, 2, 1))
+    same(einops.reduce(grid, "a b -> a", "max"), grid.max(axis=1))
+    same(einops.rearrange([x, x], "n a -> (n a)"), np.concatenate([x, x]))
+    assert is_ours(einops.repeat(grid, "a b -> a b c", c=2) + 1)
+
+
 def test_pyarrow(x: Any) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     column = pyarrow.array(x)

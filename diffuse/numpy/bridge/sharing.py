@@ -35,6 +35,7 @@ BLAS = ("=> get_blas_funcs", "=> get_lapack_funcs", "=> blas.get_blas_funcs", "=
 """The functions that return functions of BLAS and LAPACK."""
 ADAPTED = {
     **{f"scipy.{name}": ("aslinearoperator",) for name in OPERATORS},
+    "einops._backends": ("NumpyBackend.is_appropriate_type",),
     "h5py": ("Dataset.read_direct", "Dataset.write_direct"),
     "numba": ("@njit",),
     "numpy.ctypeslib": ("_ndptr.from_param",),
