@@ -120,6 +120,16 @@ def test_pyarrow(x: Any) -> None:
     same(np.asarray(column) + 1, x + 1)
     table = pyarrow.table({"a": x})
     same(table["a"].to_numpy(), x)
+    assert pyarrow.array(x, mask=x > 2).null_count == x.size - 2
+
+
+def test_pyarrow_finds_the_types_of_pending_numbers() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    with using(small=0):
+        row = summary(np)
+        assert pyarrow.array([row["mean"], row["most"]]).type == pyarrow.float64()
+        assert pyarrow.scalar(row["count"]).type == pyarrow.int64()
+        assert pyarrow.table({"a": [row["mean"]]}).schema.field("a").type == pyarrow.float64()
 
 
 def test_xarray(x: Any) -> None:

@@ -46,6 +46,7 @@ ADAPTED = {
     "pandas._libs.lib": ("# maybe_convert_objects", "# maybe_convert_numeric"),
     "pandas.core.dtypes.cast": ("infer_dtype_from_scalar",),
     "PIL.Image": ("fromarray",),
+    **dict.fromkeys(("pyarrow", "pyarrow.lib"), ("array", "scalar")),
     "polars": ("Series.__init__", "DataFrame.__init__"),
     **{f"scipy.{name}": ("*",) for name in PACKAGES},
     "scipy.linalg": ("funm", "blas.*", "lapack.*", *BLAS),
