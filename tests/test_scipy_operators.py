@@ -64,7 +64,14 @@ def decomposed(library: Any) -> Any:
     return (u * s) @ v.T
 
 
-@pytest.mark.parametrize("call", [least_squares, jacobian, hessian, norm, decomposed])
+def drawing(library: Any) -> Any:
+    """SciPy's C code draws from the program's generator here."""
+    rng = library.np.random.default_rng(1)
+    found = library.interpolative.interp_decomp(library.np.array(H), 1e-9, rand=True, rng=rng)[1]
+    return [*numpy.asarray(found), float(rng.random())]
+
+
+@pytest.mark.parametrize("call", [least_squares, jacobian, hessian, norm, decomposed, drawing])
 def test_scipy_takes_operators_over_our_arrays(call: Callable[[Any], Any]) -> None:
     expected, found = map(call, LIBRARIES)
     numpy.testing.assert_allclose(numpy.asarray(found), expected, rtol=1e-5, atol=1e-7)
