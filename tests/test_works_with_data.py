@@ -88,6 +88,23 @@ def test_tables_of_pending_numbers_have_the_numbers_types(made: Any) -> None:
         same(ours, theirs)
 
 
+@pytest.mark.parametrize("made", [
+    lambda pandas, x: pandas.Series(x), lambda pandas, x: pandas.Index(x),
+    lambda pandas, x: pandas.DataFrame(x)[0],
+    lambda pandas, x: pandas.Series(x, copy=False), lambda pandas, x: pandas.Series(0, index=x).index,
+    lambda pandas, x: pandas.Series(x, dtype="Float64"),
+    lambda pandas, x: pandas.arrays.FloatingArray(x, x < 0),
+])
+def test_pandas_copies_what_it_copies_of_numpys_arrays(x: Any, made: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    found = []
+    for values in (x, numpy.array(x)):
+        column = made(pandas, values)
+        values[1] = -5.0
+        found.append(numpy.asarray(column)[1])
+    assert found[0] == found[1]
+
+
 def test_lists_of_arrays_are_keys_of_pandas(x: Any) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": x, "k": x % 4})
