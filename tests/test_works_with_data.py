@@ -121,6 +121,13 @@ def test_numpys_functions_call_the_methods_of_a_series(x: Any) -> None:
     pandas.testing.assert_series_equal(np.repeat(column, 2), numpy.repeat(column, 2))
 
 
+def test_statsmodels() -> None:
+    tsa = pytest.importorskip("statsmodels.tsa.api")
+    values = numpy.cumsum(numpy.random.default_rng(0).standard_normal(300))
+    found = [tsa.AutoReg(x, 2).fit().params for x in (np.array(values), values)]
+    numpy.testing.assert_allclose(numpy.asarray(found[0]), found[1], rtol=1e-10)
+
+
 def test_einops(x: Any) -> None:
     einops = pytest.importorskip("einops")
     grid = x.reshape(10, -1)

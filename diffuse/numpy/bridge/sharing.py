@@ -58,6 +58,7 @@ ADAPTED = {
     "scipy.optimize._differentiable_functions": (
         "-> _ScalarGradWrapper.__call__", "-> _VectorFunWrapper.__call__", "-> _VectorJacWrapper.__call__",
         "-> VectorFunction.jac"),
+    "statsmodels.base.data": ("handle_data",),
     "torch": ("from_numpy",),
     "xarray.core.indexing": ("@indexing",),
 }
