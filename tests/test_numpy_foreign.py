@@ -13,6 +13,7 @@ import scipy.sparse
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
 from diffuse.numpy.small import native
+from diffuse.settings import using
 from tests.kinds import is_ours
 
 VALUES = [[1.0, 2.0], [0.0, 4.0]]
@@ -224,6 +225,37 @@ def test_an_array_that_a_class_answers_with_and_keeps_is_not_taken_over(call: An
     assert (before[5], after[5], other.kept[3]) == (6.0, -4.0, 7.0)
 
 
+class Wrapped:
+    """Answers ufuncs with its own class, as `pandas.Series` does: other operands become NumPy's arrays."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.values
+
+    def __array_ufunc__(self, function: Any, method: str, *args: Any, **options: Any) -> Any:
+        assert all(isinstance(x, Wrapped) or x.kind == "given" for x in args)
+        return Wrapped(function(*[x.values if isinstance(x, Wrapped) else numpy.asarray(x) for x in args]))
+
+
+class Given:
+    """Converts to an array of the program's."""
+
+    kind = "given"
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.arange(3)
+
+
+def test_a_class_that_answers_ufuncs_answers_beside_an_object_with_an_array_of_ours() -> None:
+    with using(small=0):
+        assert is_ours(Given().__array__())
+        for found in (np.add(Wrapped(numpy.ones(3)), Given()), np.add(Given(), Wrapped(numpy.ones(3)))):
+            assert type(found) is Wrapped
+            numpy.testing.assert_array_equal(found.values, [1, 2, 3])
+
+
 class Recorded(numpy.ndarray[Any, Any]):
     """A class derived from NumPy's array."""
 
@@ -241,3 +273,10 @@ def test_methods_of_numpys_arrays_write_their_results_into_ours(
     found = getattr(values, name)(out=target, **options)
     assert found is target and type(target) is np.ndarray
     numpy.testing.assert_allclose(numpy.asarray(target), expected, rtol=2e-3 if dtype == "f2" else 1e-12)
+
+
+def test_a_library_without_numpy_knows_our_arrays_and_numbers_by_the_module_of_a_base() -> None:
+    # SymPy leaves `symbol * array` to such arrays, and takes what else has a `__float__` for a number
+    with using(small=0):
+        for x in (np.arange(3), np.arange(3).sum(), np.ones(1)):
+            assert any(kind.__module__ == "numpy" for kind in type(x).__mro__)

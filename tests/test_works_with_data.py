@@ -12,6 +12,8 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse.numpy.arrays import core
+from diffuse.settings import using
 from tests.kinds import is_ours
 
 ROOT = Path(__file__).parent.parent
@@ -59,6 +61,82 @@ def test_polars(x: Any) -> None:
     same(np.asarray(frame["a"]) + 1, x + 1)
 
 
+def summary(library: Any) -> dict[str, Any]:
+    """Numbers of large arrays, which Diffuse has not computed yet."""
+    x = library.arange(3000) * 0.5
+    return {"mean": x.mean(), "most": x.max(), "count": (x > 3).sum()}
+
+
+@pytest.mark.parametrize("made", [
+    lambda pandas, row: pandas.DataFrame([row, row]), lambda pandas, row: pandas.Series(row),
+    lambda pandas, row: pandas.DataFrame({"a": [*row.values()], "b": row["mean"]}),
+    lambda pandas, row: pandas.DataFrame.from_records([(*row.values(),)]),
+    lambda pandas, row: pandas.DataFrame([[*row.values()]], columns=["a", "b", "c"]).assign(d=row["count"]),
+    lambda pandas, row: pandas.Series([1, 2]).map(lambda v: row["mean"]),
+    lambda pandas, row: pandas.Series([1, 2, 3]).groupby([0, 0, 1]).agg(lambda v: row["most"]),
+    lambda pandas, row: pandas.Index([row["mean"], row["most"]]),
+    lambda pandas, row: pandas.to_numeric([row["mean"], row["most"]]),
+])
+def test_tables_of_pending_numbers_have_the_numbers_types(made: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    with using(small=0):
+        pending = summary(np)
+        assert all(type(x) in core.PENDING for x in pending.values())
+        ours, theirs = made(pandas, pending), made(pandas, summary(numpy))
+        kinds = [str(x.dtypes if isinstance(x, pandas.DataFrame) else x.dtype) for x in (ours, theirs)]
+        assert kinds[0] == kinds[1]
+        same(ours, theirs)
+
+
+@pytest.mark.parametrize("made", [
+    lambda pandas, x: pandas.Series(x), lambda pandas, x: pandas.Index(x),
+    lambda pandas, x: pandas.DataFrame(x)[0],
+    lambda pandas, x: pandas.Series(x, copy=False), lambda pandas, x: pandas.Series(0, index=x).index,
+    lambda pandas, x: pandas.Series(x, dtype="Float64"),
+    lambda pandas, x: pandas.arrays.FloatingArray(x, x < 0),
+])
+def test_pandas_copies_what_it_copies_of_numpys_arrays(x: Any, made: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    found = []
+    for values in (x, numpy.array(x)):
+        column = made(pandas, values)
+        values[1] = -5.0
+        found.append(numpy.asarray(column)[1])
+    assert found[0] == found[1]
+
+
+def test_lists_of_arrays_are_keys_of_pandas(x: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": x, "k": x % 4})
+    assert frame.groupby([x % 4, x % 6])["a"].count().sum() == x.size
+    assert frame.groupby(["k", x % 6])["a"].count().sum() == x.size
+    same(frame.set_index([x % 4, x]).index.get_level_values(1), x)
+
+
+def test_numpys_functions_call_the_methods_of_a_series(x: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    column = pandas.Series(numpy.arange(3000.0))
+    for found in (np.repeat(column, 2), np.take(column, np.arange(300), axis=0)):
+        assert type(found) is pandas.Series
+    pandas.testing.assert_series_equal(np.repeat(column, 2), numpy.repeat(column, 2))
+
+
+def test_statsmodels() -> None:
+    tsa = pytest.importorskip("statsmodels.tsa.api")
+    values = numpy.cumsum(numpy.random.default_rng(0).standard_normal(300))
+    found = [tsa.AutoReg(x, 2).fit().params for x in (np.array(values), values)]
+    numpy.testing.assert_allclose(numpy.asarray(found[0]), found[1], rtol=1e-10)
+
+
+def test_einops(x: Any) -> None:
+    einops = pytest.importorskip("einops")
+    grid = x.reshape(10, -1)
+    same(einops.rearrange(grid, "(b c) d -> b d c", b=2), grid.reshape(2, 5, -1).transpose(0, 2, 1))
+    same(einops.reduce(grid, "a b -> a", "max"), grid.max(axis=1))
+    same(einops.rearrange([x, x], "n a -> (n a)"), np.concatenate([x, x]))
+    assert is_ours(einops.repeat(grid, "a b -> a b c", c=2) + 1)
+
+
 def test_pyarrow(x: Any) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     column = pyarrow.array(x)
@@ -66,6 +144,16 @@ def test_pyarrow(x: Any) -> None:
     same(np.asarray(column) + 1, x + 1)
     table = pyarrow.table({"a": x})
     same(table["a"].to_numpy(), x)
+    assert pyarrow.array(x, mask=x > 2).null_count == x.size - 2
+
+
+def test_pyarrow_finds_the_types_of_pending_numbers() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    with using(small=0):
+        row = summary(np)
+        assert pyarrow.array([row["mean"], row["most"]]).type == pyarrow.float64()
+        assert pyarrow.scalar(row["count"]).type == pyarrow.int64()
+        assert pyarrow.table({"a": [row["mean"]]}).schema.field("a").type == pyarrow.float64()
 
 
 def test_xarray(x: Any) -> None:
@@ -78,6 +166,25 @@ def test_xarray(x: Any) -> None:
     stored = xarray.Dataset({"v": labelled, "w": labelled * 2})
     same(stored["w"] - stored["v"], grid)
     same(stored["v"].rolling(y=2).mean().dropna("y"), (grid[1:] + grid[:-1]) / 2)
+
+
+@pytest.mark.parametrize("key", [([0, 1], [2, 3]), {"y": [1, 2], "x": [0, 4]}, (3, slice(None)),
+                                 (slice(2, 4), [1, 5]), "points", "masks"], ids=str)
+def test_xarrays_indices(x: Any, key: Any) -> None:
+    xarray = pytest.importorskip("xarray")
+    points = {name: xarray.DataArray(found, dims="p") for name, found in (("y", [0, 1, 2]), ("x", [3, 4, 5]))}
+    both = []
+    for library, values in ((np, x), (numpy, numpy.array(x))):
+        masks = library.arange(10) > 4, library.arange(values.size // 10) < 3
+        where = points if key == "points" else masks if key == "masks" else key
+        labelled = xarray.DataArray(values.reshape(10, -1) * 1.0, dims=("y", "x"))
+        read = labelled[where]
+        labelled[where] = -1.0
+        assert float(labelled.isel(labelled.argmin(...))) == -1
+        both.append((read, labelled))
+    for ours, theirs in zip(*both, strict=True):
+        assert ours.dims == theirs.dims
+        same(ours.data, theirs.data)
 
 
 def test_h5py(x: Any, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ fused and run on all threads; the rest is NumPy's own, wrapped so that Diffuse a
 from __future__ import annotations
 
 import gc as _gc
+import sys as _sys
 from typing import Any
 
 import numpy as _numpy
@@ -23,6 +24,7 @@ from diffuse.settings import config as _config
 
 _check_environment()
 _mirrors.mirrored("diffuse.numpy", _namespace.member)
+_sys.modules[__name__].__class__ = _mirrors.Whole
 _prepare(_config.runtime)
 _sharing.adapt_imported()
 

@@ -157,6 +157,14 @@ def default_rng(seed: Any = None) -> Any:
     return found
 
 
+def _numpys(given: Any) -> Any:
+    """Replace a Generator, for code that draws NumPy's arrays from it, by NumPy's with the same state."""
+    return given._plain if type(given) is Generator else given
+
+
+_fallback.LOWERED[_Kind] = _numpys
+
+
 def shuffle(*args: Any, **kwargs: Any) -> None:
     _call(_real.shuffle, "shuffle", args, kwargs)
 

@@ -58,6 +58,8 @@ class Methods(Protocols, elements.Described):
     """The methods that NumPy documents for arrays."""
 
     __slots__ = ()
+    __module__ = "numpy"
+    """What libraries that do without NumPy, such as SymPy, look for among the bases of an object's class."""
 
     # -- views -------------------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from functools import update_wrapper, wraps
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy
+
 from diffuse.numpy.arrays import core
 from diffuse.numpy.bridge.plain import plain
 from diffuse.numpy.bridge.sharing import ADAPTED
@@ -27,8 +29,12 @@ def adapt(module: ModuleType) -> None:
         if path == "@njit":
             importlib.import_module("diffuse.numpy.bridge.jitted").register()
             continue
+        if path == "@indexing":
+            index_as_numpy(module)
+            continue
         mark, _, called = path.rpartition(" ")
-        wrappers: dict[str, Callable[[Any], Any]] = {"->": PlainResults, "=>": giving_receivers}
+        wrappers: dict[str, Callable[[Any], Any]] = {
+            "->": PlainResults, "=>": giving_receivers, "#": given_numbers}
         adapted = wrappers[mark] if mark else given_plain
         owner: Any = module
         *holders, last = called.split(".")
@@ -45,6 +51,21 @@ def adapt(module: ModuleType) -> None:
                 setattr(owner, name, new)
 
 
+def index_as_numpy(xarray: Any) -> None:
+    """Let `xarray.core.indexing` read and write Diffuse's arrays as it does arrays with NumPy's indexing.
+
+    From an array with `__array_namespace__` it expects the indexing of the array API, which has no arrays of
+    indices: it hands `a[[0, 1], [2, 3]] = v` on as it is, which means other elements to NumPy.
+    """
+    plain, numpys = getattr(xarray, "ArrayApiIndexingAdapter", None), xarray.NdArrayLikeIndexingAdapter
+
+    def new(cls: type, array: Any = None) -> Any:
+        return numpys(array) if type(array) in core.ARRAYS else object.__new__(cls)
+
+    if plain is not None:
+        plain.__new__ = new
+
+
 def functions(module: ModuleType) -> list[str]:
     """The names of a module's public functions, and of those that f2py made."""
     public = getattr(module, "__all__", ())
@@ -59,8 +80,8 @@ def is_fortran(value: Any) -> bool:
 
 
 def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function to receive NumPy's array for each argument, or item of a tuple, that is a Diffuse
-    array, and for each result of a function among its arguments.  An argument that it returns is the
+    """Wrap a function to receive NumPy's array for each argument, or item of a tuple or list, that is a
+    Diffuse array, and for each result of a function among its arguments.  An argument that it returns is the
     program's.  f2py's functions get functions as they are, because they count these functions' arguments."""
     convert = plain_inside if is_fortran(function) else taken
 
@@ -73,6 +94,20 @@ def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
                 back = {id(new): old for new, old in zip(given, (*args, *kwargs.values()), strict=True)}
                 return back.get(id(found), found)
         return function(*args, **kwargs)
+
+    return update_wrapper(run, function)
+
+
+def given_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function that finds the common type of an array of objects in C: NumPy's numbers take the places
+    of pending ones, which it does not know.  Texts have no common type with numbers."""
+    def run(objects: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(objects) is numpy.ndarray and objects.dtype == object and objects.size:
+            flat = objects.reshape(-1).tolist()
+            if type(flat[0]) is not str and not core.PENDING.isdisjoint(map(type, flat)):
+                objects = numpy.empty(objects.shape, object)
+                objects.reshape(-1)[:] = [*map(plain, flat)]
+        return function(objects, *args, **kwargs)
 
     return update_wrapper(run, function)
 
@@ -148,7 +183,7 @@ class PlainResults:
 
 
 FUNCTIONS = (FunctionType, MethodType, ufunc)
-HOLDERS = (tuple, *FUNCTIONS)
+HOLDERS = (tuple, list, *FUNCTIONS)
 """Classes of arguments that may hold arrays, or return some."""
 
 
@@ -158,5 +193,7 @@ def taken(value: Any) -> Any:
 
 
 def plain_inside(value: Any) -> Any:
-    """Convert a Diffuse array, or those in a tuple, to NumPy's."""
+    """Convert a Diffuse array, or those in a tuple or list, to NumPy's."""
+    if type(value) is list:
+        return value if core.ARRAYS.isdisjoint(map(type, value)) else [*map(plain, value)]
     return tuple(map(plain, value)) if type(value) is tuple else plain(value)

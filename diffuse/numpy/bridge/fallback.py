@@ -63,6 +63,10 @@ in_pieces: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any] | No
 imported: returns the result in a tuple, or None if NumPy has to compute it from whole arrays."""
 
 
+LOWERED: dict[type, Callable[[Any], Any]] = {}
+"""For metaclasses of classes whose objects compute with Diffuse's arrays: what such an object becomes for
+code that has NumPy's arrays."""
+
 _IN_TURN = [getrefcount(v) for v in [object()]][0] + 1
 """The reference count of an object that only a list holds, while it is an argument in a loop over that
 list."""
@@ -114,6 +118,8 @@ class Conversion:
         elif isinstance(value, tuple):
             items = [self.lowered(v) for v in value]
             return value if all(map(is_, items, value)) else rebuilt(value, items)
+        elif type(kind) in LOWERED:
+            return LOWERED[type(kind)](value)
         else:
             overrides.meet(kind)
         return value

@@ -1,6 +1,7 @@
 """Mirrors: modules that stand for submodules of NumPy and SciPy that have no file here.
 
 A mirror looks a name up when it is first used; its library decides which object the name is (`mirrored`).
+Programs that read the `__dict__` of such a module, or of another one that looks names up (`Whole`), get all.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -30,12 +32,42 @@ def mirrored(package: str, member: Member) -> None:
     _members[package + "."] = member
 
 
-class Mirror(ModuleType):
+class Whole(ModuleType):
+    """A module that looks names up when they are used, and all of them when somebody reads its `__dict__`.
+
+    Its attributes take no longer to read than those of a plain module with a `__getattr__`.
+    """
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        """The module's namespace (`vars(np)`), with every name that the library's own module has by now."""
+        known: dict[str, Any] = _namespace(self)
+        for name in [*vars(_module(self.__name__.removeprefix("diffuse.")))]:
+            if name not in known and not name.startswith("__"):
+                with suppress(AttributeError):
+                    known.setdefault(name, getattr(self, name))
+        return known
+
+    def __reduce__(self) -> Any:
+        """Pickle as a reference, as libraries that send functions to other processes pickle plain modules."""
+        return _module, (self.__name__,)
+
+
+_namespace = vars(ModuleType)["__dict__"].__get__
+"""The namespace of a module as it is."""
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+class Mirror(Whole):
     """A submodule with its functions wrapped, each when it is first used."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        vars(self)["__getattr__"] = self._find  # a class's would not handle `module.__getattribute__(name)`
+        # a class's would not handle `module.__getattribute__(name)`
+        _namespace(self)["__getattr__"] = self._find
 
     def _find(self, name: str) -> Any:
         real = importlib.import_module(self.__name__.removeprefix("diffuse."))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import core
-from diffuse.numpy.bridge import fallback, overrides
+from diffuse.numpy.bridge import fallback, mirrors, overrides
 from diffuse.numpy.ops.lowering import FAR, lowered, raised
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
@@ -184,8 +184,8 @@ def converted(real: Any, path: str) -> Any:
         overrides.acquaint(kind)
     if isinstance(real, type):
         return STAND_INS.get(kind, real)
-    if not callable(real):
-        return real
+    if not callable(real) or type(real).__module__ in ("typing", "types"):
+        return real  # annotations (`numpy.typing.NDArray`) can be called
     if path.startswith("numpy.lib.stride_tricks."):
         return fallback.standing_for(getattr(_module("manipulation"), path.rpartition(".")[2]), kind)
     reason = SILENT.get(path) or SILENT_MODULES.get(path.rpartition(".")[0])
@@ -280,6 +280,7 @@ def fill(module: dict[str, Any], real: ModuleType) -> None:
     """Give one of our modules (`linalg`, `fft`) the names that NumPy's has and ours does not define, each on
     first use: few programs use many."""
     module["__path__"] = []  # its submodules are mirrors
+    sys.modules[module["__name__"]].__class__ = mirrors.Whole
     names = module["__all__"] = public(real)
 
     def missing(name: str) -> Any:

@@ -35,14 +35,21 @@ BLAS = ("=> get_blas_funcs", "=> get_lapack_funcs", "=> blas.get_blas_funcs", "=
 """The functions that return functions of BLAS and LAPACK."""
 ADAPTED = {
     **{f"scipy.{name}": ("aslinearoperator",) for name in OPERATORS},
+    "einops._backends": ("NumpyBackend.is_appropriate_type",),
     "h5py": ("Dataset.read_direct", "Dataset.write_direct"),
     "numba": ("@njit",),
     "numpy.ctypeslib": ("_ndptr.from_param",),
-    "pandas": ("factorize", "unique", "DataFrame.set_index", "DataFrame.groupby", "Series.groupby",
-               "DataFrame._align_for_op", "DataFrame.__getitem__", "DataFrame.__setitem__",
+    "pandas": ("factorize", "unique", "Series.__init__", "Index.__new__", "RangeIndex.__new__",
+               "DataFrame.__init__", "DataFrame.insert", "DataFrame.set_index", "DataFrame.groupby",
+               "Series.groupby", "DataFrame._align_for_op", "DataFrame.__getitem__", "DataFrame.__setitem__",
                "Series.__getitem__", "Series.__setitem__", "Index.__getitem__", "core.common.is_bool_indexer",
+               "core.common.random_state", "core.arrays.numeric.NumericArray.__init__",
+               "core.arrays.boolean.BooleanArray.__init__",
                "core.indexing._LocationIndexer.__getitem__", "core.indexing._LocationIndexer.__setitem__"),
+    "pandas._libs.lib": ("# maybe_convert_objects", "# maybe_convert_numeric"),
+    "pandas.core.dtypes.cast": ("infer_dtype_from_scalar",),
     "PIL.Image": ("fromarray",),
+    **dict.fromkeys(("pyarrow", "pyarrow.lib"), ("array", "scalar")),
     "polars": ("Series.__init__", "DataFrame.__init__"),
     **{f"scipy.{name}": ("*",) for name in PACKAGES},
     "scipy.linalg": ("funm", "blas.*", "lapack.*", *BLAS),
@@ -51,11 +58,14 @@ ADAPTED = {
     "scipy.optimize._differentiable_functions": (
         "-> _ScalarGradWrapper.__call__", "-> _VectorFunWrapper.__call__", "-> _VectorJacWrapper.__call__",
         "-> VectorFunction.jac"),
+    "statsmodels.base.data": ("handle_data",),
     "torch": ("from_numpy",),
+    "xarray.core.indexing": ("@indexing",),
 }
 """Functions that accept only NumPy's arrays, or would treat other arrays differently.  `*` is all public
 ones.  Behind `->` are those whose results, which are those of a function of the program, are to be NumPy's
-arrays, and behind `=>` those whose results have methods that accept only NumPy's arrays (adapters.py)."""
+arrays, behind `=>` those whose results have methods that accept only NumPy's arrays, and behind `#` those
+that look for numbers in an array of objects (adapters.py)."""
 
 
 class _Watch:

@@ -19,6 +19,7 @@ from diffuse.numpy.ops.arguments import one_axis
 from diffuse.numpy.ops.conversion import array, asanyarray
 from diffuse.numpy.ops.creation import empty, empty_like, fresh
 from diffuse.numpy.ops.manipulation import (
+    answers_with,
     asking,
     atleast_1d,
     atleast_2d,
@@ -297,6 +298,8 @@ def tile(A: Any, reps: Any) -> Any:
 
 @asking(numpy.repeat)
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
+    if answers_with(a, "repeat"):
+        return _fallback(numpy.repeat, a, repeats, axis)
     a = asanyarray(a)
     if not _counts(repeats) or _at_once([a]):
         return _fallback(numpy.repeat, a, repeats, axis)

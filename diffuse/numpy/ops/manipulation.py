@@ -79,6 +79,11 @@ def asks(x: Any) -> bool:
     return kind not in core.ARRAYS and kind is not numpy.ndarray and hasattr(kind, "__array_function__")
 
 
+def answers_with(x: Any, method: str) -> bool:
+    """Does NumPy's function call this method of `x`, an object of another library (`pandas.Series`)?"""
+    return not isinstance(x, (core.Array, numpy.ndarray, numpy.generic)) and hasattr(type(x), method)
+
+
 PLAIN = frozenset((int, tuple, NoneType))
 """Types of arguments that NumPy accepts unconverted."""
 

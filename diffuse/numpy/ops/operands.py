@@ -72,9 +72,16 @@ class Answer:
         return self.memory
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("__array_wrap__", "__array_priority__"):  # ufuncs ask them what their result becomes
+        # ufuncs ask what their result becomes, and objects to which they delegate may ask for anything public
+        if name in ("__array_wrap__", "__array_priority__") or not name.startswith("_"):
             return getattr(self._asked, name)
         raise AttributeError(name)
+
+
+def delegate(x: Any) -> bool:
+    """Do ufuncs leave a call with this operand to the operand itself?"""
+    known = isinstance(x, (numpy.ndarray, numpy.generic, Array))
+    return not known and getattr(type(x), "__array_ufunc__", None) is not None
 
 
 def answering(value: Any) -> Any:

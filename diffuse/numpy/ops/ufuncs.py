@@ -16,7 +16,7 @@ from diffuse.numpy.arrays.core import ARRAYS, Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback, overrides
 from diffuse.numpy.ops import elementwise, folds, identity, known, moving, native_gates, rules, scans
-from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, shared, wrap
+from diffuse.numpy.ops.operands import adopt, answering, delegate, foreign, lowered, refused, shared, wrap
 from diffuse.numpy.small import native
 
 SPLIT = {
@@ -176,7 +176,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         except ValueError as error:
             if not refused(error):
                 raise
-            found = self.numpy(*answering(values), **kwargs)
+            found = self.numpy(*[x if delegate(x) else answering(x) for x in values], **kwargs)
         for target in targets:
             if isinstance(target, Array):
                 base.wrote(target)

@@ -20,7 +20,7 @@ from diffuse.numpy.arrays import core
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse.conversion import Lowering, plain
-from diffuse.scipy.sparse.linalg.sources import LinearOperator, MatrixLinearOperator
+from diffuse.scipy.sparse.linalg.sources import LinearOperator, MatrixLinearOperator, OperatorKind
 from diffuse.scipy.sparse.state import CLASSES, Sparse
 from diffuse.settings import config
 
@@ -49,6 +49,11 @@ def is_scipys(x: Any) -> bool:
     return is_sparse(x) and not isinstance(x, Sparse)
 
 
+def is_operator(x: Any) -> bool:
+    """Is it an operator over Diffuse's arrays?  SciPy's own are instances of the same class."""
+    return LinearOperator in type(x).__mro__
+
+
 def recorded(x: Any) -> Any:
     """Copy a two-dimensional SciPy matrix to one of Diffuse's, whose products are recorded; returns others as
     they are. A solver takes the product so often that the copy pays."""
@@ -66,7 +71,7 @@ class Conversion(Lowering):
     def lowered(self, value: Any) -> Any:
         if plain(value):
             return super().lowered(value)
-        if isinstance(value, LinearOperator):
+        if is_operator(value):
             self.work = max(self.work, value.shape[0])
             return self._operator(value)
         if is_sparse(value):
@@ -77,8 +82,7 @@ class Conversion(Lowering):
         """A SciPy operator with our products."""
         if isinstance(value, MatrixLinearOperator):
             return scipy.sparse.linalg.aslinearoperator(self.lowered(value.A))
-        products = {name: _plainly(getattr(value, name)) for name in PRODUCTS}
-        return scipy.sparse.linalg.LinearOperator(value.shape, dtype=value.dtype, **products)
+        return with_plain_products(value)
 
     def raised(self, value: Any, held: bool = True) -> Any:
         if value.__class__.__name__ == "SuperLU":  # or what stands for it (bridge/adapters.py)
@@ -86,6 +90,15 @@ class Conversion(Lowering):
         if callable(value) and not isinstance(value, (type, LinearOperator)):
             return _solving(value)
         return super().raised(value, held)
+
+
+def with_plain_products(value: Any) -> Any:
+    """A SciPy operator whose products are those of an operator over Diffuse's arrays."""
+    products = {name: _plainly(getattr(value, name)) for name in PRODUCTS}
+    return scipy.sparse.linalg.LinearOperator(value.shape, dtype=value.dtype, **products)
+
+
+fallback.LOWERED[OperatorKind] = with_plain_products
 
 
 def _plainly(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -39,13 +39,18 @@ class ForeignOperator(LinearOperator):
     _matvec, _rmatvec, _matmat, _rmatmat = map(_called, PRODUCTS)
 
 
+def is_foreign(A: Any) -> bool:
+    """Is it an operator of SciPy's, over NumPy's arrays?"""
+    return isinstance(A, LinearOperator) and not conversion.is_operator(A)
+
+
 def aslinearoperator(A: Any) -> Any:
     """`A` as a LinearOperator: a dense or sparse array, an operator, or an object with `shape` and `matvec`.
 
     Raises ValueError for arrays of more than two dimensions (before SciPy 1.18, which takes them for many
     operators), TypeError for other objects.
     """
-    if isinstance(A, scipy.sparse.linalg.LinearOperator) or conversion.is_scipys(A):
+    if is_foreign(A) or conversion.is_scipys(A):
         return ForeignOperator(A)
     return load("_interface").aslinearoperator(A)
 
@@ -57,7 +62,7 @@ def operand(A: Any) -> Any:
     """
     if isinstance(A, numpy.ndarray) and A.ndim <= 2:
         A = np.array(A)
-    elif isinstance(A, scipy.sparse.linalg.LinearOperator) and conversion.is_scipys(getattr(A, "A", None)):
+    elif is_foreign(A) and conversion.is_scipys(getattr(A, "A", None)):
         A = conversion.recorded(A.A)
     elif conversion.is_scipys(A):
         A = conversion.recorded(A)

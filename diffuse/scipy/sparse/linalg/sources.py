@@ -3,7 +3,8 @@
 The solvers and operators of `scipy.sparse.linalg` are array programs.  Their code is read from where SciPy is
 installed and executed in modules of our own, in which `import numpy` gives `diffuse.numpy` and `import scipy`
 gives `diffuse.scipy`: their operations are recorded, and fuse with the program's.  Names that Diffuse lacks
-are SciPy's own.
+are SciPy's own.  The class `LinearOperator` that they define derives from SciPy's, whose other modules
+(`scipy.optimize`) ask for it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+import scipy.sparse.linalg
 
 import diffuse.numpy as np
 from diffuse.scipy.sparse.linalg import basis, watch
@@ -73,7 +76,8 @@ def load(name: str) -> Any:
         module = sys.modules[ours] = ModuleType(ours)
         module.__spec__ = ModuleSpec(ours, None, origin=spec.origin)
         module.__file__, module.__package__ = spec.origin, ours.rpartition(".")[0]
-        vars(module)["__builtins__"] = vars(builtins) | {"__import__": _import, "type": _type}
+        vars(module)["__builtins__"] = vars(builtins) | {
+            "__import__": _import, "type": _type, "__build_class__": _build_class}
         exec(spec.loader.get_code(spec.name), vars(module))
     return sys.modules[ours]
 
@@ -100,6 +104,21 @@ def _import(name: str, globals: Mapping[str, Any] | None = None, locals: Mapping
         return importlib.import_module("diffuse." + name)
     except ModuleNotFoundError:
         return importlib.import_module(name)
+
+
+class OperatorKind(type):
+    """The metaclass of `LinearOperator`, of which operators that SciPy returns are instances, too."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return super().__instancecheck__(
+            value) or cls is LinearOperator and isinstance(value, scipy.sparse.linalg.LinearOperator)
+
+
+def _build_class(body: Any, name: str, *bases: Any, **options: Any) -> Any:
+    """Execute a class statement of these modules; `LinearOperator` derives from SciPy's class."""
+    if name == "LinearOperator":
+        bases, options = (scipy.sparse.linalg.LinearOperator,), {"metaclass": OperatorKind}
+    return builtins.__build_class__(body, name, *bases, **options)
 
 
 def _type(x: Any, *more: Any) -> Any:
