@@ -6,8 +6,8 @@ Diffuse's: above 1 Diffuse is faster.  "Work" is the time that the program itsel
 "process" is the time from starting Python to its end.  The results that a program prints must agree within
 the tolerance that it prints beside them.
 
-Each program is printed and stored when it is measured.  `--resume` goes on with the stored result of a run that was
-ended: programs that it holds are not measured again, so that a long table can be measured in parts.
+Each program is printed and stored when it is measured.  `--resume` goes on with the stored result of a run
+that was ended: programs that it holds are not measured again, so that a long table can be measured in parts.
 """
 
 from __future__ import annotations
@@ -240,8 +240,9 @@ def main(argv: list[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended: --resume goes on"))
     machine.bind(args.threads)
     before = stored(args.json) if args.resume else {}
-    result: Measures = {"bench": "everyday", "rounds": args.rounds, "start": before.get("start") or starts(args),
-                        "sizes": before.get("sizes", {}), "machine": machine.description(args.threads)}
+    result: Measures = {"bench": "everyday", "rounds": args.rounds,
+                        "start": before.get("start") or starts(args), "sizes": before.get("sizes", {}),
+                        "machine": machine.description(args.threads)}
     for size in args.sizes:
         programs = result["sizes"].setdefault(size, {})
         for program in args.programs:
