@@ -122,6 +122,18 @@ def test_a_chain_whose_fusion_saves_less_than_the_wait_takes_is_done_at_once() -
     assert counted(turn) == (0, 11)
 
 
+def test_correlations_are_done_at_once() -> None:
+    """Their copies, means and products are, too."""
+    x = np.array(RANDOM.random((2, 40_000)))
+
+    def turn() -> float:
+        return float(np.corrcoef(x[0], x[1])[0, 1])
+
+    for _ in range(2 * OFTEN):
+        turn()
+    assert counted(turn)[0] == 0
+
+
 def test_long_chains_are_recorded_once_more() -> None:
     x = np.array(RANDOM.random(N))
 
@@ -251,6 +263,8 @@ FUNCTIONS: list[Callable[[Any], Any]] = [
     lambda x: np.pad(x, 3), lambda x: x.copy(), lambda x: np.count_nonzero(x),
     lambda x: np.maximum(x, x[::-1]),
     lambda x: np.arctan2(x, x[::-1]), lambda x: np.hypot(x, 2.0), lambda x: np.fmod(x, 3), lambda x: x.mean(),
+    lambda x: np.array(x), lambda x: np.array(x[::2], "f4", ndmin=2), lambda x: np.array(x, copy=None),
+    lambda x: np.array([x, x[::-1]]), lambda x: np.array(x.reshape(100, -1).T, order="C"),
     lambda x: np.array_equal(x, x), lambda x: np.logaddexp(x, x), lambda x: x[3:] + x[:-3],
     lambda x: x.reshape(100, -1).sum(axis=1), lambda x: x.reshape(100, -1).sum(axis=0)]
 
