@@ -12,7 +12,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse.kernels.body import operations
 from diffuse.library import fence
-from diffuse.numpy.arrays import core, soon
+from diffuse.numpy.arrays import soon
 from diffuse.numpy.arrays.base import UFUNCS
 from diffuse.numpy.ops import moving
 from diffuse.numpy.ops.moving import REPEATS, TURNS
@@ -63,22 +63,6 @@ def test_windows_that_move_over_a_busy_array_are_done_at_once() -> None:
     theirs = windows(PLAIN, plain)
     assert all(numpy.array_equal(numpy.asarray(a), b) for a, b in zip(ours, theirs, strict=True))
     assert numpy.array_equal(numpy.asarray(y), plain)
-
-
-@pytest.mark.skipif(native is None, reason="the extension stores such parts")
-def test_parts_that_move_are_stored_at_once_before_the_program_has_read_a_value() -> None:
-    """As items are packed into a knapsack."""
-    offsets = numpy.random.default_rng(4).permutation(20_000)[:300].tolist()
-
-    def packed(m: Any, best: Any) -> Any:
-        for k in offsets:
-            best[k:] = m.maximum(best[k:], best[:len(best) - k] + 1.0)
-        return best
-
-    x = np.array(PLAIN) * 1.0
-    core.see(False)
-    assert recorded(lambda: packed(np, x)) <= 8 * TURNS
-    assert numpy.array_equal(numpy.asarray(x), packed(numpy, PLAIN * 1.0))
 
 
 def eliminated(x: Any) -> Any:

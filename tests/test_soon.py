@@ -16,7 +16,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse import settings
 from diffuse.kernels.body import operations
-from diffuse.numpy.arrays import soon
+from diffuse.numpy.arrays import core, soon
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.stream import engine
@@ -319,6 +319,19 @@ def test_arrays_are_written_at_once_and_views_see_it(write: Callable[[Any, Any, 
         write(numpy, plain, other)
     assert numpy.asarray(view).tobytes() == plain[10:].tobytes()
     assert numpy.asarray(x).tobytes() == plain.tobytes() and pending.shape == (2 * N,)
+
+
+def test_parts_are_written_at_once_before_a_reduction_was() -> None:
+    """Reductions at hand tell the extension, too, that the memory of arrays is that of their stores."""
+    x, y = np.array(RANDOM.random(3 * N)) * 1.0, np.array(RANDOM.random(3 * N))
+    assert x[0] >= 0.0
+    core.see(False)
+    try:
+        soon.allow(1 << 30)
+        assert counted(lambda: x.__setitem__(slice(5, None), y[:-5])) == (0, 1)
+    finally:
+        soon.allow(0)
+    assert numpy.array_equal(numpy.asarray(x)[5:], numpy.asarray(y)[:-5])
 
 
 def test_pending_operands_are_not_waited_for() -> None:
