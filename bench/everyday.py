@@ -222,7 +222,8 @@ def text(result: Measures) -> str:
 def stored(path: str | None) -> Measures:
     """The result that an earlier run has stored, or none."""
     file = harness.target("everyday", path)
-    return json.loads(file.read_text()) if file.exists() else {}
+    found: Measures = json.loads(file.read_text()) if file.exists() else {}
+    return found
 
 
 def main(argv: list[str] | None = None) -> None:

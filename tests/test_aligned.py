@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy
 import pytest
@@ -15,7 +16,7 @@ SIZES = (1, 100, 1023, 1024, 1025, 1152, 1153, 5000, 65_536, 262_144, 262_145, 1
 """Bytes around those from which on arrays are aligned, and up to which their memory is kept."""
 
 
-def address(x: numpy.ndarray) -> int:
+def address(x: Any) -> int:
     found: int = x.__array_interface__["data"][0]
     return found
 
@@ -33,7 +34,7 @@ def test_results_begin_at_a_cache_line(count: int) -> None:
 def test_live_arrays_keep_their_elements() -> None:
     """Arrays are made, resized and dropped in random order, in larger numbers than are kept."""
     draws = random.Random(1)
-    live: list[tuple[numpy.ndarray, int]] = []
+    live: list[tuple[Any, int]] = []
     for turn in range(3000):
         size, mark, way = draws.choice(SIZES), turn % 251 + 1, draws.randrange(4)
         if way == 0:

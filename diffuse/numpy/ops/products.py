@@ -121,9 +121,9 @@ def _matrix_first(a: Any, b: Any) -> bool:
     if type(a) is not core.array_class or type(b) is not core.array_class and type(b) is not numpy.ndarray:
         return False
     one, other = a.meta, b.meta if type(b) is core.array_class else b
-    return (one.ndim == 2 and 0 < other.ndim <= 2 and one.size >= max(core.SMALL, 1)
-            and one.shape[1] == other.shape[0] and other.size > 0 and one.dtype in NATIVE
-            and other.dtype in NATIVE and not elementwise.eager_errors)
+    return bool(one.ndim == 2 and 0 < other.ndim <= 2 and one.size >= max(core.SMALL, 1)
+                and one.shape[1] == other.shape[0] and other.size > 0 and one.dtype in NATIVE
+                and other.dtype in NATIVE and not elementwise.eager_errors)
 
 
 def _operand(x: Any) -> Any:
