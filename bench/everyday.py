@@ -5,11 +5,15 @@ Diffuse with the kernels of an earlier run, in turn, round after round.  A ratio
 Diffuse's: above 1 Diffuse is faster.  "Work" is the time that the program itself measures, after its imports;
 "process" is the time from starting Python to its end.  The results that a program prints must agree within
 the tolerance that it prints beside them.
+
+Each program is printed and stored when it is measured.  `--resume` goes on with the stored result of a run
+that was ended: programs that it holds are not measured again, so that a long table can be measured in parts.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -59,9 +63,14 @@ def process(words: list[str], environment: dict[str, str]) -> Measures:
                                    stderr=subprocess.STDOUT, start_new_session=True)
         end = threading.Timer(PATIENCE, os.killpg, (running.pid, signal.SIGKILL))
         end.start()
-        _, status, usage = os.wait4(running.pid, 0)
+        try:
+            _, status, usage = os.wait4(running.pid, 0)
+        except BaseException:
+            os.killpg(running.pid, signal.SIGKILL)
+            raise
+        finally:
+            end.cancel()
         wall = time.perf_counter() - start
-        end.cancel()
         running.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         printed = output.read()
@@ -210,6 +219,13 @@ def text(result: Measures) -> str:
     return "\n".join(lines) + "\n" + report.goal_table(result["goals"])
 
 
+def stored(path: str | None) -> Measures:
+    """The result that an earlier run has stored, or none."""
+    file = harness.target("everyday", path)
+    found: Measures = json.loads(file.read_text()) if file.exists() else {}
+    return found
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="ordinary programs as whole processes")
     harness.options(parser)
@@ -218,15 +234,23 @@ def main(argv: list[str] | None = None) -> None:
                         help="of " + ", ".join(PROGRAMS))
     parser.add_argument("--sizes", nargs="+", choices=("tiny", *SIZES), default=SIZES, metavar="SIZE",
                         help="of tiny, " + ", ".join(SIZES))
+    parser.add_argument("--resume", action="store_true", help="keep the programs of the stored result")
     args = parser.parse_args(argv)
     if args.quick:
         args.sizes, args.rounds = ("tiny",), 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended: --resume goes on"))
     machine.bind(args.threads)
-    result: Measures = {"bench": "everyday", "rounds": args.rounds, "start": starts(args), "sizes": {},
+    before = stored(args.json) if args.resume else {}
+    result: Measures = {"bench": "everyday", "rounds": args.rounds,
+                        "start": before.get("start") or starts(args), "sizes": before.get("sizes", {}),
                         "machine": machine.description(args.threads)}
     for size in args.sizes:
-        result["sizes"][size] = {program: measured(program, size, args) for program in args.programs}
-        harness.keep(result, "everyday", args.json)     # a long run that is stopped leaves what it measured
+        programs = result["sizes"].setdefault(size, {})
+        for program in args.programs:
+            if program not in programs:
+                programs[program] = measured(program, size, args)
+                print(size, *row(program, programs[program]), sep="  ", flush=True)
+                harness.keep(result, "everyday", args.json)
     result["goals"] = goals(result)
     print(text(result))
     harness.keep(result, "everyday", args.json)

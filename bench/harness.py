@@ -196,10 +196,15 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", help="file for the numbers (default: bench/results/NAME.json)")
 
 
+def target(name: str, path: str | None) -> Path:
+    """The file of a benchmark's numbers."""
+    return Path(path) if path else ROOT / "bench" / "results" / f"{name}.json"
+
+
 def keep(result: Measures, name: str, path: str | None) -> None:
-    target = Path(path) if path else ROOT / "bench" / "results" / f"{name}.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(result, indent=1) + "\n")
+    file = target(name, path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def main(case: Case, argv: list[str] | None = None) -> None:

@@ -49,7 +49,7 @@ from diffuse.kernels.build import routines, small_folds
 from diffuse.kernels.meaning.quiet import quiet
 from diffuse.memory import Span, address
 from diffuse.observe import floaterrors, provenance, trace
-from diffuse.runtime import foresee, prepare, start
+from diffuse.runtime import SEEN, foresee, prepare, start
 from diffuse.runtime.independent import Alone, Ends, Independent, Moved, Sums
 from diffuse.stream import pace
 from diffuse.stream.engine import (
@@ -102,8 +102,8 @@ __all__ += ["Frame", "again", "again_into", "new", "recording"]
 # Operations that are written by the user, as a scalar function of Python
 __all__ += ["UserFunction", "numba_frontend"]
 # The memory of stores, for libraries whose arrays the program reads and writes element by element
-__all__ += ["Span", "address", "aliased", "busy", "current", "fetch", "foresee", "look", "overlap", "own",
-            "piece", "prepare", "settle", "start", "take", "view", "write_back"]
+__all__ += ["SEEN", "Span", "address", "aliased", "busy", "current", "fetch", "foresee", "look", "overlap",
+            "own", "piece", "prepare", "settle", "start", "take", "view", "write_back"]
 # What is told to people
 __all__ += ["floaterrors", "provenance", "trace"]
 

@@ -38,3 +38,22 @@ def test_two_gigabytes_of_address_space_are_the_programs() -> None:
     program = PROGRAM.format(limit=2 << 30)
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert (found.returncode, found.stdout) == (0, "done\n"), found.stderr
+
+
+NEAR = """
+import ctypes, mmap
+import diffuse.numpy
+pages = mmap.mmap(-1, 1 << 31, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE
+here = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+there = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p).value
+assert abs(here - there) < 16 << 30, (hex(here), hex(there))
+"""
+
+
+@pytest.mark.local_only("other runtimes map memory of their own")
+def test_what_is_mapped_later_lies_near_the_c_library() -> None:
+    """Calls of functions more than 4 GB away are slower, and libraries are loaded where there is room next.
+
+    Small mappings may lie in gaps between others."""
+    found = subprocess.run([sys.executable, "-c", NEAR], capture_output=True, text=True, timeout=300)
+    assert found.returncode == 0, found.stderr

@@ -232,6 +232,14 @@ def test_everyday(tmp_path: Path) -> None:
     assert "geometric mean" in table and "programs that failed or differ" in table
 
 
+def test_everyday_goes_on_with_what_is_stored(tmp_path: Path) -> None:
+    first, _ = bench("everyday", tmp_path, "--programs", "sieve")
+    both, table = bench("everyday", tmp_path, "--programs", "sieve", "drum", "--resume")
+    assert list(both["sizes"]["tiny"]) == ["sieve", "drum"]
+    assert both["sizes"]["tiny"]["sieve"] == first["sizes"]["tiny"]["sieve"]
+    assert "tiny  drum" in table and "tiny  sieve" not in table
+
+
 def test_everyday_says_what_differs(tmp_path: Path) -> None:
     plain = "energy 1.5 within 1e-3\nseen 7 within 0\n0.1 seconds\n"
     assert everyday.difference(plain, plain.replace("1.5", "1.501")) is None

@@ -11,6 +11,7 @@ import pytest
 
 import diffuse.numpy
 from diffuse import settings
+from diffuse.numpy.bridge import errors as modes_followed
 from diffuse.stream import engine
 from tests.outcomes import silent
 
@@ -306,3 +307,24 @@ def test_warnings_of_moments_are_where_numpys_are(method: str, options: Any) -> 
             call(library)
         told.append([(str(w.message), w.filename, w.lineno) for w in caught])
     assert told[0] == told[1] and told[0]
+
+
+def test_the_modes_of_linalg_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It enters them around single functions in C; a mode that holds around its functions is followed."""
+    np = diffuse.numpy
+    monkeypatch.setattr(modes_followed, "_watching", False)
+    with numpy.errstate(all="ignore"):
+        pending = np.ones(30_000) / 0.0
+    modes = numpy.geterr()
+    for call in (np.linalg.inv, np.linalg.eigvalsh, np.linalg.cholesky, np.linalg.svd, np.linalg.qr):
+        call(np.eye(3) * 2.0)
+    with pytest.raises(numpy.linalg.LinAlgError, match="Singular"):
+        np.linalg.inv(np.zeros((3, 3)))
+    assert numpy.geterr() == modes and not modes_followed._watching
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert numpy.isinf(numpy.asarray(pending)).all()
+    with numpy.errstate(divide="raise"):
+        assert numpy.array_equal(np.linalg.inv(np.eye(3)), numpy.eye(3))
+        with pytest.raises(FloatingPointError):
+            np.ones(30_000) / 0.0

@@ -16,7 +16,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse import settings
 from diffuse.kernels.body import operations
-from diffuse.numpy.arrays import soon
+from diffuse.numpy.arrays import core, soon
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.stream import engine
@@ -120,6 +120,18 @@ def test_a_chain_whose_fusion_saves_less_than_the_wait_takes_is_done_at_once() -
     for _ in range(2 * OFTEN):
         turn()
     assert counted(turn) == (0, 11)
+
+
+def test_correlations_are_done_at_once() -> None:
+    """Their copies, means and products are, too."""
+    x = np.array(RANDOM.random((2, 40_000)))
+
+    def turn() -> float:
+        return float(np.corrcoef(x[0], x[1])[0, 1])
+
+    for _ in range(2 * OFTEN):
+        turn()
+    assert counted(turn)[0] == 0
 
 
 def test_long_chains_are_recorded_once_more() -> None:
@@ -251,6 +263,8 @@ FUNCTIONS: list[Callable[[Any], Any]] = [
     lambda x: np.pad(x, 3), lambda x: x.copy(), lambda x: np.count_nonzero(x),
     lambda x: np.maximum(x, x[::-1]),
     lambda x: np.arctan2(x, x[::-1]), lambda x: np.hypot(x, 2.0), lambda x: np.fmod(x, 3), lambda x: x.mean(),
+    lambda x: np.array(x), lambda x: np.array(x[::2], "f4", ndmin=2), lambda x: np.array(x, copy=None),
+    lambda x: np.array([x, x[::-1]]), lambda x: np.array(x.reshape(100, -1).T, order="C"),
     lambda x: np.array_equal(x, x), lambda x: np.logaddexp(x, x), lambda x: x[3:] + x[:-3],
     lambda x: x.reshape(100, -1).sum(axis=1), lambda x: x.reshape(100, -1).sum(axis=0)]
 
@@ -305,6 +319,19 @@ def test_arrays_are_written_at_once_and_views_see_it(write: Callable[[Any, Any, 
         write(numpy, plain, other)
     assert numpy.asarray(view).tobytes() == plain[10:].tobytes()
     assert numpy.asarray(x).tobytes() == plain.tobytes() and pending.shape == (2 * N,)
+
+
+def test_parts_are_written_at_once_before_a_reduction_was() -> None:
+    """Reductions at hand tell the extension, too, that the memory of arrays is that of their stores."""
+    x, y = np.array(RANDOM.random(3 * N)) * 1.0, np.array(RANDOM.random(3 * N))
+    assert x[0] >= 0.0
+    core.see(False)
+    try:
+        soon.allow(1 << 30)
+        assert counted(lambda: x.__setitem__(slice(5, None), y[:-5])) == (0, 1)
+    finally:
+        soon.allow(0)
+    assert numpy.array_equal(numpy.asarray(x)[5:], numpy.asarray(y)[:-5])
 
 
 def test_pending_operands_are_not_waited_for() -> None:

@@ -162,3 +162,21 @@ def test_scipys_factorisations_solve_for_our_vectors(name: str) -> None:
     solve = factors if name == "factorized" else factors.solve
     assert numpy.array_equal(solve(vector), solve(numpy.full(n, 2.0)))
     assert name == "factorized" or isinstance(factors, linalg.SuperLU) and factors.shape == (n, n)
+
+
+@pytest.mark.parametrize("n", [5, 500])
+def test_factorisations_solve_for_numpys_own_vectors(n: int) -> None:
+    import scipy.sparse
+
+    import diffuse.scipy.sparse.linalg as ours
+
+    matrix = scipy.sparse.csc_array(numpy.diag(numpy.arange(1.0, n + 1)) - numpy.eye(n, k=1))
+    real, lu = scipy.sparse.linalg.splu(matrix), ours.splu(matrix)
+    vector = numpy.linspace(0.0, 1.0, n)
+    for right in (vector, numpy.stack([vector, -vector], axis=1), vector[::-1]):
+        for trans in "NT":
+            expected, found = real.solve(numpy.asarray(right), trans), lu.solve(right, trans)
+            assert isinstance(found, np.ndarray) and numpy.array_equal(numpy.asarray(found), expected)
+            assert (type(found) is numpy.ndarray) == (found.size < 128)
+    with pytest.raises(ValueError, match="incompatible size"):
+        lu.solve(numpy.ones(n + 1))

@@ -122,6 +122,7 @@ def see(sees: bool) -> None:
 
 
 watch("runtime", _look_again)
+see(config.runtime in library.SEEN)
 
 
 def recorded(shape_form: Form) -> Any:

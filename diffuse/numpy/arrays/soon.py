@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from diffuse import library
+from diffuse.numpy.arrays import core
 from diffuse.numpy.small import native
 from diffuse.settings import config, watch
 
@@ -50,6 +51,8 @@ def allow(allowance: int) -> bool:
     whether the last allowance was exceeded."""
     if allowance < 0:
         return bool(native.allowance() == 0)
+    if allowance and not core.SEES and library.current().host_sees:  # else nothing is written at once
+        core.see(True)
     native.set_allowance(allowance if config.small else 0)
     return False
 

@@ -12,7 +12,7 @@ import importlib
 import inspect
 from collections.abc import Callable
 from functools import update_wrapper, wraps
-from types import FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy
@@ -115,11 +115,13 @@ def given_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
 class Receiver:
     """Stands for an object in C, and receives NumPy's arrays for Diffuse's in its methods and when called."""
 
-    __slots__ = ("_real", "_call")
+    __slots__ = ("_real", "_call", "_methods")
 
     def __init__(self, real: Any, call: Callable[..., Any] | None = None) -> None:
         self._real = real
         self._call = call or given_plain(real)
+        self._methods: dict[str, Callable[..., Any]] = {}
+        """The wrapped methods in C, which no program replaces."""
 
     @property
     def __class__(self) -> Any:
@@ -137,8 +139,16 @@ class Receiver:
         return self._call(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
+        found = self._methods.get(name)
+        if found is not None:
+            return found
         value = getattr(self._real, name)
-        return given_plain(value) if callable(value) else value
+        if not callable(value):
+            return value
+        found = given_plain(value)
+        if type(value) is BuiltinMethodType:
+            self._methods[name] = found
+        return found
 
     def __dir__(self) -> list[str]:
         return dir(self._real)

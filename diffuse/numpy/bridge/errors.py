@@ -17,8 +17,11 @@ import warnings
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from functools import wraps
+from types import FunctionType
 from typing import Any
 from weakref import WeakSet
+
+import numpy
 
 from diffuse import library
 from diffuse.library import floaterrors, provenance
@@ -202,9 +205,29 @@ def _placing(show: Callable[[Any], None]) -> Callable[[Any], None]:
     return placed
 
 
+def _unfollowed(variable: ContextVar[Any]) -> Callable[..., Any]:
+    """Make the `errstate` of `numpy.linalg`.
+
+    Its blocks with a `call` hold one function in C, on NumPy's arrays.  Nothing is recorded or reported in
+    them, so that the array core need not know of their modes: telling it took longer than to solve two
+    equations.
+    """
+    scope = {**vars(_config), "_extobj_contextvar": variable}
+    methods = {name: FunctionType(getattr(numpy.errstate, name).__code__, scope)
+               for name in ("__enter__", "__exit__")}
+    inside: Any = type("errstate", (numpy.errstate,), {"__slots__": (), **methods})
+
+    def errstate(**options: Any) -> Any:
+        return inside(**options) if "call" in options else numpy.errstate(**options)
+
+    return errstate
+
+
 def _install() -> None:
     if isinstance(_config._extobj_contextvar, ErrorModes):
         return
+    linalg = importlib.import_module("numpy.linalg._linalg")
+    vars(linalg)["errstate"] = _unfollowed(_config._extobj_contextvar)
     vars(_config)["_extobj_contextvar"] = ErrorModes(_config._extobj_contextvar)
     for name in ("simplefilter", "filterwarnings", "resetwarnings"):
         setattr(warnings, name, _settling(getattr(warnings, name)))

@@ -130,7 +130,10 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     if axis is not None:
         axis = numpy.lib.array_utils.normalize_axis_tuple(axis, x.ndim, argname="axis")
     if weights is None:
-        found = asanyarray(x.mean(axis, **options))
+        found = x.mean(axis, **options)
+        if not returned:
+            return found
+        found = asanyarray(found)
         total = found.dtype.type(x.size / found.size)
         return _averaged(found, total, returned)
     w = asanyarray(weights)

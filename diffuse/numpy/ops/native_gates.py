@@ -51,7 +51,7 @@ after every few operations (arrays/soon.py).
 """
 
 SOON = {**dict.fromkeys("""concatenate stack vstack hstack dstack column_stack append roll pad tril triu copy
-    astype flatten where array_equal conj conjugate diff zeros ones empty full
+    array astype flatten where array_equal conj conjugate diff zeros ones empty full
     arange linspace eye zeros_like ones_like empty_like full_like""".split(), ANY),
     **dict.fromkeys("clip max min amax amin argmax argmin any all".split(), REAL),
     **dict.fromkeys("sum prod cumsum cumprod".split(), WHOLE)}

@@ -116,6 +116,16 @@ def _description(x: Any) -> Any:
     return x if type(x) is numpy.ndarray and x.size < core.SMALL and x.dtype in NATIVE else None
 
 
+def _matrix_first(a: Any, b: Any) -> bool:
+    """Is it the product of a large matrix with a matrix or vector that fits, as most calls of `dot` are?"""
+    if type(a) is not core.array_class or type(b) is not core.array_class and type(b) is not numpy.ndarray:
+        return False
+    one, other = a.meta, b.meta if type(b) is core.array_class else b
+    return bool(one.ndim == 2 and 0 < other.ndim <= 2 and one.size >= max(core.SMALL, 1)
+                and one.shape[1] == other.shape[0] and other.size > 0 and one.dtype in NATIVE
+                and other.dtype in NATIVE and not elementwise.eager_errors)
+
+
 def _operand(x: Any) -> Any:
     """Convert an operand of a product to a Diffuse array.  A task reads a snapshot of a small NumPy array, as
     sharing its memory would make every product wait.  The snapshot of a packed array has the same layout, so
@@ -178,6 +188,8 @@ UFUNCS["matmul"] = Matmul(numpy.matmul)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     if out is None and _vectors(a, b):
         return UFUNCS["matmul"](a, b)
+    if out is None and _matrix_first(a, b):
+        return a @ b
     if asks(a) or asks(b):
         return fallback.asked(numpy.dot, a, b, out)
     x, y = (_operand(a), _operand(b)) if out is None else (asanyarray(a), asanyarray(b))

@@ -19,6 +19,8 @@ POSITIONS = "int8 int16 int32 int64 uint8 uint16 uint32".split()
 """Element types that NumPy accepts as positions."""
 TOGETHER = 1 << 20
 """The number of weights that are added by one call."""
+ALONE = 1 << 20
+"""The number of weights up to which NumPy is faster where they have to be added in one thread."""
 APART = 4
 """The least number of elements for each count of each thread."""
 
@@ -35,6 +37,8 @@ def bincount(x: Any, weights: Any, minlength: Any) -> Any:
         return None
     values = None if weights is None else at_hand(weights)
     if weights is not None and (values is None or not _real(values) or values.shape != elements.shape):
+        return None
+    if values is not None and values.dtype.kind == "f" and values.size <= ALONE:
         return None
     routine = "tally" if values is None else "weigh"
     found = radix.routines(elements.size, (routine, elements.dtype.name))

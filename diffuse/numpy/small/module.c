@@ -312,7 +312,7 @@ PyMODINIT_FUNC PyInit__small(void)
     const char *names[] = {"Array", "Operators", "Described", "Gate", "StaticGate"};
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || small_hand_ready() < 0 || small_operators_ready() < 0 || small_draws_ready() < 0
-            || teach_view() < 0 || small_aligned_ready() < 0)
+            || teach_view() < 0 || small_memory_ready() < 0)
         return NULL;
     for (size_t k = 0; k < sizeof types / sizeof *types; k++)
         if (PyType_Ready(types[k]) < 0 || PyModule_AddObjectRef(module, names[k], (PyObject *)types[k]) < 0)

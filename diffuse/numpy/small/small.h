@@ -83,7 +83,7 @@ int small_moves(PyObject *ufunc); /* does some place of the program bring it oth
 int small_hand_ready(void);
 int small_draws_ready(void);
 int small_operators_ready(void);
-int small_aligned_ready(void); /* of aligned.c: NumPy's arrays get memory that begins with a cache line */
+int small_memory_ready(void); /* of memory.c: aligned memory for NumPy's arrays */
 extern PyMethodDef small_methods[]; /* of protocol.c: those of arrays */
 /* Of parts.c: the view of NumPy's array that an index selects, and the element; NULL, without an exception unless one
  * was raised, for all other indices. */
