@@ -25,6 +25,7 @@ from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.legate import message, orders
 from diffuse.runtime.legate.borders import Borders
+from diffuse.runtime.legate.calls import Calls
 from diffuse.runtime.legate.ghosts import Divided, Exchanges
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.orders import Orders, Prepared
@@ -41,7 +42,7 @@ MOST_LENT = 4096
 NOTHING = nullcontext()
 
 
-class Legate:
+class Legate(Calls):
     """Launches as tasks of Legate."""
 
     name = "legate"
