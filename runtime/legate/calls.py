@@ -49,6 +49,7 @@ class Calls(ABC):
     ranks: int
     processors: int
     splits: bool
+    _owed: list[LegateInstance]
 
     @abstractmethod
     def host(self, instance: Any, write: bool) -> NDArray[np.uint8]: ...
@@ -56,8 +57,17 @@ class Calls(ABC):
     @abstractmethod
     def fence(self) -> None: ...
 
-    @abstractmethod
-    def _pay(self) -> None: ...
+    def call(self, function: Callable[[], None]) -> None:
+        """Run a host function on whole arrays."""
+        try:
+            function()
+        finally:
+            self._pay()
+
+    def _pay(self) -> None:
+        """Copy what the host wrote to copies of shared instances to Legate's stores."""
+        while self._owed:
+            self.placement.move(message.PUT, self._owed.pop())
 
     @property
     def room(self) -> int:

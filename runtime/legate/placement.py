@@ -37,6 +37,8 @@ from diffuse.settings import config
 
 FORKED = -1
 """A thread identifier that no thread has."""
+COPIED = 1 << 20
+"""Bytes of copies on every rank for which there is always room."""
 
 
 @cache
@@ -200,6 +202,18 @@ class Placement:
             self.agreement.meet(f"making a store of shape {shape}, {dtype}")
         return self.legate.create_store(self._types[dtype], shape)
 
+    def afford(self, nbytes: int, what: str) -> None:
+        """Refuse copies of so many bytes on every rank, beside the parts of all stores, if they exceed its
+        memory: Legate would end the program.  Raises MemoryError, on all ranks alike."""
+        if self.ranks == 1 or self.devices is not None or nbytes < COPIED:
+            return
+        used, most = self._reuse.bytes_used // self.ranks, prepare.memory_given()
+        if used + nbytes > most:
+            raise MemoryError(f"{nbytes} bytes on every rank for {what}, where parts of arrays take {used} "
+                              f"of the {most} bytes that Legate was given: use smaller arrays, or give it "
+                              "more with DIFFUSE_LEGATE_MEMORY (or --memory)")
+        self._reuse.shrink(most - used - nbytes)
+
     def store(self, owner: LegateInstance) -> Any:
         """Legate's store of an instance, made now if there is none."""
         if owner.piece is None:
@@ -337,6 +351,7 @@ class Placement:
         if self.alone:
             self.wait()
         if order == message.GET:  # every rank gets the whole store
+            self.afford(owner.nbytes, f"reading an array of shape {owner.shape}, {owner.dtype}")
             task = self.task((spread,))
             task.add_input(store)
         elif self.alone:
