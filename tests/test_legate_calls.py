@@ -42,7 +42,8 @@ for n in 5003, 65:
     say("percentile", np.percentile(x, [3, 70])), say("median", np.median(a, axis=0))
     say("rows", np.sort(a, axis=1)), say("columns", np.sort(a, axis=0)), say("fft", np.fft.fft(a, axis=1))
     say("random", np.random.default_rng(1).random(n)), say("same", np.random.default_rng(1).permutation(x))
-    say("searchsorted", np.searchsorted(np.arange(50.0), x)), say("bincount", np.bincount((x + 200).astype(int)))
+    say("searchsorted", np.searchsorted(np.arange(50.0), x))
+    say("bincount", np.bincount((x + 200).astype(int)))
     say("words", x.view(np.int64) // 3)  # in the store's own coordinates, as another type
     library.call("scaled", library.Independent(scaled, ((0, 0),)), (base.argument(x),), (base.argument(out),))
     say("scaled", out)
@@ -86,7 +87,7 @@ for what in "reading", "product":
         diffuse.fence()
     except MemoryError as error:
         print(what, error.__traceback__.tb_lineno)
-print("sum", float(x.sum()), float(np.sort(np.cos(x))[:10].sum()))
+print("sum", float(x.sum()), float(np.sort(np.cos(x[:100_000]))[:10].sum()))
 """
 
 
@@ -99,4 +100,4 @@ def test_an_array_that_no_rank_has_room_for_is_a_memory_error_and_the_session_go
     assert done.returncode == 0, done.tail
     lines = [line.split("] ")[-1] for line in done.stdout.splitlines()]
     (total,) = local.stdout.splitlines()
-    assert sorted(lines) == sorted(["reading 10", "product 10", total] * 3), done.tail
+    assert sorted(lines) == sorted(["reading 10", "product 11", total] * 3), done.tail
