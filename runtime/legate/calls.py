@@ -162,6 +162,7 @@ class Calls(ABC):
     def _copy(self, order: int, owner: LegateInstance, need: Need, spread: tuple[int, ...]) -> None:
         """Submit a copy of each point's tile between Legate's store and the memory of its rank."""
         place = self.placement
+        assert owner.array is not None
         words = message.moving(order, 0, owner.shape, ITEMSIZE[owner.dtype], need.low, address(owner.array))
         task = place.task(spread)
         part, projection, _ = place.part(owner, need, spread)

@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 from ctypes import CDLL, POINTER, addressof, byref, c_int, c_int64, c_ssize_t, c_void_p, create_string_buffer
 from time import monotonic
+from typing import Any
 
 from diffuse.memory import address
 from diffuse.runtime.legate import prepare
@@ -34,7 +35,7 @@ class Network:
         for function in (library.legate_mpi_comm_world, library.legate_mpi_int64_t, library.legate_mpi_byte):
             function.restype = c_ssize_t
         library.legate_mpi_comm_dup.argtypes = [c_ssize_t, POINTER(c_ssize_t)]
-        one = [c_void_p, c_int, c_ssize_t, c_int, c_int]
+        one: list[Any] = [c_void_p, c_int, c_ssize_t, c_int, c_int]
         library.legate_mpi_send.argtypes = [*one, c_ssize_t]
         library.legate_mpi_recv.argtypes = [*one, c_ssize_t, c_void_p]
         library.legate_mpi_sendrecv.argtypes = [*one, *one, c_ssize_t, c_void_p]
@@ -96,10 +97,10 @@ class Network:
                     self._library.legate_mpi_recv(*into[0], self._communicator, self._status)
         self.since = 0.0
 
-    def _pieces(self, memory: object, peer: int) -> list[tuple[int, int, int, int, int]]:
+    def _pieces(self, memory: Any, peer: int) -> list[tuple[int, int, int, int, int]]:
         """The arguments of MPI for the messages with these bytes."""
         if memory is None:
             return []
-        begin, nbytes = address(memory), memory.nbytes  # type: ignore[attr-defined]
+        begin, nbytes = address(memory), memory.nbytes
         return [(begin + low, min(PIECE, nbytes - low), self._byte, peer, TAG)
                 for low in range(0, nbytes, PIECE)]
