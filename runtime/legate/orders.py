@@ -51,7 +51,7 @@ class Prepared(NamedTuple):
     border: Border | None = None
     """Of a pass over two fused tasks: the rows that points exchange."""
     replicated: int = 0
-    """The bytes that every Legate point gets whole."""
+    """The bytes that each Legate point gets whole."""
 
 
 def prepared(layout: Layout, span: int, whole: bool, assembles: bool = False) -> Prepared:

@@ -38,7 +38,7 @@ from diffuse.settings import config
 FORKED = -1
 """A thread identifier that no thread has."""
 COPIED = 1 << 20
-"""Bytes of copies on every rank for which there is always room."""
+"""Bytes of copies on a rank for which there is always room."""
 
 
 @cache
@@ -203,13 +203,13 @@ class Placement:
         return self.legate.create_store(self._types[dtype], shape)
 
     def afford(self, nbytes: int, what: str) -> None:
-        """Refuse copies of so many bytes on every rank, beside the parts of all stores, if they exceed its
+        """Refuse copies of so many bytes on a rank, beside its parts of all stores, if they exceed its
         memory: Legate would end the program.  Raises MemoryError, on all ranks alike."""
         if self.ranks == 1 or self.devices is not None or nbytes < COPIED:
             return
         used, most = self._reuse.bytes_used // self.ranks, prepare.memory_given()
         if used + nbytes > most:
-            raise MemoryError(f"{nbytes} bytes on every rank for {what}, where parts of arrays take {used} "
+            raise MemoryError(f"{nbytes} bytes whole on a rank for {what}, where parts of arrays take {used} "
                               f"of the {most} bytes that Legate was given: use smaller arrays, or give it "
                               "more with DIFFUSE_LEGATE_MEMORY (or --memory)")
         self._reuse.shrink(most - used - nbytes)

@@ -89,7 +89,7 @@ class Cut(NamedTuple):
         return prod(self.spread) > 1
 
     def replicated(self, of: Mapping[int, int]) -> int:
-        """The bytes that every point gets whole, given the size of an element of each slot's store."""
+        """The bytes that each point gets whole, given the size of an element of each slot's store."""
         return sum([of[need.slot] * prod([high - low for low, high in zip(need.low, need.high, strict=True)])
                     for need in self.needs if need.reads and need.tiles == WHOLE])
 
