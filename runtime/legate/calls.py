@@ -3,7 +3,7 @@
 Legate knows nothing of such functions.  A task on each processor copies a tile of what the function reads to
 memory of the rank, where the function finds elements at the same offsets as in the whole store; another one
 copies a tile of what it wrote to Legate's store.  That memory is reserved for the whole store, but only what
-is touched takes any.
+is touched takes any.  As long as memory is not short functions run on whole arrays on every rank instead.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ from diffuse.runtime.ranks.peers import Run, Together
 
 NORESERVE = 0x4000
 """MAP_NORESERVE: the system promises no memory for the mapping, which may be larger than all there is."""
+
+
+COPIES = 3
+"""Whole copies of all arrays, an operand, a result and a temporary, for which a rank needs room."""
 
 
 class Divided(NamedTuple):
@@ -82,8 +86,28 @@ class Calls(ABC):
         place.agreement.meet("adding up a number of each rank")
         return sum(place.network.gather(number))
 
-    def call_parts(self, layouts: Sequence[Layout], instances: Sequence[LegateInstance],
-                   run: Callable[[int, int, int], int]) -> None:
+    @property
+    def crowded(self) -> bool:
+        """Do arrays take so much memory that a rank may have no room for whole copies of them?  Else host
+        functions run on whole arrays on every rank, which takes fewer tasks and no messages."""
+        return self.ranks > 1 and COPIES * self.placement.used > self.room
+
+    @property
+    def call_parts(self) -> Callable[..., None]:
+        """`_call_parts`, where memory is short; else there is no such attribute."""
+        if not self.crowded:
+            raise AttributeError("host functions run on whole arrays")
+        return self._call_parts
+
+    @property
+    def call_together(self) -> Callable[..., None]:
+        """`_call_together`, where memory is short; else there is no such attribute."""
+        if not self.crowded:
+            raise AttributeError("host functions run on whole arrays")
+        return self._call_together
+
+    def _call_parts(self, layouts: Sequence[Layout], instances: Sequence[LegateInstance],
+                    run: Callable[[int, int, int], int]) -> None:
         """Run a host function on the points of this rank under the first layout that divides it:
         `run(number of the layout, first, points)`, which returns floating-point exceptions."""
         self.placement.check_thread()
@@ -97,7 +121,7 @@ class Calls(ABC):
         layout = layouts[0]
         self._on_wholes(layout, instances, lambda: run(0, 0, _points(layout)))
 
-    def call_together(self, layout: Layout, instances: Sequence[LegateInstance], run: Run) -> None:
+    def _call_together(self, layout: Layout, instances: Sequence[LegateInstance], run: Run) -> None:
         """Run a host function on all ranks at once, each on its parts: `run(peers, firsts, rank)`, where
         `firsts` are the first points of the ranks, and the end of the last one's."""
         self.placement.check_thread()

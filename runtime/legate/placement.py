@@ -202,12 +202,17 @@ class Placement:
             self.agreement.meet(f"making a store of shape {shape}, {dtype}")
         return self.legate.create_store(self._types[dtype], shape)
 
+    @property
+    def used(self) -> int:
+        """The bytes of all stores in use, on all ranks together."""
+        return self._reuse.bytes_used
+
     def afford(self, nbytes: int, what: str) -> None:
         """Refuse copies of so many bytes on a rank, beside its parts of all stores, if they exceed its
         memory: Legate would end the program.  Raises MemoryError, on all ranks alike."""
         if self.ranks == 1 or self.devices is not None or nbytes < COPIED:
             return
-        used, most = self._reuse.bytes_used // self.ranks, prepare.memory_given()
+        used, most = self.used // self.ranks, prepare.memory_given()
         if used + nbytes > most:
             raise MemoryError(f"{nbytes} bytes whole on a rank for {what}, where parts of arrays take {used} "
                               f"of the {most} bytes that Legate was given: use smaller arrays, or give it "
