@@ -5,7 +5,8 @@
 A seed is one program, the same on all ranks; each rank compares what it sees with NumPy.  The arrays are of a
 few elements and cut into tiles of one or two (DIFFUSE_MIN_CHUNK=1), so that views cross the ranks.  Every
 other program with loops runs over random grids of tiles.  On Legate launches of one point copy what they
-access to memory as large as the stores, in every other program.
+access to memory as large as the stores, in every other program, and host functions run on parts of arrays in
+two of four.
 """
 
 from __future__ import annotations
@@ -63,11 +64,14 @@ def loop(seed: int) -> None:
 
 
 def assembling(runtime: Any, seed: int) -> None:
-    """On Legate: let launches of one point assemble stores of pieces of any size, in every other program."""
+    """On Legate: let launches of one point assemble stores of pieces of any size, in every other program, and
+    functions run on parts as they do where memory is short."""
     if getattr(runtime, "name", "") == "legate" and not runtime.alone:
-        from diffuse.runtime.legate import requirements
+        from diffuse.runtime.legate import calls, requirements
 
         patched: Any = requirements
+        crowded: Any = calls.Calls
+        crowded.crowded = property(lambda runtime: runtime.ranks > 1 and seed % 4 < 2)
         runtime.splits, patched.LEAST, patched.SAVES = True, 0, seed % 2 and 1 << 60
 
 

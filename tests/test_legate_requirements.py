@@ -151,6 +151,14 @@ def test_equal_views_are_tiles() -> None:
                                      Need(1, (0, 0), (12, 5), ((0, 0, 6),), False, True)), (0, 1), ())
 
 
+def test_a_view_of_the_same_bytes_as_another_type_is_a_tile() -> None:
+    layout = named((12, 5), 2, (a, READ), (b, WRITE))
+    words = layout.arguments[0]._replace(storage=((12, 5), "int64"))
+    assert cut(replace(layout, arguments=(words, layout.arguments[1])), 1).needs[0].tiles == ((0, 0, 6),)
+    halves = words._replace(storage=((12, 10), "float32"))
+    assert cut(replace(layout, arguments=(halves, layout.arguments[1])), 1).needs[0].tiles == WHOLE
+
+
 def test_a_grid_is_cut_as_it_is_but_for_its_last_dimension() -> None:
     found = cut(named((12, 5), (3, 5), (a, READ), (c, READ), (b, WRITE)), 2)
     tiles = (0, 0, 4), (1, 1, 2)

@@ -66,6 +66,8 @@ ANY = """
     x.put([0],y)
     x.fill(y[(0,)*y.ndim])
     x.fill(s)
+    x.fill(y)
+    i.fill(x)
     x.setfield(y,x.dtype)
     x.astype(y.dtype)
     x+y
@@ -81,6 +83,13 @@ ANY = """
     x.__iadd__(y)
     x.__radd__(y)
     put(x,0,y[0])
+    put(x,(0,)*x.ndim,y)
+    put(x,(0,)*x.ndim,s)
+    put(x,(0,)*x.ndim,y[:1])
+    put(i,(0,)*i.ndim,x)
+    put(si,(),x)
+    put(si,(),s)
+    put(s,(),y)
     put(x,m,y[m])
     put(x,m,3)
     put(x,i,y)
@@ -316,3 +325,30 @@ def test_arrays_of_both_kinds(shape: tuple[int, ...], own: str) -> None:
         if repr(expected) != repr(found):
             different.append(f"{call}: {found}, NumPy's {expected}"[:600])
     assert not different, "\n".join(different)
+
+
+@pytest.mark.skipif(native is None, reason="without it NumPy asks an array for a number of Python's")
+@pytest.mark.parametrize("kind", ["i1", "i8", ">i4", "f4", "?", "c16", "O", "U5", "M8[s]", "i4,f8"])
+@pytest.mark.parametrize("method", [False, True])
+def test_an_element_of_numpys_own_array_takes_an_array_as_numpy_does(kind: str, method: bool) -> None:
+    """NumPy would ask for int(b) or float(b), which know nothing of element types."""
+    def assigned(np: Any, values: Any, shape: tuple[int, ...]) -> Any:
+        part = (np.ones(20_000) * values)[:1].reshape(shape) if shape != (9,) else np.ones(20_000) * values
+        array = numpy.zeros(3, kind)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                if method:
+                    numpy.ndarray.__setitem__(array, 1, part)
+                else:
+                    array[1] = part
+                found: Any = array.tolist()
+            except Exception as error:
+                found = repr(error), repr(error.__cause__)
+        if kind == "O":
+            return type(array[1]) is np.ndarray, array[1] is part
+        return repr(found), [str(one.message) for one in caught]
+
+    for values in 300, float("nan"), 1j, True:
+        for shape in (), (1,), (9,):
+            assert assigned(dnp, values, shape) == assigned(numpy, values, shape), (values, shape)

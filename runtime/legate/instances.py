@@ -38,7 +38,7 @@ class LegateInstance:
     """The data of one store."""
 
     __slots__ = ("shape", "dtype", "nbytes", "piece", "filled", "written", "memory", "home", "fresh", "lent",
-                 "shared", "foreign", "scattered", "number", "version", "exchanges", "cells")
+                 "shared", "foreign", "scattered", "number", "version", "exchanges", "cells", "array")
 
     address = 0
     """Unknown: Legate places stores anew for each task."""
@@ -76,6 +76,8 @@ class LegateInstance:
         """Of the columns of a matrix: how points exchange rows of what it is multiplied with (ghosts.py)."""
         self.cells: dict[Any, Any] = {}
         """How points exchange the rows at the borders of their tiles (borders.py)."""
+        self.array: NDArray[np.uint8] | None = None
+        """The memory that a host function sees while it runs on parts (calls.py)."""
 
     def changed(self) -> None:
         """Note that elements may have changed."""

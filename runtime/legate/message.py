@@ -17,7 +17,7 @@ from diffuse.ir import ITEMSIZE, Point
 from diffuse.ir.view import shown
 from diffuse.runtime.base import LaunchArgument, Layout, Plane
 from diffuse.runtime.legate.passes import Border, Edge
-from diffuse.runtime.legate.requirements import Cut, Need
+from diffuse.runtime.legate.requirements import Cut, Need, in_own_coordinates
 
 RUN, FOLD, GET, PUT, PACK, PASS, EDGES = range(7)
 INPUT, OUTPUT, HOST = range(3)
@@ -202,9 +202,9 @@ def _plane(kind: int, number: int, plane: Plane) -> list[int]:
 
 def _field(argument: LaunchArgument, place: int) -> list[int]:
     """The words that derive an argument's address and strides from those of its store."""
-    access, view = argument.access, shown(argument.access)
+    view = shown(argument.access)
     rank = len(view.strides)
-    if (access.store.shape, access.store.dtype) != argument.storage:
+    if not in_own_coordinates(argument):
         return [argument.word, rank, place, 0]
     steps = [[0] * len(view.rows) for _ in range(rank)]
     for d, (_, terms) in enumerate(view.rows):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from diffuse.ir import ITEMSIZE
 from diffuse.runtime.base import Launch, Layout
 from diffuse.runtime.legate import message
 from diffuse.runtime.legate.gpus import Devices
@@ -49,6 +50,8 @@ class Prepared(NamedTuple):
     """A digest of the layout, for the comparison of ranks."""
     border: Border | None = None
     """Of a pass over two fused tasks: the rows that points exchange."""
+    replicated: int = 0
+    """The bytes that each Legate point gets whole."""
 
 
 def prepared(layout: Layout, span: int, whole: bool, assembles: bool = False) -> Prepared:
@@ -88,7 +91,8 @@ def _prepared(layout: Layout, found: Cut, border: Border | None = None) -> Prepa
                     tuple((places[need.slot], need, need.writes,
                            tuple(a.word for a, k in zip(arguments, found.of, strict=True) if k == n))
                           for n, need in enumerate(found.needs)), {},
-                    form(layout.title, found if border is None else (found, border)), border)
+                    form(layout.title, found if border is None else (found, border)), border,
+                    found.replicated({a.slot: ITEMSIZE[a.storage[1]] for a in arguments}))
 
 
 def orders(launch: Launch, found: Prepared, hosted: Sequence[bool], inside: bool, devices: Devices | None,

@@ -22,7 +22,7 @@ from diffuse.runtime.legate import gpus, message, prepare
 from diffuse.runtime.legate.board import Board, board
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.joining import WHOLE, Tiles
-from diffuse.runtime.legate.mpi import Gather
+from diffuse.runtime.legate.mpi import Network
 from diffuse.runtime.legate.requirements import Need, shared
 from diffuse.runtime.legate.reuse import SOMEWHERE, Piece, Reuse
 from diffuse.runtime.legate.trampoline import GridTrampoline, Trampoline
@@ -37,6 +37,8 @@ from diffuse.settings import config
 
 FORKED = -1
 """A thread identifier that no thread has."""
+COPIED = 1 << 20
+"""Bytes of copies on a rank for which there is always room."""
 
 
 @cache
@@ -86,12 +88,12 @@ class Placement:
         self.pool: Pool | None = None
         self.agreement: Agreement | None = None
         """Compares what this rank submits with the others; None with one rank."""
-        self.gather: Gather | None = None
-        """The all-gather of one word; None with one rank."""
+        self.network: Network | None = None
+        """Messages of ours between the ranks; None with one rank."""
         if self.ranks > 1:
-            self.gather = Gather(self.rank, self.ranks)
-            self.agreement = Agreement(self.rank, self.gather, config.digest)
-            self._watch(self.gather, self.agreement)
+            self.network = Network(self.rank, self.ranks)
+            self.agreement = Agreement(self.rank, self.network.gather, config.digest)
+            self._watch(self.network, self.agreement)
         self.board: Board | None = None
         """Where ranks of this machine say what they have begun; None if they do not."""
         self._types = {name: getattr(core.types, "bool_" if name == "bool" else name) for name in ITEMSIZE}
@@ -109,14 +111,18 @@ class Placement:
         self.launched = self.fenced = 0
         """The number of tasks submitted, and the number of them at the last fence."""
         self._flags = 0
+        self.noted = 0
+        """Floating-point exceptions of host functions on this rank, until the ranks wait for each other."""
 
-    def _watch(self, gather: Gather, agreement: Agreement) -> None:
+    def _watch(self, network: Network, agreement: Agreement) -> None:
         """Compare this rank's environment with the others', and start its watchdog.  Only the main thread's
         activity counts, as the threads that poll for messages are never idle."""
-        alike(self.rank, gather, ("Legate", version("legate")), ("Legate's processors", self.processors))
+        alike(self.rank, network.gather, ("Legate", version("legate")),
+              ("Legate's processors", self.processors))
         clock = time.pthread_getcpuclockid(self._main)
-        watch(self.rank, self.ranks, gather, Activity(self.rank, agreement.progress, lambda: gather.since,
-                                                      lambda: time.clock_gettime(clock)))
+        watch(self.rank, self.ranks, network.gather,
+              Activity(self.rank, agreement.progress, lambda: network.since,
+                       lambda: time.clock_gettime(clock)))
 
     def threads(self) -> int:
         """Threads of each Legate processor: the setting, or a share of the machine's processors."""
@@ -128,9 +134,9 @@ class Placement:
     def share(self, threads: int) -> None:
         """Have the ranks of a machine begin launches abreast, if they compute on all of its processors, each
         on so many threads."""
-        assert self.gather is not None
+        assert self.network is not None
         crowded = launcher.local_ranks() * threads >= (os.cpu_count() or 1)
-        self.board = board(self.rank, self.gather, crowded)
+        self.board = board(self.rank, self.network.gather, crowded)
         if self.board is not None:
             self.code.board(self.board)
 
@@ -162,8 +168,9 @@ class Placement:
             if self.agreement is not None:
                 self.agreement.meet("waiting for everything submitted")
             self.legate.issue_execution_fence(block=True)
-            if self.gather is not None:
-                for flags in self.gather(self.code.flags()):
+            if self.network is not None:
+                own, self.noted = self.noted, 0
+                for flags in self.network.gather(self.code.flags() | own):
                     self._flags |= flags
         self.fenced = self.launched
 
@@ -194,6 +201,23 @@ class Placement:
         if self.agreement is not None:
             self.agreement.meet(f"making a store of shape {shape}, {dtype}")
         return self.legate.create_store(self._types[dtype], shape)
+
+    @property
+    def used(self) -> int:
+        """The bytes of all stores in use, on all ranks together."""
+        return self._reuse.bytes_used
+
+    def afford(self, nbytes: int, what: str) -> None:
+        """Refuse copies of so many bytes on a rank, beside its parts of all stores, if they exceed its
+        memory: Legate would end the program.  Raises MemoryError, on all ranks alike."""
+        if self.ranks == 1 or self.devices is not None or nbytes < COPIED:
+            return
+        used, most = self.used // self.ranks, prepare.memory_given()
+        if used + nbytes > most:
+            raise MemoryError(f"{nbytes} bytes whole on a rank for {what}, where parts of arrays take {used} "
+                              f"of the {most} bytes that Legate was given: use smaller arrays, or give it "
+                              "more with DIFFUSE_LEGATE_MEMORY (or --memory)")
+        self._reuse.shrink(most - used - nbytes)
 
     def store(self, owner: LegateInstance) -> Any:
         """Legate's store of an instance, made now if there is none."""
@@ -332,6 +356,7 @@ class Placement:
         if self.alone:
             self.wait()
         if order == message.GET:  # every rank gets the whole store
+            self.afford(owner.nbytes, f"reading an array of shape {owner.shape}, {owner.dtype}")
             task = self.task((spread,))
             task.add_input(store)
         elif self.alone:

@@ -11,7 +11,7 @@ These are pure functions over plain data, independent of Legate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from math import prod
@@ -87,6 +87,11 @@ class Cut(NamedTuple):
     def several(self) -> bool:
         """Is there more than one Legate point?"""
         return prod(self.spread) > 1
+
+    def replicated(self, of: Mapping[int, int]) -> int:
+        """The bytes that each point gets whole, given the size of an element of each slot's store."""
+        return sum([of[need.slot] * prod([high - low for low, high in zip(need.low, need.high, strict=True)])
+                    for need in self.needs if need.reads and need.tiles == WHOLE])
 
     def tiles(self, tiles: Tiles) -> Tiles:
         """Convert the tiles of points to those of Legate points, in launch dimensions with several Legate
@@ -216,11 +221,18 @@ def _bounds(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
     return low, tuple(max(box[1][d] for box in boxes if box) for d in range(len(low)))
 
 
+def in_own_coordinates(argument: LaunchArgument) -> bool:
+    """Does an argument view a store in the store's own coordinates, maybe its bytes as another type of the
+    same size?"""
+    store, (shape, dtype) = argument.access.store, argument.storage
+    return store.shape == shape and ITEMSIZE[store.dtype] == ITEMSIZE[dtype]
+
+
 def box_of(argument: LaunchArgument, launch: Cut | None = None) -> Box | None:
     """The partition of an argument as a box and its tiles (no tiles without a launch); None if Legate cannot
     express it."""
     access = argument.access
-    if (access.store.shape, access.store.dtype) != argument.storage:
+    if not in_own_coordinates(argument):
         return None
     match access.partition:
         case Replicated():
@@ -253,7 +265,7 @@ def need_of(members: Sequence[LaunchArgument], box: Box) -> Need:
 
 def _fills(access: Access, low: Point, high: Point, storage: tuple[Point, str]) -> bool:
     """Does the access cover every element of the box?"""
-    if (access.store.shape, access.store.dtype) != storage:
+    if (access.store.shape, ITEMSIZE[access.store.dtype]) != (storage[0], ITEMSIZE[storage[1]]):
         # other coordinates for the same elements: they cover the whole store
         return low == (0,) * len(low) and high == storage[0] and covers(access)
     if low == (0,) * len(low) and high == access.store.shape:

@@ -60,7 +60,7 @@ class Reuse:
             self.bytes_used += nbytes
             return piece, True
         if self.bytes_used + self.bytes_kept + nbytes > self._most:
-            self._shrink(max(0, self._most - self.bytes_used - nbytes))
+            self.shrink(max(0, self._most - self.bytes_used - nbytes))
         if self.bytes_used + nbytes > self._most:
             raise MemoryError(f"{nbytes} bytes for an array of shape {shape} and type {dtype}: Legate was "
                               f"given {self._most} bytes for arrays, of which {self.bytes_used} are in use; "
@@ -77,13 +77,14 @@ class Reuse:
         self._kept.move_to_end((shape, dtype))
         self.bytes_kept += piece.nbytes
         if self.bytes_kept > self._limit:
-            self._shrink(self._limit)
+            self.shrink(self._limit)
 
     def forget(self, nbytes: int) -> None:
         """Stop counting a store that another library holds."""
         self.bytes_used -= nbytes
 
-    def _shrink(self, limit: int) -> None:
+    def shrink(self, limit: int) -> None:
+        """Drop the oldest cached stores until they take at most so many bytes."""
         while self.bytes_kept > limit:
             key = next(iter(self._kept))
             pieces = self._kept[key]

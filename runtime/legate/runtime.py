@@ -10,7 +10,7 @@ and submits the same launches.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from math import prod
 from typing import Any, cast
@@ -25,6 +25,7 @@ from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.legate import message, orders
 from diffuse.runtime.legate.borders import Borders
+from diffuse.runtime.legate.calls import Calls
 from diffuse.runtime.legate.ghosts import Divided, Exchanges
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.orders import Orders, Prepared
@@ -41,7 +42,7 @@ MOST_LENT = 4096
 NOTHING = nullcontext()
 
 
-class Legate:
+class Legate(Calls):
     """Launches as tasks of Legate."""
 
     name = "legate"
@@ -263,6 +264,7 @@ class Legate:
         """Submit an index launch with the points of the cut, and a task for `finish`."""
         place, cut, instances = self.placement, prepared.cut, cast(Any, launch.instances)
         assert launch.layout is not None
+        place.afford(prepared.replicated, prepared.layout.title)
         if divided is not None:
             self._exchanges.bring(divided, instances)
         border = prepared.border
@@ -348,17 +350,6 @@ class Legate:
         self._pay()
 
     # -- waiting -------------------------------------------------------------------------------------------
-
-    def call(self, function: Callable[[], None]) -> None:
-        try:
-            function()
-        finally:
-            self._pay()
-
-    def _pay(self) -> None:
-        """Copy what the host wrote to copies of shared instances to Legate's stores."""
-        while self._owed:
-            self.placement.move(message.PUT, self._owed.pop())
 
     def fence(self) -> None:
         place = self.placement

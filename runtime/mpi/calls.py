@@ -14,10 +14,10 @@ from diffuse.runtime.mpi import traffic
 from diffuse.runtime.mpi.moves import Move
 from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.parts import cheapest
-from diffuse.runtime.mpi.peers import Run, Together
 from diffuse.runtime.mpi.shares import Share, together
 from diffuse.runtime.mpi.validity import State
 from diffuse.runtime.ranks.agreement import Agreement
+from diffuse.runtime.ranks.peers import Run, Together
 
 
 class Calls(ABC):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from diffuse.runtime.independent import Ends
-from diffuse.runtime.mpi.peers import Run
+from diffuse.runtime.ranks.peers import Run
 
 
 class Stage:

@@ -20,12 +20,12 @@ from diffuse.runtime.mpi.collected import replicated
 from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, addressed
 from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.parts import cheapest
-from diffuse.runtime.mpi.peers import Run
 from diffuse.runtime.mpi.played import played
 from diffuse.runtime.mpi.runtime import Mpi
 from diffuse.runtime.mpi.shares import Share, share, together
 from diffuse.runtime.mpi.steps import arriving_in_rounds, fetched, step
 from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.ranks.peers import Run
 from diffuse.settings import config
 
 MOST_PLAYED = 64

@@ -28,12 +28,12 @@ from diffuse.runtime.mpi.foresight import Foresight
 from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.lockstep import Line, Lockstep, Post
-from diffuse.runtime.mpi.peers import Run
 from diffuse.runtime.mpi.runtime import Mpi
 from diffuse.runtime.mpi.shares import Share
 from diffuse.runtime.mpi.steps import Step
 from diffuse.runtime.mpi.validity import State
 from diffuse.runtime.ranks.agreement import Agreement
+from diffuse.runtime.ranks.peers import Run
 from diffuse.runtime.reference import HostInstance
 from diffuse.settings import config
 

@@ -366,4 +366,4 @@ core.slow.set_shape, core.slow.set_dtype = set_shape, inplace.set_dtype
 core.slow.component, core.slow.set_component = views.component, views.set_component
 core.slow.buffer = base.buffer
 if native is not None:
-    native.teach(base.writable, base.wrote)
+    native.teach(base.writable, base.wrote, host)

@@ -241,17 +241,20 @@ def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     """The result of a NumPy function, in a tuple, if it is computed where the arrays are: on all ranks, or on
     a GPU by another library."""
     running = library.current().runtime
-    if running.ranks > 1 and running.sharing is None:
-        if name.startswith(("numpy.fft.", "scipy.fft.")):
-            found: tuple[Any] | None = _oversize().beforehand(name, args, kwargs)
-            return found
-        function = in_pieces.get(name)
-        return None if function is None else function(args, kwargs)
-    if running.ranks > 1 and running.sharing is not None:
+    if running.ranks == 1:
+        return on_gpu(name, args, kwargs)
+    found: tuple[Any] | None = None
+    if running.sharing is not None:
         from diffuse.numpy.bridge import distributed
 
-        return distributed.call(name, args, kwargs)
-    return on_gpu(name, args, kwargs)
+        found = distributed.call(name, args, kwargs)
+    if found is not None:
+        return found
+    if name.startswith(("numpy.fft.", "scipy.fft.")):
+        found = _oversize().beforehand(name, args, kwargs)
+        return found
+    function = in_pieces.get(name)
+    return None if function is None else function(args, kwargs)
 
 
 def on_gpu(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:

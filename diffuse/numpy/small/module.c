@@ -61,10 +61,10 @@ static PyObject *connect(PyObject *module, PyObject *args)
 
 static PyObject *teach(PyObject *module, PyObject *args)
 {
-    PyObject *for_writing, *after_writing;
-    if (!PyArg_ParseTuple(args, "OO", &for_writing, &after_writing))
+    PyObject *for_writing, *after_writing, *for_reading;
+    if (!PyArg_ParseTuple(args, "OOO", &for_writing, &after_writing, &for_reading))
         return NULL;
-    small_teach(for_writing, after_writing);
+    small_teach(for_writing, after_writing, for_reading);
     Py_RETURN_NONE;
 }
 
@@ -277,7 +277,7 @@ static PyMethodDef methods[] = {
     {"set_sizes", set_sizes, METH_VARARGS, "Set which arrays are small, and which results stay NumPy's."},
     {"set_classes", set_classes, METH_VARARGS, "Say of which classes arrays and pending numbers are."},
     {"connect", connect, METH_VARARGS, "Give the Python functions for what is not done here."},
-    {"teach", teach, METH_VARARGS, "Have NumPy's own arrays take arrays as outputs; give base.writable and base.wrote."},
+    {"teach", teach, METH_VARARGS, "Have NumPy's own arrays take arrays as outputs and values; give base.writable, base.wrote and base.host."},
     {"connect_moving", connect_moving, METH_VARARGS,
      "Give the table of what was decided about places, the counters, and where mirrors lie."},
     {"calls", (PyCFunction)(void (*)(void))calls, METH_FASTCALL,

@@ -93,8 +93,9 @@ char *small_spot(PyObject *array, PyObject *index); /* where that element lies *
 PyObject *small_shown(PyObject *found); /* `small_given` of an array; anything else as it is */
 int small_spreads(PyObject *left, PyObject *right); /* is the result of two arrays larger than small ones are? */
 void small_numbers(void); /* of numbers.c: NumPy's numbers know arrays on their right */
-/* Of taught.c: NumPy's own arrays know arrays as outputs and masks; base.writable and base.wrote are given. */
-void small_teach(PyObject *for_writing, PyObject *after_writing);
+/* Of taught.c: NumPy's own arrays know arrays as outputs, values and masks; base.writable, base.wrote and base.host are
+ * given. */
+void small_teach(PyObject *for_writing, PyObject *after_writing, PyObject *for_reading);
 
 /* Of record.c: a call of NumPy's function that was recorded before on these views, recorded again; `b` is NULL for
  * one operand.  Py_None if it was not, NULL with an exception. */

@@ -1,8 +1,8 @@
-/* What NumPy's own arrays are taught of Diffuse's: outputs of their methods, and masks of their iterators.  NumPy itself
- * takes nothing but its own arrays there, and has no protocol that would ask. */
+/* What NumPy's own arrays are taught of Diffuse's: outputs of their methods, values for their elements, and masks of
+ * their iterators.  NumPy itself takes nothing but its own arrays there, and has no protocol that would ask. */
 #include "small.h"
 
-static PyObject *writable, *wrote; /* of base */
+static PyObject *writable, *wrote, *readable; /* of base; base.host */
 
 static int ours(PyObject *x) { return Py_TYPE(x) == state.array_class; }
 
@@ -128,6 +128,62 @@ static void precede(const char *name, Method *method, void (*quick)(void), void 
     precede(#name, &method_##name, (void (*)(void))fast_##name, (void (*)(void))named_##name,                          \
             (void (*)(void))plain_##name);
 
+/* -- elements ----------------------------------------------------------------------------------------------------- */
+
+static objobjargproc numpys_assign;
+static PyCFunction numpys_fill;
+
+/* An array of ours as NumPy gets it where elements of its own array are assigned.  Where a single element is, it would
+ * ask ours for a number of Python's, which has no element type, and raise other errors.  An array of objects holds ours
+ * itself. */
+static PyObject *plain_value(PyObject *array, PyObject *value)
+{
+    if (PyDataType_REFCHK(PyArray_DESCR((PyArrayObject *)array)))
+        return Py_NewRef(value);
+    return PyObject_CallOneArg(readable, value);
+}
+
+static int assign(PyObject *array, PyObject *index, PyObject *value)
+{
+    if (value == NULL || !ours(value))
+        return numpys_assign(array, index, value);
+    PyObject *plain = plain_value(array, value);
+    int failed = plain == NULL ? -1 : numpys_assign(array, index, plain);
+    Py_XDECREF(plain);
+    return failed;
+}
+
+static PyObject *fill(PyObject *array, PyObject *args)
+{
+    if (PyTuple_GET_SIZE(args) != 1 || !ours(PyTuple_GET_ITEM(args, 0)))
+        return numpys_fill(array, args);
+    PyObject *plain = plain_value(array, PyTuple_GET_ITEM(args, 0));
+    PyObject *given = plain == NULL ? NULL : PyTuple_Pack(1, plain);
+    PyObject *found = given == NULL ? NULL : numpys_fill(array, given);
+    Py_XDECREF(plain);
+    Py_XDECREF(given);
+    return found;
+}
+
+static void teach_elements(void)
+{
+    PyMappingMethods *mapping = PyArray_Type.tp_as_mapping;
+    PyObject *method = PyDict_GetItemString(PyArray_Type.tp_dict, "__setitem__"); /* which derived classes call */
+    if (numpys_assign == NULL) {
+        numpys_assign = mapping->mp_ass_subscript;
+        mapping->mp_ass_subscript = assign;
+        if (method != NULL && Py_IS_TYPE(method, &PyWrapperDescr_Type)
+                && ((PyWrapperDescrObject *)method)->d_wrapped == (void *)numpys_assign)
+            ((PyWrapperDescrObject *)method)->d_wrapped = (void *)assign;
+    }
+    method = PyDict_GetItemString(PyArray_Type.tp_dict, "fill");
+    if (numpys_fill == NULL && method != NULL && Py_IS_TYPE(method, &PyMethodDescr_Type)
+            && ((PyMethodDescrObject *)method)->d_method->ml_flags == METH_VARARGS) {
+        numpys_fill = ((PyMethodDescrObject *)method)->d_method->ml_meth;
+        ((PyMethodDescrObject *)method)->d_method->ml_meth = fill;
+    }
+}
+
 /* -- iterators ---------------------------------------------------------------------------------------------------- */
 
 static binaryfunc numpys_read;
@@ -151,11 +207,13 @@ static int write_flat(PyObject *flat, PyObject *index, PyObject *value)
     return failed;
 }
 
-void small_teach(PyObject *for_writing, PyObject *after_writing)
+void small_teach(PyObject *for_writing, PyObject *after_writing, PyObject *for_reading)
 {
     Py_XSETREF(writable, Py_NewRef(for_writing));
     Py_XSETREF(wrote, Py_NewRef(after_writing));
+    Py_XSETREF(readable, Py_NewRef(for_reading));
     METHODS(PRECEDE)
+    teach_elements();
     PyMappingMethods *mapping = PyArrayIter_Type.tp_as_mapping;
     if (numpys_read == NULL) {
         numpys_read = mapping->mp_subscript;

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from diffuse.runtime.independent import Ends, Peers
-from diffuse.runtime.mpi.network import Network
-from diffuse.runtime.mpi.traffic import Traffic
 
+Messages = Sequence[tuple[int, Any]]
+"""Bytes, each with the rank that gets or sends them."""
 Run = Callable[[Callable[[Ends], Peers], Sequence[int], int], int]
 """Runs a function as a rank, given how to make its peers, the ends of the ranks' points, and the rank."""
+
+
+class Network(Protocol):
+    """Messages between all ranks."""
+
+    rank: int
+    ranks: int
+
+    def swap(self, words: Sequence[int]) -> list[int]:
+        """Exchange one word with each rank (all-to-all)."""
+
+    def exchange(self, sends: Messages, receives: Messages, tag: int) -> None:
+        """Send and receive bytes."""
+
+
+class Traffic(Protocol):
+    """Counts what is sent."""
+
+    def sent(self, nbytes: int, messages: int) -> None: ...
 
 
 class Together:
