@@ -42,6 +42,12 @@ class Namespace(ModuleType):
         setattr(self, name, value)
         return value
 
+    def __eq__(self, other: object) -> bool:
+        """NumPy's module is equal, in which SciPy's own operators compute: operators of both kinds add up."""
+        return other is self or getattr(other, "__name__", "").endswith("numpy")
+
+    __hash__ = ModuleType.__hash__
+
 
 _linalg = Namespace(np.linalg, norm=watch.norm)
 NUMPY = {"numpy.linalg": _linalg,
