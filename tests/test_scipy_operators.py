@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -14,9 +15,10 @@ import scipy.optimize as so
 import scipy.sparse.linalg
 
 import diffuse.numpy as np
-import diffuse.scipy.linalg.interpolative as interpolative
 import diffuse.scipy.sparse.linalg as ours
 from diffuse.settings import using
+
+interpolative: Any = importlib.import_module("diffuse.scipy.linalg.interpolative")
 
 A = numpy.random.default_rng(3).standard_normal((12, 5))
 H = A.T @ A

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +23,8 @@ HUGE = 1 << 18, 1 << 20
 def stream(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.param == "simt":
         pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
-    with settings.using(runtime=request.param, window="auto", small=0, threads=1):
+    # all tasks have one point, and so fuse
+    with settings.using(runtime=request.param, window="auto", small=0, min_chunk=1 << 60):
         gc.collect()  # errors of the test before hold its arrays
         engine.fence()
         yield
@@ -114,5 +116,13 @@ def test_an_interrupt_between_the_tasks_loses_nothing_else(monkeypatch: pytest.M
         engine.fence()
     assert numpy.array_equal(numpy.array(y), values() + 1.0)
     assert numpy.array_equal(numpy.array(z), (values() + 1.0) * 3.0)
+    with pytest.raises(MemoryError):
+        numpy.array(huge)
+
+
+def test_it_is_told_where_values_are_read_and_not_by_blocks_of_warnings() -> None:
+    huge = np.ones(HUGE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
     with pytest.raises(MemoryError):
         numpy.array(huge)

@@ -162,7 +162,8 @@ def test_a_program_has_what_it_needs_and_no_more() -> None:
 
 
 def test_a_written_program_refuses_files_of_other_shapes(tmp_path: Path) -> None:
-    text, space = write(matmul(8, 4, 6), {"m": 2}), {"np": np, "sys": sys}
+    text = write(matmul(8, 4, 6), {"m": 2})
+    space: dict[str, Any] = {"np": np, "sys": sys}
     exec(text[text.index("def opened"):text.index("def load(")], space)
     path, opened = str(tmp_path / "A.npy"), space["opened"]
     np.save(path, np.ones((16, 4)))

@@ -15,6 +15,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from functools import wraps
 from types import FunctionType
@@ -147,7 +148,8 @@ def _settling(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function of `warnings` that changes the filters, to report earlier errors before it runs."""
     @wraps(function)
     def settled(*args: Any, **kwargs: Any) -> Any:
-        _settle()
+        with suppress(MemoryError):  # it is raised where the program reads what could not be computed
+            _settle()
         try:
             return function(*args, **kwargs)
         finally:
