@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diffuse.ir import ITEMSIZE
-from diffuse.ir.template import Template
+from diffuse.ir.template import Recorded, Template
+from diffuse.kernels.body import operations
 from diffuse.stream.group import Group, opaque
 from diffuse.stream.waits import MANY, size
 from diffuse.stream.window import Window
@@ -66,6 +67,8 @@ class Brevity:
             self.most = max(self.most, cost)
             if self.often == OFTEN:
                 self._allow()
+            if self.often >= OFTEN:
+                _alone(window)
         elif self.often >= OFTEN:
             self.forget()
         else:
@@ -110,16 +113,39 @@ def sizes_of(group: Group) -> tuple[int, int, int]:
     best.  The trail keeps them: it tells the templates of all tasks."""
     trail = group.trail
     if trail.sizes is None:
-        sizes = sorted([bytes_of(task[0]) for task in group.recorded])
+        sizes = sorted([bytes_of(task[0], fills(task)) for task in group.recorded])
         trail.sizes = sizes[-1], sum(sizes), sum(sizes[:-max(trail.node.loops, 1)])
     return trail.sizes
 
 
-def bytes_of(made: Template) -> int:
-    """The bytes that a task reads and writes; a very large number if NumPy must not compute it
-    (waits.size)."""
+def bytes_of(made: Template, fills: bool) -> int:
+    """The bytes that a task reads and writes; a very large number if it must not be computed at once
+    (waits.size).  `fills`: it is an assignment through a mask, which takes less time than `where`."""
     if opaque(made):
         return 0
-    if made.operation.startswith(RUNNING) and made.signature[0][0] in "iu":  # NumPy's bits, not so of floats
+    running = made.operation.startswith(RUNNING) and made.signature[0][0] in "iu"  # NumPy's bits, not so of floats
+    if running or fills or simple(made):
         return made.elements * sum([ITEMSIZE[use.dtype] for use in made.uses])
     return size(made)
+
+
+def fills(task: Recorded) -> bool:
+    """Is a task `x[mask] = number`?"""
+    made, stores, *_ = task
+    return made.operation == "where" and len(stores) > 2 and stores[-1] == stores[-2]
+
+
+def simple(made: Template) -> bool:
+    """Is an operation of little code that has other bits than NumPy's?  Its machine code runs at once where
+    the program waits for it alone (numpy/ops/single.py)."""
+    row = operations.find(made.operation) if operations.known(made.operation) else None
+    return (row is not None and row.name == made.operation and row.elementwise and row.cost == 1
+            and made.signature[0][0] == "c" and not operations.exact(row.name, made.signature[:-1]))
+
+
+def _alone(window: Window) -> None:
+    """Count the simple operations of a window as waited for alone."""
+    for group in (*window.closed, window.open):
+        for made, *_ in group.recorded:
+            if simple(made):
+                made.alone = max(made.alone, OFTEN)

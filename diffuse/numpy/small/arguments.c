@@ -169,12 +169,15 @@ static npy_intp chooses(PyArrayObject *x, PyObject *index)
 }
 
 /* Is NumPy sooner than a task with what an index chooses of memory at hand: with few elements (numpy/arrays/indices.py),
- * or because the program reads a value after every few operations (soon.c)?  0 with an exception, too. */
+ * with a mask of twice as many (masks.py), or because the program reads a value after every few operations (soon.c)?
+ * 0 with an exception, too.  `others` counts the bytes of the index and of what is written. */
 #define SOONER 8
 static int chooses_soon(PyArrayObject *x, PyObject *index, npy_intp others)
 {
-    npy_intp count = chooses(x, index);
-    if (count < 0 || count < SOONER * state.small)
+    npy_intp count = chooses(x, index), few = SOONER * state.small;
+    if (PyArray_CheckExact(index) && PyArray_ISBOOL((PyArrayObject *)index) && size_of(index) == count && state.sees)
+        few *= 2;
+    if (count < 0 || count < few)
         return count >= 0;
     return state.left > 0 && state.sees && small_spend(2 * count * PyArray_ITEMSIZE(x) + others);
 }
@@ -238,18 +241,23 @@ int small_choose(Array *x, PyObject *index, PyObject *value)
 {
     Found found = {.product = 1, .large = 1, .index = 1};
     npy_intp bytes = 0;
-    if (!state.sees || !state.small || absent(x->memory) || small_readable(x) <= 0)
+    if (!state.sees || !state.small || absent(x->memory) || !PyArray_ISWRITEABLE((PyArrayObject *)x->memory)
+            || small_readable(x) <= 0)
         return PyErr_Occurred() ? -1 : 0;
     PyObject *plain = lowered(index, &found, 0), *memory = NULL;
     PyObject *right = plain == NULL ? NULL : small_number_or_near(value);
     if (plain != NULL && right == NULL && !PyErr_Occurred())
         right = small_soon_operand(value, SMALL_ANY, &bytes);
-    /* A number written through a mask may fuse with what made the mask, and with other such writes. */
-    int soon = right != NULL && (state.left > 0 || PyArray_CheckExact(right))
-               && chooses_soon((PyArrayObject *)x->memory, plain, found.total + bytes);
-    if (soon)
-        memory = small_mine(x);
-    int done = memory == NULL ? 0 : PyObject_SetItem(memory, plain, right) < 0 ? -1 : 1;
+    if (right != NULL) {
+        PyArrayObject *to = (PyArrayObject *)x->memory;
+        int mask = PyArray_CheckExact(plain) && PyArray_ISBOOL((PyArrayObject *)plain);
+        if (!mask || PyArray_CheckExact(right))
+            memory = chooses_soon(to, plain, found.total + bytes) ? small_mine(x) : NULL;
+        else if (state.left > 0) /* else a task may do it together with what made the mask, and with other such writes */
+            memory = small_spend(2 * PyArray_NBYTES(to) + found.total) ? small_mine(x) : NULL;
+    }
+    int filled = memory == NULL ? 0 : small_fill_masked((PyArrayObject *)memory, plain, right);
+    int done = memory == NULL ? 0 : filled ? filled : PyObject_SetItem(memory, plain, right) < 0 ? -1 : 1;
     Py_XDECREF(memory);
     Py_XDECREF(right);
     Py_XDECREF(plain);
