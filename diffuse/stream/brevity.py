@@ -7,7 +7,9 @@ operations between two reads by the program are faster when done at once if they
 fuse so little that launches cost more than fusion saves.
 
 After a few such waits in a row a library may read and write a number of bytes at once (`allowed`) between two
-reads by the program.  Operations beyond it are recorded, and the counting of waits starts over.
+reads by the program.  Operations beyond it are recorded, and the counting of waits starts over.  Of the
+operations that a library does not compute so, as their bits are not NumPy's, simple ones count as waited for
+alone then.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from diffuse.ir import ITEMSIZE
 from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import operations
 from diffuse.stream.group import Group, opaque
-from diffuse.stream.waits import MANY, size
+from diffuse.stream.waits import BRIEF, MANY, size
 from diffuse.stream.window import Window
 
 LONGEST = 64
@@ -123,10 +125,9 @@ def bytes_of(made: Template, fills: bool) -> int:
     (waits.size).  `fills`: it is an assignment through a mask, which takes less time than `where`."""
     if opaque(made):
         return 0
-    running = made.operation.startswith(RUNNING) and made.signature[0][0] in "iu"  # NumPy's bits, not so of floats
-    if running or fills or simple(made):
-        return made.elements * sum([ITEMSIZE[use.dtype] for use in made.uses])
-    return size(made)
+    nbytes = made.elements * sum([ITEMSIZE[use.dtype] for use in made.uses])
+    whole = made.operation.startswith(RUNNING) and made.signature[0][0] in "iu"  # NumPy's bits
+    return nbytes if whole or fills or (nbytes <= BRIEF and simple(made)) else size(made)
 
 
 def fills(task: Recorded) -> bool:
