@@ -7,7 +7,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy
@@ -18,9 +17,9 @@ from diffuse import settings
 from diffuse.kernels.body import operations
 from diffuse.numpy.arrays import core, soon
 from diffuse.numpy.small import native
-from diffuse.observe import trace
 from diffuse.stream import engine
 from diffuse.stream.brevity import LONGEST, OFTEN
+from tests.at_once import allowed, counted, noticed
 
 pytestmark = [pytest.mark.local_only("every rank records the same, whatever is at hand there"),
               pytest.mark.skipif(native is None, reason="the extension does these operations")]
@@ -32,29 +31,9 @@ TYPES = ["bool", "int8", "uint8", "int32", "int64", "uint64", "float16", "float3
 
 
 @pytest.fixture(autouse=True)
-def brevity(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What is waited for counts, which it does not in other tests."""
-    monkeypatch.setattr(engine.current().brevity, "listener", soon.allow)
-    yield
-    engine.current().brevity.forget()
-
-
-@contextmanager
-def allowed(count: int = 1 << 40, trial: bool = False) -> Iterator[None]:
-    """So many bytes may be read and written at once; on trial, as at the beginning of a program."""
-    native.set_allowance(count, trial)
-    try:
+def brevity() -> Iterator[None]:
+    with noticed():
         yield
-    finally:
-        native.set_allowance(0)
-
-
-def counted(run: Callable[[], Any]) -> tuple[int, int]:
-    """Tasks recorded, and operations done at once, while a function runs."""
-    before = trace.snapshot()
-    run()
-    after = trace.snapshot()
-    return after["recorded"] - before["recorded"], after["single"] - before["single"]
 
 
 def values(name: str, seed: int = 0) -> Any:

@@ -7,7 +7,9 @@ operations between two reads by the program are faster when done at once if they
 fuse so little that launches cost more than fusion saves.
 
 After a few such waits in a row a library may read and write a number of bytes at once (`allowed`) between two
-reads by the program.  Operations beyond it are recorded, and the counting of waits starts over.
+reads by the program.  Operations beyond it are recorded, and the counting of waits starts over.  Of the
+operations that a library does not compute so, as their bits are not NumPy's, simple ones count as waited for
+alone then.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diffuse.ir import ITEMSIZE
-from diffuse.ir.template import Template
+from diffuse.ir.template import Recorded, Template
+from diffuse.kernels.body import operations
 from diffuse.stream.group import Group, opaque
-from diffuse.stream.waits import MANY, size
+from diffuse.stream.waits import BRIEF, MANY, size
 from diffuse.stream.window import Window
 
 LONGEST = 64
@@ -66,6 +69,8 @@ class Brevity:
             self.most = max(self.most, cost)
             if self.often == OFTEN:
                 self._allow()
+            if self.often >= OFTEN:
+                _alone(window)
         elif self.often >= OFTEN:
             self.forget()
         else:
@@ -110,16 +115,38 @@ def sizes_of(group: Group) -> tuple[int, int, int]:
     best.  The trail keeps them: it tells the templates of all tasks."""
     trail = group.trail
     if trail.sizes is None:
-        sizes = sorted([bytes_of(task[0]) for task in group.recorded])
+        sizes = sorted([bytes_of(task[0], fills(task)) for task in group.recorded])
         trail.sizes = sizes[-1], sum(sizes), sum(sizes[:-max(trail.node.loops, 1)])
     return trail.sizes
 
 
-def bytes_of(made: Template) -> int:
-    """The bytes that a task reads and writes; a very large number if NumPy must not compute it
-    (waits.size)."""
+def bytes_of(made: Template, fills: bool) -> int:
+    """The bytes that a task reads and writes; a very large number if it must not be computed at once
+    (waits.size).  `fills`: it is an assignment through a mask, which takes less time than `where`."""
     if opaque(made):
         return 0
-    if made.operation.startswith(RUNNING) and made.signature[0][0] in "iu":  # NumPy's bits, not so of floats
-        return made.elements * sum([ITEMSIZE[use.dtype] for use in made.uses])
-    return size(made)
+    nbytes = made.elements * sum([ITEMSIZE[use.dtype] for use in made.uses])
+    whole = made.operation.startswith(RUNNING) and made.signature[0][0] in "iu"  # NumPy's bits
+    return nbytes if whole or fills or (nbytes <= BRIEF and simple(made)) else size(made)
+
+
+def fills(task: Recorded) -> bool:
+    """Is a task `x[mask] = number`?"""
+    made, stores, *_ = task
+    return made.operation == "where" and len(stores) > 2 and stores[-1] == stores[-2]
+
+
+def simple(made: Template) -> bool:
+    """Is an operation of little code that has other bits than NumPy's?  Its machine code runs at once where
+    the program waits for it alone (numpy/ops/single.py)."""
+    row = operations.find(made.operation) if operations.known(made.operation) else None
+    return (row is not None and row.name == made.operation and row.elementwise and row.cost == 1
+            and made.signature[0][0] == "c" and not operations.exact(row.name, made.signature[:-1]))
+
+
+def _alone(window: Window) -> None:
+    """Count the simple operations of a window as waited for alone."""
+    for group in (*window.closed, window.open):
+        for made, *_ in group.recorded:
+            if simple(made):
+                made.alone = max(made.alone, OFTEN)

@@ -133,11 +133,11 @@ void small_release(PyObject **low, Py_ssize_t all)
         Py_DECREF(low[all]);
 }
 
-/* Does an index with arrays choose so few elements that NumPy is sooner than a task (numpy/arrays/indices.py)?  Not so
- * if nobody can tell without looking at them. */
-#define SOONER 8
-static int chooses_few(PyArrayObject *x, PyObject *index)
+/* How many elements an index with arrays chooses, those of masks counted as true; -1 if nobody can tell without
+ * looking at them, or if they are so many that NumPy does not do it at once. */
+static npy_intp chooses(PyArrayObject *x, PyObject *index)
 {
+    enum { MANY = 1 << 24 };
     int tuple = PyTuple_CheckExact(index), rank = PyArray_NDIM(x), axis = 0, flat = 1;
     npy_intp longest = 1, product = 1, rest = 1;
     for (Py_ssize_t k = 0; k < (tuple ? PyTuple_GET_SIZE(index) : 1); k++) {
@@ -145,7 +145,7 @@ static int chooses_few(PyArrayObject *x, PyObject *index)
         if (part == Py_None)
             continue;
         if (part == Py_Ellipsis)
-            return 0;
+            return -1;
         npy_intp size = PyList_CheckExact(part) ? PyList_GET_SIZE(part) : 1, extent = axis < rank ? PyArray_DIM(x, axis) : 1;
         int covers = 1;
         if (PyArray_CheckExact(part)) {
@@ -159,12 +159,27 @@ static int chooses_few(PyArrayObject *x, PyObject *index)
         axis += covers;
         longest = size > longest ? size : longest;
         product *= size > 0 ? size : 1;
-        if (rest >= SOONER * state.small || product >= (npy_intp)1 << 40)
-            return 0;
+        if (rest >= MANY || product >= (npy_intp)1 << 40)
+            return -1;
     }
-    for (; axis < rank && rest < SOONER * state.small; axis++)
+    for (; axis < rank && rest < MANY; axis++)
         rest *= PyArray_DIM(x, axis);
-    return (flat ? longest : product) * rest < SOONER * state.small;
+    product = flat ? longest : product;
+    return rest < MANY && product < MANY ? product * rest : -1;
+}
+
+/* Is NumPy sooner than a task with what an index chooses of memory at hand: with few elements (numpy/arrays/indices.py),
+ * with a mask of twice as many (masks.py), or because the program reads a value after every few operations (soon.c)?
+ * 0 with an exception, too.  `others` counts the bytes of the index and of what is written. */
+#define SOONER 8
+static int chooses_soon(PyArrayObject *x, PyObject *index, npy_intp others)
+{
+    npy_intp count = chooses(x, index), few = SOONER * state.small;
+    if (PyArray_CheckExact(index) && PyArray_ISBOOL((PyArrayObject *)index) && size_of(index) == count && state.sees)
+        few *= 2;
+    if (count < 0 || count < few)
+        return count >= 0;
+    return state.left > 0 && state.sees && small_spend(2 * count * PyArray_ITEMSIZE(x) + others);
 }
 
 /* Does an index hold an array of so many elements that a task reads a small array sooner than NumPy?  Those of
@@ -201,7 +216,7 @@ PyObject *small_chosen(Array *x, PyObject *index)
         memory = small_at_hand(x);
     PyObject *plain = memory == NULL ? NULL : lowered(index, &found, 0);
     int few = plain != NULL && ((size_of(memory) < state.small && !chooses_many(plain)) ||
-                                chooses_few((PyArrayObject *)memory, plain));
+                                chooses_soon((PyArrayObject *)memory, plain, found.total));
     PyObject *chosen = few ? PyObject_GetItem(memory, plain) : NULL;
     Py_XDECREF(memory);
     Py_XDECREF(plain);
@@ -220,4 +235,31 @@ PyObject *small_index(Array *x, PyObject *index)
     Found found = {.product = 1};
     int here = size_of(x->memory) < state.small || small_unattached(x) || (state.sees && small_readable(x) > 0);
     return here ? lowered(index, &found, 0) : NULL;
+}
+
+int small_choose(Array *x, PyObject *index, PyObject *value)
+{
+    Found found = {.product = 1, .large = 1, .index = 1};
+    npy_intp bytes = 0;
+    if (!state.sees || !state.small || absent(x->memory) || !PyArray_ISWRITEABLE((PyArrayObject *)x->memory)
+            || small_readable(x) <= 0)
+        return PyErr_Occurred() ? -1 : 0;
+    PyObject *plain = lowered(index, &found, 0), *memory = NULL;
+    PyObject *right = plain == NULL ? NULL : small_number_or_near(value);
+    if (plain != NULL && right == NULL && !PyErr_Occurred())
+        right = small_soon_operand(value, SMALL_ANY, &bytes);
+    if (right != NULL) {
+        PyArrayObject *to = (PyArrayObject *)x->memory;
+        int mask = PyArray_CheckExact(plain) && PyArray_ISBOOL((PyArrayObject *)plain);
+        if (!mask || PyArray_CheckExact(right))
+            memory = chooses_soon(to, plain, found.total + bytes) ? small_mine(x) : NULL;
+        else if (state.left > 0) /* else a task may do it together with what made the mask, and with other such writes */
+            memory = small_spend(2 * PyArray_NBYTES(to) + found.total) ? small_mine(x) : NULL;
+    }
+    int filled = memory == NULL ? 0 : small_fill_masked((PyArrayObject *)memory, plain, right);
+    int done = memory == NULL ? 0 : filled ? filled : PyObject_SetItem(memory, plain, right) < 0 ? -1 : 1;
+    Py_XDECREF(memory);
+    Py_XDECREF(right);
+    Py_XDECREF(plain);
+    return memory == NULL && PyErr_Occurred() ? -1 : done;
 }

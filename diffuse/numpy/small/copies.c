@@ -166,3 +166,64 @@ int small_put(PyObject *target, PyObject *value)
     copied(n, width, PyArray_BYTES(array), stride, PyArray_BYTES(other), PyArray_STRIDE(other, 0));
     return 1;
 }
+
+/* The element that a number makes in an array; 0 if NumPy has to say. */
+static int element(PyArrayObject *x, PyObject *number, Number *made)
+{
+    int type = PyArray_TYPE(x), kind = small_kind(type);
+    if (kind != NONE && small_taken(kind, number, made))
+        return 1;
+    if (PyBool_Check(number) && type == NPY_BOOL)
+        made->truth = number == Py_True;
+    else if (!PyLong_CheckExact(number) || !PyTypeNum_ISINTEGER(type) || PyArray_SETITEM(x, (char *)made, number) < 0) {
+        PyErr_Clear(); /* a number that is too large */
+        return 0;
+    }
+    return 1;
+}
+
+enum { BLOCK = 16 }; /* elements of a mask that are looked at together */
+
+#define FILL_SOME(type, count)                                                                                 \
+    for (npy_intp i = 0; i < (count); i++) {                                                                   \
+        type chosen = (type)((type)0 - (type)(mask[i] != 0));                                                  \
+        to[i] = (type)((to[i] & (type)~chosen) | (with & chosen));                                             \
+    }
+
+/* Without a branch for each element, but for blocks of elements that a mask excludes. */
+#define FILL_MASKED(type)                                                                                      \
+    {                                                                                                          \
+        type *restrict to = (type *)PyArray_DATA(x), with;                                                     \
+        memcpy(&with, &made, sizeof with);                                                                     \
+        for (; n >= BLOCK; n -= BLOCK, mask += BLOCK, to += BLOCK) {                                           \
+            npy_uint64 some[2];                                                                                \
+            memcpy(some, mask, BLOCK);                                                                         \
+            if (some[0] | some[1])                                                                             \
+                FILL_SOME(type, BLOCK)                                                                         \
+        }                                                                                                      \
+        FILL_SOME(type, n)                                                                                     \
+        return 1;                                                                                              \
+    }
+
+int small_fill_masked(PyArrayObject *x, PyObject *truths, PyObject *number)
+{
+    Number made;
+    PyArrayObject *given = (PyArrayObject *)truths;
+    if (!PyArray_CheckExact(truths) || !PyArray_ISBOOL(given) || PyArray_CheckExact(number) || !PyArray_SAMESHAPE(x, given)
+            || !PyArray_ISCARRAY(x) || !PyArray_ISCARRAY_RO(given) || !element(x, number, &made))
+        return 0;
+    const npy_bool *restrict mask = PyArray_DATA(given);
+    npy_intp n = size_of(truths);
+    if (PyArray_BYTES(x) < (char *)mask + n && (char *)mask < PyArray_BYTES(x) + PyArray_NBYTES(x))
+        return 0; /* NumPy writes elements of the mask that it reads later */
+    switch (PyArray_ITEMSIZE(x)) {
+    case 1: FILL_MASKED(npy_uint8)
+    case 2: FILL_MASKED(npy_uint16)
+    case 4: FILL_MASKED(npy_uint32)
+    case 8: FILL_MASKED(npy_uint64)
+    }
+    for (npy_intp k = 0; k < n; k++) /* complex numbers */
+        if (mask[k])
+            memcpy(PyArray_BYTES(x) + k * sizeof made.pair, made.pair, sizeof made.pair);
+    return 1;
+}

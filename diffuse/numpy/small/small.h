@@ -72,6 +72,12 @@ PyObject *small_viewing(Array *parent, PyObject *meta);
 PyObject *small_chosen(Array *x, PyObject *index); /* by an index with arrays; NULL as above */
 PyObject *small_looking(Array *parent, PyObject *memory);
 PyObject *small_index(Array *x, PyObject *index); /* with NumPy's arrays, for a small array; NULL as above */
+/* `x[index] = value` through arrays at hand, of whatever size, if NumPy is sooner than a task: 1 if that was done, 0 if
+ * not, -1 with an exception. */
+int small_choose(Array *x, PyObject *index, PyObject *value);
+/* `x[mask] = number` on arrays that lie in memory alike, without a branch for each element, which processors mispredict:
+ * 1 if that was done, 0 if NumPy has to do it. */
+int small_fill_masked(PyArrayObject *x, PyObject *mask, PyObject *number);
 PyObject *small_at_hand(Array *x); /* the memory, of whatever size, as far as can be told at once; NULL as above */
 PyObject *small_near_to_write(Array *x);
 int small_native(PyArrayObject *x);
