@@ -82,7 +82,7 @@ def test_roots_of_unity_are_exact_to_a_unit_in_the_last_place() -> None:
 
 def test_a_length_that_nothing_divides_has_a_bound() -> None:
     plan = four_step.Transform(2 ** 31 + 11, -1, 1.0, False, False)  # a prime number
-    with pytest.raises(MemoryError, match="no divisor"):
+    with pytest.raises(MemoryError, match="needs a divisor"):
         together(lambda peers, given, out: four_step.run(peers, plan, given, out), (4, 4), 1, numpy.ones(4),
                  numpy.ones(4) + 0j)
 

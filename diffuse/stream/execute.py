@@ -25,7 +25,6 @@ from diffuse.stream.pairs import Pair, argument_stores, begins, header, pair
 from diffuse.stream.parts import Parts
 from diffuse.stream.plan import Plan, described, kept
 from diffuse.stream.replay import Replay
-from diffuse.stream.shortage import one_by_one
 from diffuse.stream.stores import Stores, nbytes
 from diffuse.stream.window import Window
 
@@ -74,6 +73,8 @@ class Forwarder:
                     if not self._with_partner(group):
                         self._run(group)
                 except MemoryError as error:
+                    from diffuse.stream.shortage import one_by_one
+
                     one_by_one(error, self._taken, self._before, self.window, self._run)
                 self.stores.forwarded()
             except Exception as error:

@@ -268,7 +268,7 @@ def _with_numpys(function: FunctionType) -> FunctionType:
 
 
 def _numpys(value: Any) -> Any:
-    if type(value) is ModuleType and value.__name__.startswith("diffuse."):
+    if isinstance(value, ModuleType) and value.__name__.startswith("diffuse."):
         return sys.modules.get(value.__name__.removeprefix("diffuse."), value)
     if isinstance(value, Array) and not value.form.ndim:
         return host(value)[()]
