@@ -157,3 +157,11 @@ def test_a_program_that_tests_magnitudes_is_computed_at_once() -> None:
     assert recorded[0] > 0 and recorded[-OFTEN:] == [0] * OFTEN
     assert numpy.array_equal(numpy.asarray(given[2]), plain[1])
     assert numpy.asarray(np.abs(given[1])).tobytes() == numpy.asarray(np.abs(np.array(plain[0]))).tobytes()
+
+
+def test_results_of_tasks_that_nobody_looked_at_are_written_at_once() -> None:
+    x, mask = np.exp(np.array(RANDOM.random(N))), np.array(RANDOM.random(N) < 0.5)
+    engine.fence()
+    with allowed():
+        assert counted(lambda: x.__setitem__(mask, 0.25)) == (0, 1)
+    assert (numpy.asarray(x) == 0.25).sum() == numpy.asarray(mask).sum()

@@ -170,14 +170,17 @@ static npy_intp chooses(PyArrayObject *x, PyObject *index)
 
 /* Is NumPy sooner than a task with what an index chooses of memory at hand: with few elements (numpy/arrays/indices.py),
  * with a mask of twice as many (masks.py), or because the program reads a value after every few operations (soon.c)?
- * 0 with an exception, too.  `others` counts the bytes of the index and of what is written. */
+ * 0 with an exception, too.  `others` counts the bytes of the index and of what is written.  Few elements count as a
+ * value that the program reads, as which masks and positions have to be waited for. */
 #define SOONER 8
 static int chooses_soon(PyArrayObject *x, PyObject *index, npy_intp others)
 {
     npy_intp count = chooses(x, index), few = SOONER * state.small;
     if (PyArray_CheckExact(index) && PyArray_ISBOOL((PyArrayObject *)index) && size_of(index) == count && state.sees)
         few *= 2;
-    if (count < 0 || count < few)
+    if (count >= 0 && count < few)
+        small_looked();
+    if (count < few)
         return count >= 0;
     return state.left > 0 && state.sees && small_spend(2 * count * PyArray_ITEMSIZE(x) + others);
 }
@@ -215,17 +218,18 @@ PyObject *small_chosen(Array *x, PyObject *index)
     if (memory == NULL && !PyErr_Occurred())
         memory = small_at_hand(x);
     PyObject *plain = memory == NULL ? NULL : lowered(index, &found, 0);
-    int few = plain != NULL && ((size_of(memory) < state.small && !chooses_many(plain)) ||
-                                chooses_soon((PyArrayObject *)memory, plain, found.total));
+    int few = plain != NULL && size_of(memory) < state.small && !chooses_many(plain);
+    if (few)
+        small_looked();
+    else if (plain != NULL)
+        few = chooses_soon((PyArrayObject *)memory, plain, found.total);
     PyObject *chosen = few ? PyObject_GetItem(memory, plain) : NULL;
     Py_XDECREF(memory);
     Py_XDECREF(plain);
     if (chosen == NULL || !PyArray_CheckExact(chosen))
         return chosen;
-    if (is_apart((PyArrayObject *)chosen)) {
-        small_looked();
+    if (is_apart((PyArrayObject *)chosen))
         return small_given(chosen);
-    }
     Py_DECREF(chosen); /* a view: the Python code knows of what */
     return NULL;
 }
@@ -241,7 +245,11 @@ int small_choose(Array *x, PyObject *index, PyObject *value)
 {
     Found found = {.product = 1, .large = 1, .index = 1};
     npy_intp bytes = 0;
-    if (!state.sees || !state.small || absent(x->memory) || !PyArray_ISWRITEABLE((PyArrayObject *)x->memory)
+    if (!state.sees || !state.small || absent(x->meta) || !PyArray_ISWRITEABLE((PyArrayObject *)x->meta))
+        return 0;
+    if (absent(x->memory) && state.left > 0) /* of a task's result that nobody has looked at yet */
+        Py_XDECREF(PyObject_CallOneArg(state.at_hand, (PyObject *)x));
+    if (PyErr_Occurred() || absent(x->memory) || !PyArray_ISWRITEABLE((PyArrayObject *)x->memory)
             || small_readable(x) <= 0)
         return PyErr_Occurred() ? -1 : 0;
     PyObject *plain = lowered(index, &found, 0), *memory = NULL;

@@ -174,10 +174,10 @@ static int assign(Array *x, PyObject *index, PyObject *value)
             return done;
         if (PyErr_Occurred())
             return -1;
-        int chose = fancy ? small_choose(x, index, value) : 0;
-        if (chose)
-            return chose < 0 ? -1 : 0;
     }
+    int chose = simple(index) ? 0 : small_choose(x, index, value);
+    if (chose)
+        return chose < 0 ? -1 : 0;
     int known = small_known_assignment(x, index, value);
     if (known)
         return known < 0 ? -1 : 0;
