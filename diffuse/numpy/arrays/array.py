@@ -304,13 +304,13 @@ class ndarray(Methods, metaclass=Kind):
         """Pickle; out-of-band buffers of protocol 5 are the array's own memory, and non-contiguous elements
         are copied into the stream."""
         if operator.index(protocol) < 5:
-            return creation.stored, (host(self).copy(order="A"),)
+            return creation.stored, (_copied(self),)
         if self.form.packed:
             return creation.stored, (exported(self),)
-        return creation.assembled, host(self).copy(order="A").__reduce__()
+        return creation.assembled, _copied(self).__reduce__()
 
     def __reduce__(self) -> Any:
-        return creation.blank, (), host(self).copy(order="A").__reduce__()[2]
+        return creation.blank, (), _copied(self).__reduce__()[2]
 
     def __setstate__(self, state: Any) -> None:
         memory = numpy.empty(0)
@@ -323,6 +323,12 @@ class ndarray(Methods, metaclass=Kind):
 
     def __deepcopy__(self, memo: Any) -> Any:
         return elementwise.duplicate(self)
+
+
+def _copied(x: Array) -> Any:
+    """A copy of the elements in the order of NumPy's `copy(order="A")`; where the host sees copies of stores,
+    their strides are not those of the array."""
+    return host(x).copy(order="F" if x.meta.flags.fnc else "C")
 
 
 def set_shape(x: Any, shape: Any) -> None:
