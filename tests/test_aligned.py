@@ -23,7 +23,7 @@ def address(x: Any) -> int:
     return found
 
 
-@pytest.mark.parametrize("count", [128, 130, 1000, 5001, 16_383, 100_000])
+@pytest.mark.parametrize("count", [128, 130, 1000, 5001, 16_383, 45_000])
 def test_results_begin_at_a_cache_line(count: int) -> None:
     """But for zeros of more than 256 KB, whose pages the system clears when they are touched."""
     x, y = numpy.arange(float(count)), np.arange(float(count))

@@ -1,4 +1,4 @@
-/* The memory of NumPy's arrays of 1 KB to 4 MB: aligned to cache lines, and kept for the next arrays of its size.
+/* The memory of NumPy's arrays of 1 KB to 768 KB: aligned to cache lines, and kept for the next arrays of its size.
  *
  * malloc aligns to 16 bytes.  A vector of 64 bytes then crosses cache lines, and arithmetic on arrays in the processor's
  * second cache takes up to twice the time.  Blocks of up to 256 KB are kept when they are freed, which costs less than
@@ -10,7 +10,7 @@
 
 #ifndef Py_GIL_DISABLED
 
-enum { LINE = 64, LEAST = 1 << 10, MOST = 4 << 20 };     /* from 4 MB on NumPy asks the system for huge pages */
+enum { LINE = 64, LEAST = 1 << 10, MOST = 768 << 10 };   /* three larger ones are in no second cache */
 enum { STEPS = 8, KEPT = 1 << 18, CLASSES = 9 * STEPS };  /* eight sizes for each power of two, and nine powers */
 enum { DEPTH = 16, HELD = 4 << 20 };                      /* blocks of one size, and bytes in all, that are kept */
 
