@@ -77,14 +77,16 @@ def test_an_operator_at_once_takes_the_memory_of_a_temporary() -> None:
     for _ in range(TURNS + 1):
         found = x * y + x
         engine.fence()
-    tracemalloc.start()
-    try:
-        found = x * y + x
-        engine.fence()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 1.5 * PLAIN.nbytes
+    peaks = []
+    for _ in range(5):  # other threads allocate, too
+        tracemalloc.start()
+        try:
+            found = x * y + x
+            engine.fence()
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert min(peaks) < 1.5 * PLAIN.nbytes
     assert numpy.asarray(found).tobytes() == (held + PLAIN).tobytes()
     for _ in range(TURNS):
         product = x * y
