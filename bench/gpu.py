@@ -148,9 +148,9 @@ def operations(one: Contender, options: Measures) -> Measured:
 
 
 def tried(run: Callable[[], Any], wait: Callable[[], object], moved: float) -> Measures:
-    """Seconds of the first run and the median of the others, gigabytes per second, and the sum of the result;
-    or why there are none.  The sum tells that there is a result: one that memory was missing for would come
-    fast."""
+    """Time an operation: return the seconds of its first run, the median of the others, the gigabytes per
+    second that it moves, and the sum of its result; if it fails, return the reason.  The sum shows that there
+    is a result, since an operation that ends early for lack of memory would seem fast."""
     try:
         first, *others = timed(run, wait, REPEATS)
         sums = [float(abs(run()).sum())]

@@ -31,8 +31,8 @@ GRIDS: dict[str, Callable[[int], dict[str, int]]] = {
 
 
 def sweeps(np: Any, ranks: int, way: str) -> tuple[Any, Step]:
-    """Implicit steps by turns along both directions, whose recurrences are running sums: what moves is
-    transposed between them."""
+    """Alternating-direction implicit steps on a square grid: running sums along rows stand for one solve, and
+    those along columns for the other.  Between the two the grid is redistributed."""
     import diffuse
 
     n = 512

@@ -45,7 +45,8 @@ WARM_UP, COUNTED = 6, 4
 LONG = 0.01
 """The seconds of a turn from which on a round is one turn; the first round, which counts bytes, is more."""
 FEWEST, NARROW = 10, 0.01
-"""A program runs for at least so many rounds, and until the interval reaches so far from the median."""
+"""The least number of rounds of a program, and the distance of the bounds of the confidence interval from the
+median, as a fraction of it, at which measuring stops."""
 PATIENCE = 600
 AGAIN = "default again"
 """The partition of the stream, which runs once more to show how much times differ that should be equal."""
@@ -150,7 +151,8 @@ def inside(name: str, ways: str, seconds: str, target: str) -> None:
 
 
 def settled(running: dict[str, Running]) -> bool:
-    """Is it known how the times of the planned partition and of the default one compare?"""
+    """Is the confidence interval of the default's time over the planned one's narrow enough to stop measuring
+    this program?"""
     planned = running["planned"]
     if len(planned.rounds) < FEWEST:
         return False

@@ -53,7 +53,7 @@ def results(app: Any, state: Any) -> dict[str, bytes]:
 
 
 def alone(name: str, turns: int = TURNS) -> dict[str, bytes]:
-    """The results of a program in one process."""
+    """Return the results of a program that runs in one process, without ranks, by name and as bytes."""
     with (settings.using(runtime="local", small=0, min_chunk=64, fallback="silent"),
           program(name) as (app, state)):
         for _ in range(turns):

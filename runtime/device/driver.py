@@ -139,8 +139,9 @@ class Driver:
         self._submit: Any = None
         self._process = os.getpid()
         self._here = 0
-        """The identifier of the main thread, once it has launched in the context; 0 in a forked child.
-        Identifiers of other threads may be reused."""
+        """The identifier of the main thread once it has made the context current, which it then need not do
+        again; 0 before, and in a forked child.  Other threads are not noted, as their identifiers may be
+        reused."""
         os.register_at_fork(after_in_child=partial(_forked, ref(self)))
         self._ordering = threading.Lock()
         try:

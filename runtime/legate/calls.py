@@ -95,16 +95,19 @@ class Calls(ABC):
     @property
     def call_parts(self) -> Callable[..., None]:
         """`_call_parts`, where memory is short; else there is no such attribute."""
-        if not self.crowded:
-            raise AttributeError("host functions run on whole arrays")
-        return self._call_parts
+        return self._where_crowded(self._call_parts)
 
     @property
     def call_together(self) -> Callable[..., None]:
         """`_call_together`, where memory is short; else there is no such attribute."""
+        return self._where_crowded(self._call_together)
+
+    def _where_crowded(self, method: Callable[..., None]) -> Callable[..., None]:
+        """Return a method that exists only where memory is short.  Raises AttributeError elsewhere, by which
+        callers learn that functions run on whole arrays."""
         if not self.crowded:
             raise AttributeError("host functions run on whole arrays")
-        return self._call_together
+        return method
 
     def _call_parts(self, layouts: Sequence[Layout], instances: Sequence[LegateInstance],
                     run: Callable[[int, int, int], int]) -> None:

@@ -113,8 +113,13 @@ def _follow() -> bool:
         return False
     else:
         _eager.discard(threading.get_ident())
-    elementwise.eager_errors = known.eager = _raising or bool(_eager) or bool(_blocks)
+    _tell()
     return eager
+
+
+def _tell() -> None:
+    """Tell the array core whether operations have to be computed at once."""
+    elementwise.eager_errors = known.eager = _raising or bool(_eager) or bool(_blocks)
 
 
 def _look_at_filters() -> None:
@@ -129,7 +134,7 @@ def _look_at_filters() -> None:
                 break
     if raising is not _raising:
         _raising = raising
-        elementwise.eager_errors = known.eager = raising or bool(_eager) or bool(_blocks)
+        _tell()
 
 
 def _serving() -> bool:

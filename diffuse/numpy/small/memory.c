@@ -10,7 +10,7 @@
 
 #ifndef Py_GIL_DISABLED
 
-enum { LINE = 64, LEAST = 1 << 10, MOST = 768 << 10 };   /* three larger ones are in no second cache */
+enum { LINE = 64, LEAST = 1 << 10, MOST = 768 << 10 };   /* a second-level cache holds no three larger ones */
 enum { STEPS = 8, KEPT = 1 << 18, CLASSES = 9 * STEPS };  /* eight sizes for each power of two, and nine powers */
 enum { DEPTH = 16, HELD = 4 << 20 };                      /* blocks of one size, and bytes in all, that are kept */
 
