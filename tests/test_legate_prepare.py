@@ -60,7 +60,12 @@ def test_the_stand_in_is_built_once_and_says_that_there_is_no_device(folder: Pat
 
 
 @needs_compiler
-def test_many_may_build_a_library_at_once(folder: Path) -> None:
+def test_many_may_build_a_library_at_once_and_one_of_them_compiles(
+        folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counting, count = tmp_path / "counting", tmp_path / "count"
+    counting.write_text(f'#!/bin/sh\necho once >> "{count}"\nsleep 0.2\nexec {CXX} "$@"\n')
+    counting.chmod(0o700)
+    monkeypatch.setenv("CXX", str(counting))
     built: list[Path] = []
     together = threading.Barrier(4)
 
@@ -75,6 +80,7 @@ def test_many_may_build_a_library_at_once(folder: Path) -> None:
         thread.join()
     assert len(built) == 4 and len(set(built)) == 1
     assert [path.name for path in folder.iterdir()] == [built[0].name], "a temporary file was left"
+    assert count.read_text() == "once\n"
 
 
 def test_without_a_compiler_the_error_says_what_to_install(folder: Path,

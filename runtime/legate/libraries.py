@@ -10,11 +10,14 @@ One C++ compiler builds all of them; no compiler is needed where they exist alre
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -49,25 +52,50 @@ class Library:
         return Path(config.cache_dir, "legate", f"{self.source.stem}-{digest}.so")
 
     def build(self) -> Path:
-        """Compile the library unless it exists.  The result appears atomically, however many processes build
-        it."""
+        """Compile the library unless it exists.  All ranks of a first run come here at once: one of them
+        compiles, and the others wait for the result, which appears atomically."""
         path = self.path
         if not path.exists():
             command = compiler()
             if command is None:
                 raise RuntimeError(no_compiler())
-            run([*shlex.split(command), *self.flags, str(self.source), *self.links], path)
+            with _alone(_folder_of(path)):
+                if not path.exists():
+                    run([*shlex.split(command), *self.flags, str(self.source), *self.links], path)
         return path
+
+
+def _folder_of(path: Path) -> Path:
+    """The folder of a library, which is made."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_writable(path.parent, error) from None
+    return path.parent
+
+
+def _not_writable(folder: Path, error: OSError) -> RuntimeError:
+    return RuntimeError(f"cannot write {folder}: {error.strerror}; name another folder in DIFFUSE_CACHE_DIR")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold other processes back that want to compile into this folder, where the file system has locks."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 def run(command: list[str], path: Path) -> None:
     """Run a compiler that writes `path`."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(prefix=".", dir=path.parent)
+        folder = tempfile.TemporaryDirectory(prefix=".", dir=_folder_of(path))
     except OSError as error:
-        raise RuntimeError(f"cannot write {path.parent}: {error.strerror}; name another folder in "
-                           "DIFFUSE_CACHE_DIR") from None
+        raise _not_writable(path.parent, error) from None
     with folder:
         made = Path(folder.name, path.name)
         done = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True, timeout=SECONDS,
