@@ -28,7 +28,7 @@ import table
 
 from diffuse.movement import Machine, Route, direct, gathered, redistribute, synthesised
 from diffuse.movement.boxes import Layout, placed
-from diffuse.movement.mesh import DistributedType, Mesh, distributed, offsets
+from diffuse.movement.definition.mesh import DistributedType, Mesh, distributed, offsets
 from diffuse.movement.search import cheapest
 from diffuse.movement.weak import Space
 

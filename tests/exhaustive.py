@@ -15,9 +15,9 @@ from math import prod
 from typing import TypeVar
 
 from diffuse.ir import Point
-from diffuse.movement import collectives, meaning
-from diffuse.movement.mesh import Dimension, DistributedType, Mesh, primes
-from diffuse.movement.weak import Space, WeakStep, merged
+from diffuse.movement.definition import collectives, meaning
+from diffuse.movement.definition.mesh import Dimension, DistributedType, Mesh
+from diffuse.movement.weak import Space, WeakStep, merged, primes
 
 Node = TypeVar("Node", bound=Hashable)
 

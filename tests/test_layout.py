@@ -171,6 +171,13 @@ def test_array_libraries_use_the_public_way_in(name: str) -> None:
     assert not found, f"{name} imports {found}: what a library needs has to be public, in diffuse/library.py"
 
 
+def test_the_definition_of_redistribution_is_for_tests() -> None:
+    users = {name for name in MODULES if not name.startswith("diffuse.movement.definition")
+             for target in imports(ast.parse(MODULES[name].read_text()))
+             if target.startswith("diffuse.movement.definition")}
+    assert not users, f"{users} import what is as slow as it looks: the planner has boxes and parts"
+
+
 def test_what_is_one_runtimes_own_is_asked_by_the_protocol() -> None:
     (found,) = violations("diffuse.stream.engine", ast.parse("from diffuse.runtime.legate import sharing"))
     assert "ask the runtime by its protocol" in found

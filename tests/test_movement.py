@@ -11,12 +11,13 @@ from math import prod
 
 import pytest
 
-from diffuse.movement import collectives as typing
-from diffuse.movement import direct, meaning, weak
+from diffuse.movement import direct, weak
 from diffuse.movement.boxes import even, placed
-from diffuse.movement.collectives import AllGather, AllPermute, AllToAll, DynSlice, typed
+from diffuse.movement.definition import collectives as typing
+from diffuse.movement.definition import meaning
+from diffuse.movement.definition.collectives import AllGather, AllPermute, AllToAll, DynSlice, typed
+from diffuse.movement.definition.mesh import Mesh, check, distributed, offsets
 from diffuse.movement.direct import lacking
-from diffuse.movement.mesh import Mesh, check, distributed, offsets
 from diffuse.movement.search import cheapest
 from diffuse.movement.weak import Space, WeakStep
 from tests import exhaustive, redistributions

@@ -25,8 +25,8 @@ from diffuse.movement import (
 )
 from diffuse.movement.boxes import common, difference, even, intersection, placed
 from diffuse.movement.boxes import size as elements
+from diffuse.movement.definition.mesh import Mesh, offsets
 from diffuse.movement.lowering import lower, matchings
-from diffuse.movement.mesh import Mesh, offsets
 from diffuse.movement.route import Exchange, Group, Pieces
 from diffuse.movement.search import cheapest
 from diffuse.movement.weak import Space

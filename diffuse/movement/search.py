@@ -19,8 +19,7 @@ from itertools import islice
 from math import gcd, prod
 
 from diffuse.ir import Point
-from diffuse.movement.mesh import primes
-from diffuse.movement.weak import Space, WeakStep, merged
+from diffuse.movement.weak import Space, WeakStep, merged, primes
 
 UNIT = 1 << 10
 """The cost of one element.  A step that communicates adds one, which breaks ties."""

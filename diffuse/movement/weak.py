@@ -9,9 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from diffuse.ir import Point
+
+
+@lru_cache(4096)
+def primes(number: int) -> tuple[int, ...]:
+    """Return the prime factors of a positive number in ascending order, with repetition."""
+    found, factor = [], 2
+    while factor * factor <= number:
+        while number % factor == 0:
+            found.append(factor)
+            number //= factor
+        factor += 1
+    return tuple(found + [number] if number > 1 else found)
 
 
 @dataclass(frozen=True, slots=True)
