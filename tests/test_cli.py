@@ -255,6 +255,11 @@ def test_compare_of_a_failing_program_fails(tmp_path: Path) -> None:
     assert found.returncode != 0 and "failed under numpy: exit status 3" in found.stderr
 
 
+def test_compare_of_no_file_fails_in_one_line() -> None:
+    found = run("run", "--compare", "nowhere.py")
+    assert found.returncode != 0 and len(found.stderr.splitlines()) == 1 and "'nowhere.py'" in found.stderr
+
+
 def test_the_largest_difference_is_found(tmp_path: Path) -> None:
     import numpy
 
