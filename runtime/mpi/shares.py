@@ -10,12 +10,12 @@ independent of MPI.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
-from diffuse.ir import ITEMSIZE, Point, Privilege
+from diffuse.ir import ITEMSIZE, Point, Privilege, first_points
 from diffuse.ir.loops import roots
 from diffuse.movement.boxes import Box, Holding, Layout, size, tile, volume
 from diffuse.runtime.base import LaunchArgument, Plane
@@ -95,8 +95,7 @@ class Share(NamedTuple):
 
 def owned(points: int, ranks: int) -> list[tuple[int, int]]:
     """Divide points evenly: the first point of each rank, and how many."""
-    firsts = [-(-rank * points // ranks) for rank in range(ranks + 1)]
-    return [(a, b - a) for a, b in zip(firsts, firsts[1:])]
+    return [(first, after - first) for first, after in pairwise(first_points(points, ranks))]
 
 
 def groups(domain: Point, ranks: int) -> list[list[Point]]:

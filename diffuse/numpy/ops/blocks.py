@@ -191,9 +191,8 @@ def _equal(shapes: Shapes, unit: int, x: Array, y: Array) -> bool:
         return _alike_blocks(x, y, whole, shapes, unit)
     length = shapes.x[0] if shapes.cut[0] == 0 else shapes.y[1]
     tile = library.part_length(length, max(x.size, y.size, whole.size), shapes.points, unit)
-    points = -(-length // tile)
-    ends = [-(-rank * points // shapes.ranks) * tile for rank in range(shapes.ranks + 1)]
-    for low, high in pairwise(ends):
+    firsts = library.first_points(-(-length // tile), shapes.ranks)
+    for low, high in pairwise([first * tile for first in firsts]):
         if low < high:
             block = (x[low:high], y) if shapes.cut[0] == 0 else (x, y[:, low:high])
             if numpy.matmul(*block).tobytes() != whole[low:high].tobytes():
@@ -207,7 +206,7 @@ def _alike_blocks(x: Array, y: Array, whole: Array, shapes: Shapes, unit: int) -
     axes = [cut for cut in (shapes.cut[-1], 1) if cut is not None][:len(shapes.parts)]
     boxes = []
     for axis, parts in zip(axes, shapes.parts, strict=True):
-        tile = -(-(-(-whole.shape[axis] // parts)) // unit) * unit
+        tile = library.tile_length(whole.shape[axis], parts, unit)
         boxes.append([slice(low, low + tile) for low in range(0, whole.shape[axis], tile)])
     for place in product_of(*boxes):
         if shapes.cut[0] == 0:

@@ -97,7 +97,7 @@ def chunks(order: Order, shape: Sequence[int], itemsize: int, pieces: int, ranks
     length = shape[0]
     nbytes = itemsize * prod(shape)
     count = 1 if nbytes * max(1, pieces // ranks) <= HELD and not order.lead else 4 * ranks
-    step = -(-(-(-length // count)) // ROWS) * ROWS if count > 1 else max(length, 1)
+    step = library.tile_length(length, count, ROWS) if count > 1 else max(length, 1)
     return [slice(low, min(low + step, length)) for low in range(0, length, step)]
 
 
