@@ -114,18 +114,10 @@ class Search:
         self.gone = gone or {}
         self.tasks, self.window = tasks, window
         self.ranks = window.stores.runtime.ranks
-        known: dict[Any, list[State]] = {}
-        self.states: list[list[State]] = []
-        self.by_hand = [bool(fixed) and fixed[k] is not None for k in range(len(tasks))]
-        for number, recorded in enumerate(tasks):
-            hand = fixed[number] if fixed else None
-            if hand is not None:
-                self.states.append([named(recorded, hand, self.ranks)])
-                continue
-            key = recorded[0], (recorded[2] if recorded[2] and callable(recorded[2][0]) else None)
-            if key not in known:
-                known[key] = states(recorded, window)
-            self.states.append(known[key])
+        hands = fixed or [None] * len(tasks)
+        self.by_hand = [hand is not None for hand in hands]
+        self.states = self._states_of_tasks(hands)
+        """For each task the ways to share it out."""
         self.arrays: list[Array] = []
         self.now: dict[int, int] = {}
         """The last version of each store."""
@@ -137,21 +129,40 @@ class Search:
         alive = window.stores.alive
         self.left = tuple([(store, k) for store, k in self.now.items() if store in alive])
         self.same = list(range(len(self.arrays)))
-        first = dict(self.given)
-        inside = [(k, first[store]) for store, k in self.left if store in first]
-        self.returning: list[tuple[int, int]] = []
-        self.back: set[int] = set()
+        self.returning = self._returning(links)
+        """Pairs of arrays that are one variable: the first at the end of the region, the second at its
+        beginning."""
+        self.back = {begin for _, begin in self.returning}
         """Arrays that the region itself left behind in an earlier turn."""
-        for last, begin in (*[pair for pair in inside if pair[0] != pair[1]], *links):
-            if self.arrays[last].frame == self.arrays[begin].frame:
-                self._join(last, begin)
-                self.returning.append((last, begin))
-                self.back.add(begin)
+        for pair in self.returning:
+            self._join(*pair)
         self.written = frozenset([k for k in self._changed if self.arrays[k].given])
         self.lasting = [bool(links) and a.given and k not in self.written and k not in self.back
                         for k, a in enumerate(self.arrays)]
         """For each array: does it stay as it is, while the region comes again and again?"""
         self._lay_out()
+
+    def _states_of_tasks(self, hands: Sequence[Template | None]) -> list[list[State]]:
+        """The states of each task: one if the program named its grid, and otherwise the same list for equal
+        tasks."""
+        found, known = [], dict[Any, list[State]]()
+        for recorded, hand in zip(self.tasks, hands, strict=True):
+            if hand is not None:
+                found.append([named(recorded, hand, self.ranks)])
+                continue
+            key = recorded[0], (recorded[2] if recorded[2] and callable(recorded[2][0]) else None)
+            if key not in known:
+                known[key] = states(recorded, self.window)
+            found.append(known[key])
+        return found
+
+    def _returning(self, links: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The pairs of arrays of which the first enters the region again as the second: those of one store,
+        and `links`."""
+        first = dict(self.given)
+        inside = [(k, first[store]) for store, k in self.left if store in first and first[store] != k]
+        return [(last, begin) for last, begin in (*inside, *links)
+                if self.arrays[last].frame == self.arrays[begin].frame]
 
     def streams(self, task: int) -> bool:
         """Does the stream itself cut a task that is recorded here as it would elsewhere?  Not one that the

@@ -224,7 +224,7 @@ def _column(threads: Threads, last: int, leaf: str, column: str) -> None:
 def scan(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
     """Write the phase of scans: a thread for each row."""
     threads = Threads(code, block, body, kernel)
-    *outer, inner = threads.order
+    *outer, _ = threads.order
     number = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS}')}, %thread")
     with threads.within():
         rows = "1"
