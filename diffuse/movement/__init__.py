@@ -9,7 +9,7 @@ receives (`lowering`), the direct exchange of boxes (`direct`), and the choice b
 from diffuse.movement.boxes import Box, Holding, Layout, layout
 from diffuse.movement.choice import direct, gathered, redistribute, synthesised
 from diffuse.movement.machine import Machine
-from diffuse.movement.route import Route, Turn
+from diffuse.movement.route import Actions, Route
 
-__all__ = ["Box", "Holding", "Layout", "Machine", "Route", "Turn", "direct", "gathered", "layout",
+__all__ = ["Box", "Holding", "Layout", "Machine", "Route", "Actions", "direct", "gathered", "layout",
            "redistribute", "synthesised"]

@@ -19,7 +19,7 @@ from itertools import islice
 from math import gcd, prod
 
 from diffuse.ir import Point
-from diffuse.movement.weak import Space, WeakStep, merged, primes
+from diffuse.movement.weak import WeakSpace, WeakStep, merged, primes
 
 UNIT = 1 << 10
 """The cost of one element.  A step that communicates adds one, which breaks ties."""
@@ -53,7 +53,7 @@ class Found:
         return self.sequences[0]
 
 
-def cheapest(space: Space, have: Point, want: Point, ties: int = 1, limit: int = LIMIT) -> Found:
+def cheapest(space: WeakSpace, have: Point, want: Point, ties: int = 1, limit: int = LIMIT) -> Found:
     """Return the cheapest sequence of weak steps from one partition into parts to another.
 
     Up to `ties` equally cheap sequences are returned: the permutations that their lowering needs are not
@@ -88,7 +88,7 @@ def _exponent(number: int, prime: int) -> int:
 class _Search:
     """One search: the known costs of the states seen so far."""
 
-    def __init__(self, space: Space, have: Point, want: Point, ties: int, limit: int) -> None:
+    def __init__(self, space: WeakSpace, have: Point, want: Point, ties: int, limit: int) -> None:
         self.space, self.have, self.want, self.ties, self.limit = space, have, want, ties, limit
         self.volume = prod(space.shape)
         self.last = prod(want)

@@ -28,7 +28,7 @@ MOST_RUNS = 1 << 12
 """The most contiguous ranges of one box whose gaps are returned."""
 
 
-class Use(NamedTuple):
+class StoreUse(NamedTuple):
     """How a launch uses one store."""
 
     place: int
@@ -45,7 +45,7 @@ class Use(NamedTuple):
     late_each: Layout
     """For each rank, the part of `late_writes` that follows from its own points' partial results."""
 
-    def reading(self, more: Sequence[Layout]) -> Use:
+    def reading(self, more: Sequence[Layout]) -> StoreUse:
         """Add boxes that the points of each rank read."""
         if not more:
             return self
@@ -75,7 +75,7 @@ class Share(NamedTuple):
     total: int
     divided: bool
     """Can each rank run its points independently?  Else one rank, or every rank, runs all of them."""
-    uses: tuple[Use, ...]
+    uses: tuple[StoreUse, ...]
     partials: tuple[Partials, ...]
     words: tuple[tuple[int, int], ...]
     """The words of the block that hold an address, and the index of the instance there."""
@@ -141,16 +141,16 @@ def together(domain: Point, shared: Share) -> Share:
 
 
 def _use(place: int, arguments: Sequence[LaunchArgument], points: Sequence[Point],
-         each: Sequence[Sequence[Point]]) -> Use:
+         each: Sequence[Sequence[Point]]) -> StoreUse:
     late = [a for a in arguments if a.late or a.privilege is Privilege.REDUCE]
     written = [a for a in late if a.privilege is not Privilege.READ]
     rest = [a for a in arguments if not (a.late or a.privilege is Privilege.REDUCE)]
     reads, writes = [a for a in rest if _reads(a)], [a for a in rest if a.privilege is not Privilege.READ]
-    return Use(place, tuple([_boxes(reads, mine) for mine in each]),
-               tuple([_boxes(writes, mine) for mine in each]),
-               _boxes(reads, points), _boxes(writes, points),
-               _boxes([a for a in late if _reads(a)], points),
-               _boxes(written, points), tuple([_boxes(written, mine) for mine in each]))
+    return StoreUse(place, tuple([_boxes(reads, mine) for mine in each]),
+                    tuple([_boxes(writes, mine) for mine in each]),
+                    _boxes(reads, points), _boxes(writes, points),
+                    _boxes([a for a in late if _reads(a)], points),
+                    _boxes(written, points), tuple([_boxes(written, mine) for mine in each]))
 
 
 def _reads(argument: LaunchArgument) -> bool:
