@@ -4,7 +4,7 @@ It implements in C what `arrays/` and `ops/gates.py` do for small arrays, and wh
 engine's `again` do to record a call again.  `small.h` has what all files share; `module.c` connects them.
 
     array, hand, elements, slices, operators      arrays/core.py, access.py, elements.py and arithmetic.py
-    gate, arguments, permission, ways, results    ops/gates.py: a call goes to NumPy, or is done in another way
+    gate, arguments, permission, ways, results    ops/gates.py: a call goes to NumPy, or is done otherwise
     record, roll, constants, place, stream        ops/known.py, observe/provenance.py and stream/engine.py
     soon, moving, products, folds, draws, team    what is done at once on larger arrays: arrays/soon.py, ops/
     loops, copies, parts, views, temporaries      shorter ways to what NumPy computes, with its results
