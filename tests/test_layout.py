@@ -7,6 +7,7 @@ Read from the source with `ast`; an import inside a function counts like any oth
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -212,3 +213,14 @@ def test_the_settings_are_listed() -> None:
 
     table, page = settings.table(), ROOT / "docs" / "settings.md"
     assert table in page.read_text(), f"put this table into docs/settings.md:\n{table}"
+
+
+WORDS = [line.strip("|").split("|") for line in (ROOT / "docs" / "words.md").read_text().splitlines()
+         if line.startswith("| ") and ".py`" in line]
+
+
+@pytest.mark.parametrize("words, files", [(words, files) for words, _, files in WORDS])
+def test_words_are_where_the_page_says(words: str, files: str) -> None:
+    sources = "".join([(ROOT / name).read_text().lower() for name in re.findall(r"`(\S+)`", files)])
+    missing = [word for word in words.strip().replace("`", "").split(", ") if word.lower() not in sources]
+    assert not missing, f"docs/words.md says that {missing} are defined in {files}"
