@@ -49,7 +49,7 @@ def state() -> str:
         return "not used: DIFFUSE_COMPILED=0"
     compiled = extension()
     if compiled is None:
-        return "not compiled: no C compiler was there when the package was installed"
+        return "not compiled: pip install -e . compiles it where there is a C compiler"
     return "changed since it was compiled: pip install -e . compiles it" if stale(compiled) else "used"
 
 
