@@ -183,6 +183,7 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
 
 def _clip(operands: tuple[Any, ...], bounds: tuple[Any, Any], out: Any) -> Any:
     """Record a clip between two bounds; returns the result, or None if NumPy has to compute it."""
+    target: Any = out
     if not (out is None or isinstance(out, Array)):
         return None
     dtype = common(*operands)
@@ -190,15 +191,15 @@ def _clip(operands: tuple[Any, ...], bounds: tuple[Any, Any], out: Any) -> Any:
     apart = dtype.kind == "f" and any([len(numpy.shape(bound)) > 0 for bound in bounds])
     if dtype not in NATIVE or apart or not (out is None or _takes(out, dtype, operands)):
         return None
-    fits = (out is not None and out.form.dtype == dtype and out.form.shape == operands[0].form.shape
-            and base.locate(out))
+    fits = (out is not None and target.form.dtype == dtype
+            and target.form.shape == operands[0].form.shape and base.locate(target))
     found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands, keep=True,
-                              into=(numpy.clip, out) if fits else None)
+                              into=(numpy.clip, target) if fits else None)
     if out is None:
         return found if found.form.shape else core.scalar_class.of(found)
     if not fits:
-        out[...] = found
-    return out
+        target[...] = found
+    return target
 
 
 def _takes(out: Any, dtype: numpy.dtype[Any], operands: tuple[Any, ...]) -> bool:
