@@ -39,22 +39,18 @@ class Replay:
 
     def __init__(self, plan: Plan, tasks: Tasks, slots: dict[int, int]) -> None:
         composition = plan.composition
-
-        def slot(operand: tuple[int, int]) -> int:
-            task, access = operand
-            return slots[tasks[task].accesses[access].store.id]
-
         self.plan = plan
         self.points = volume(tasks[0].domain)
         self.partials = plan.partial_bytes(tasks)
         """Bytes of the partials of each reduction."""
         arguments = [tasks[t].accesses[k] for t, k in composition.arguments]
-        self.used = tuple(dict.fromkeys(map(slot, composition.arguments)))
+        used = [slots[access.store.id] for access in arguments]
+        self.used = tuple(dict.fromkeys(used))
         """Slots of the stores that the kernel reads or writes, each once."""
-        homes = {slot(temporary): slot(output) for temporary, output in plan.shared}
+        homes = dict(_slots(plan.shared, tasks, slots))
         self.shared = tuple([homes.get(slot, slot) for slot in self.used])
         """The slots of `used`, with those of outputs replacing temporaries that use their memory."""
-        self.donations = tuple([(slot(one), slot(other)) for one, other in plan.donations])
+        self.donations = tuple(_slots(plan.donations, tasks, slots))
         """The plan's donations, as slots."""
         self.frames: tuple[Frame, ...] = ()
         """The memory of the arguments in the last launch, on runtimes that place it themselves."""
@@ -74,8 +70,8 @@ class Replay:
             for word in (0, *[word for word, space in zip(words.spaces, composition.body.spaces, strict=True)
                               if space.axes[0] >= 0]):
                 self._fine[word] = found[word > 0]
-        self._addresses = tuple([(word, self.used.index(slot(operand))) for word, operand in
-                                 zip(words.arguments, composition.arguments, strict=True)])
+        self._addresses = tuple([(word, self.used.index(slot))
+                                 for word, slot in zip(words.arguments, used, strict=True)])
         dtypes = composition.body.scalars
         self._numbers = tuple([(word, t, k, dtype.startswith("complex")) for word, (t, k), dtype in
                                zip(words.scalars, composition.scalars, dtypes, strict=True)])
@@ -112,4 +108,12 @@ def _block(composition: Composition, tasks: Tasks, arguments: Sequence[Access]) 
         found += (view.offset, *view.strides)
     for dtype in composition.body.scalars:
         found += [0, 0] if dtype.startswith("complex") else [0]
-    return [*found, *abi.ALL_ROWS * len(composition.body.split)]
+    found += abi.ALL_ROWS * len(composition.body.split)
+    return found
+
+
+def _slots(pairs: Sequence[tuple[tuple[int, int], tuple[int, int]]], tasks: Tasks, slots: dict[int, int]
+           ) -> list[tuple[int, int]]:
+    """The slots of pairs of accesses, which are given by task and number."""
+    return [(slots[tasks[t].accesses[k].store.id], slots[tasks[u].accesses[m].store.id])
+            for (t, k), (u, m) in pairs]

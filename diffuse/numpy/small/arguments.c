@@ -47,44 +47,6 @@ int small_is_option(PyObject *x)
 /* Is it a bound of a slice that is no array? */
 static int is_plain(PyObject *x) { return x == Py_None || PyLong_CheckExact(x); }
 
-static PyObject *lowered(PyObject *x, Found *found, int depth);
-
-/* A list or tuple with each item as NumPy gets it: the same object if no item changes; NULL as of `lowered`. */
-static PyObject *lowered_items(PyObject *x, Found *found, int depth)
-{
-    int list = PyList_CheckExact(x);
-    Py_ssize_t n = list ? PyList_GET_SIZE(x) : PyTuple_GET_SIZE(x);
-    found->items += n;
-    if (found->items >= state.small) /* large, as an array of so many elements is */
-        return NULL;
-    PyObject *copy = NULL;
-    int before = found->arrays;
-    for (Py_ssize_t k = 0; k < n; k++) {
-        PyObject *item = list ? PyList_GET_ITEM(x, k) : PyTuple_GET_ITEM(x, k);
-        PyObject *plain = lowered(item, found, depth + 1);
-        if (plain != NULL && plain == item) {
-            Py_DECREF(plain);
-            continue;
-        }
-        if (plain != NULL && copy == NULL)
-            copy = PySequence_List(x);
-        if (plain == NULL || copy == NULL) {
-            Py_XDECREF(plain);
-            Py_XDECREF(copy);
-            return NULL;
-        }
-        PyList_SetItem(copy, k, plain); /* steals */
-    }
-    found->numbers |= n > 0 && found->arrays == before;
-    if (copy == NULL)
-        return Py_NewRef(x);
-    if (list)
-        return copy;
-    PyObject *tuple = PyList_AsTuple(copy);
-    Py_DECREF(copy);
-    return tuple;
-}
-
 /* The argument as NumPy gets it (a new reference); NULL, without an exception unless one was raised, where the
  * call has to go to Diffuse. */
 static PyObject *lowered(PyObject *x, Found *found, int depth)
@@ -112,8 +74,39 @@ static PyObject *lowered(PyObject *x, Found *found, int depth)
     }
     if (small_is_pending(type))
         return small_number_or_near(x);
-    if ((type == &PyList_Type || type == &PyTuple_Type) && depth < DEEPEST)
-        return lowered_items(x, found, depth);
+    if ((type == &PyList_Type || type == &PyTuple_Type) && depth < DEEPEST) {
+        int list = type == &PyList_Type;
+        Py_ssize_t n = list ? PyList_GET_SIZE(x) : PyTuple_GET_SIZE(x);
+        found->items += n;
+        if (found->items >= state.small) /* large, as an array of so many elements is */
+            return NULL;
+        PyObject *copy = NULL;
+        int before = found->arrays;
+        for (Py_ssize_t k = 0; k < n; k++) {
+            PyObject *item = list ? PyList_GET_ITEM(x, k) : PyTuple_GET_ITEM(x, k);
+            PyObject *plain = lowered(item, found, depth + 1);
+            if (plain != NULL && plain == item) {
+                Py_DECREF(plain);
+                continue;
+            }
+            if (plain != NULL && copy == NULL)
+                copy = PySequence_List(x);
+            if (plain == NULL || copy == NULL) {
+                Py_XDECREF(plain);
+                Py_XDECREF(copy);
+                return NULL;
+            }
+            PyList_SetItem(copy, k, plain); /* steals */
+        }
+        found->numbers |= n > 0 && found->arrays == before;
+        if (copy == NULL)
+            return Py_NewRef(x);
+        if (list)
+            return copy;
+        PyObject *tuple = PyList_AsTuple(copy);
+        Py_DECREF(copy);
+        return tuple;
+    }
     if (found->index && PySlice_Check(x) && is_plain(((PySliceObject *)x)->start)
             && is_plain(((PySliceObject *)x)->stop) && is_plain(((PySliceObject *)x)->step))
         return Py_NewRef(x);
