@@ -23,7 +23,7 @@ import redistribution
 import report
 import table
 
-from diffuse.planning import Graph, Plan, plan
+from diffuse.planning import Graph, GraphPlan, plan
 from diffuse.planning.layouts import Layout, choices
 from diffuse.planning.problem import build
 from diffuse.spec import einsum
@@ -97,12 +97,12 @@ def grids(most: int) -> list[Measures]:
     return found
 
 
-def all_rows(graph: Graph) -> Plan:
+def all_rows(graph: Graph) -> GraphPlan:
     """The plan that cuts every array into rows; each operator takes the strategy that then moves least."""
     return plan(graph, MESH, held={k: [(0,) * len(MESH)] for k in range(len(graph.shapes))})
 
 
-def equal_chops(graph: Graph) -> Plan:
+def equal_chops(graph: Graph) -> GraphPlan:
     """Every array and every operator cut along one dimension, or loop, by all ranks."""
     def alike(extents: Sequence[int]) -> list[Layout]:
         return [layout for layout in choices(tuple(extents), MESH, False) if len(set(layout)) == 1]
@@ -113,7 +113,7 @@ def equal_chops(graph: Graph) -> Plan:
                 run={k: alike(operator.spec.shape) for k, operator in enumerate(graph.operators)})
 
 
-def data_parallel(net: networks.Training) -> Plan:
+def data_parallel(net: networks.Training) -> GraphPlan:
     """Every value cut into parts of the batch, and every operator along it; weights lie where is best."""
     names, batch = net.graph.names, net.batch
     along = {k: [(0,) * len(MESH)] for k, shape in enumerate(net.graph.shapes)
@@ -123,7 +123,7 @@ def data_parallel(net: networks.Training) -> Plan:
     return plan(net.graph, MESH, held=along, run=run)
 
 
-def megatron(net: networks.Training, sums: bool = False) -> Plan:
+def megatron(net: networks.Training, sums: bool = False) -> GraphPlan:
     """A transformer as in Megatron-LM: weights before heads and the wide layer are cut into columns, those
     after them into rows, and values between them into channels; `sums` lets sums stay pending."""
     columns, rows = (1,) * len(MESH), (0,) * len(MESH)
@@ -139,7 +139,7 @@ def megatron(net: networks.Training, sums: bool = False) -> Plan:
         if sums else ())
 
 
-def by_hand(name: str, net: networks.Training, best: Plan) -> Measures:
+def by_hand(name: str, net: networks.Training, best: GraphPlan) -> Measures:
     """The words of partitions that one would write by hand, over those of the chosen one."""
     found: Measures = {"data parallel": None, "Megatron": None, "Megatron, sums pending": None}
     if not name.startswith("RNN"):

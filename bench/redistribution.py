@@ -28,9 +28,9 @@ import table
 
 from diffuse.movement import Machine, Route, direct, gathered, redistribute, synthesised
 from diffuse.movement.boxes import Layout, placed
-from diffuse.movement.mesh import DistributedType, Mesh, distributed, offsets
+from diffuse.movement.definition.mesh import DistributedType, Mesh, distributed, offsets
 from diffuse.movement.search import cheapest
-from diffuse.movement.weak import Space
+from diffuse.movement.weak import WeakSpace
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from tests.redistributions import random_types  # noqa: E402
@@ -80,10 +80,10 @@ class Problem:
         have, want = (placed(offsets(each, self.mesh), each.tile) for each in (self.have, self.want))
         return have, want
 
-    def space(self) -> tuple[Space, tuple[int, ...], tuple[int, ...]]:
+    def space(self) -> tuple[WeakSpace, tuple[int, ...], tuple[int, ...]]:
         """The problem between weak types."""
         have, want = (tuple(d.size // d.tile for d in each.dimensions) for each in (self.have, self.want))
-        return Space(self.shape, self.mesh.count), have, want
+        return WeakSpace(self.shape, self.mesh.count), have, want
 
 
 def problem(rng: random.Random, sizes: Sequence[int], axes: int, dimensions: int) -> Problem:

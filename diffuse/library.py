@@ -37,6 +37,8 @@ from diffuse.ir import (
     Scalar,
     Split,
     Store,
+    first_points,
+    tile_length,
     view,
 )
 from diffuse.ir.bounded import Bounded
@@ -92,7 +94,7 @@ __all__ = [
 # Operations at once, with the bits of recorded ones: for arrays too small to be worth recording
 __all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "pace", "quiet", "routines", "small_folds"]
 # Host functions that ranks call on parts of arrays, along the axes that they declare
-__all__ += ["Alone", "Ends", "Independent", "Moved", "Sums", "part_length"]
+__all__ += ["Alone", "Ends", "Independent", "Moved", "Sums", "first_points", "part_length", "tile_length"]
 # Routines that sort, search and count, which functions of a library call on parts of arrays
 __all__ += ["algorithms"]
 # Tables of a limited size: of what a library decides once for all calls that are alike

@@ -23,12 +23,13 @@ PROGRAMS = {**SMALL, "cg": 24, "bicgstab": 24, "gmg": 32}
 """With those that need SciPy."""
 
 
-def application(name: str, size: int | None = None, dtype: str = "float64") -> tuple[ModuleType, Any]:
-    """A program of apps/ and its state at the start."""
+def application(name: str, size: int | None = None, **options: Any) -> tuple[ModuleType, Any]:
+    """A program of apps/ and its state at the start, with these options beside its defaults."""
     app = import_module(f"apps.{name}")
     parser = argparse.ArgumentParser()
     app.arguments(parser)
-    return app, app.setup(parser.parse_args(["--size", str(size or SMALL[name]), "--dtype", dtype]))
+    args = {**vars(parser.parse_args([])), "size": size or SMALL[name], **options}
+    return app, app.setup(argparse.Namespace(**args))
 
 
 @contextmanager

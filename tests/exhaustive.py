@@ -15,9 +15,9 @@ from math import prod
 from typing import TypeVar
 
 from diffuse.ir import Point
-from diffuse.movement import collectives, meaning
-from diffuse.movement.mesh import Dimension, DistributedType, Mesh, primes
-from diffuse.movement.weak import Space, WeakStep, merged
+from diffuse.movement.definition import collectives, meaning
+from diffuse.movement.definition.mesh import Dimension, DistributedType, Mesh
+from diffuse.movement.weak import WeakSpace, WeakStep, merged, primes
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -39,7 +39,7 @@ def shortest(start: Node, goal: Node, edges: Callable[[Node], Iterable[tuple[Nod
     return None
 
 
-def weak(space: Space, have: Point, want: Point, bound: int) -> int | None:
+def weak(space: WeakSpace, have: Point, want: Point, bound: int) -> int | None:
     """Return the least cost of a sequence of weak steps during which no tile exceeds `bound` elements."""
     def edges(parts: Point) -> Iterator[tuple[Point, int]]:
         dimensions = [None, *range(len(parts))]

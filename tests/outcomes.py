@@ -29,6 +29,16 @@ def outcome(function: Callable[..., Any], *args: Any) -> Any:
         return type(error), str(error)
 
 
+def quiet_outcome(function: Callable[[], Any]) -> Any:
+    """The result of a call without its warnings, or its exception."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return function()
+        except Exception as error:
+            return error
+
+
 @contextmanager
 def silent() -> Iterator[None]:
     """Fail if the block warns.  A filter that raises would make NumPy compute everything at once."""

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from diffuse.ir import Coordinate, Projection, Replicated, Tiling
 from diffuse.movement import Layout, Route, direct, gathered, layout, redistribute, synthesised
-from diffuse.movement import mesh as meshes
 from diffuse.movement.boxes import Box, Holding, intersection, placed, size, total
-from diffuse.movement.mesh import Dimension, DistributedType, Mesh, distributed, offsets
+from diffuse.movement.definition import mesh as meshes
+from diffuse.movement.definition.mesh import Dimension, DistributedType, Mesh, distributed, offsets
 
 MESHES = ((2, 2), (4,), (2, 2, 2), (2, 3), (4, 2), (6,), (2, 2, 3), (3, 4), (4, 4), (2, 3, 4), (3, 3), (5, 2),
           (4, 6))

@@ -26,12 +26,13 @@ from diffuse import settings  # noqa: E402
 from diffuse.numpy.ops import blocks  # noqa: E402
 from diffuse.planning import regions  # noqa: E402
 from diffuse.stream import engine  # noqa: E402
+from tests.applications import application  # noqa: E402
 from tests.test_simulated import RANKS, simulated  # noqa: E402
 
 SIZES = {"gmg": 64, "bicgstab": 64, "cgs": 64, "cg": 64, "conjugate_gradient": 40, "black_scholes": 3000,
          "channel_flow": 41, "jacobi": 120, "kepler": 3000, "mandelbrot": 60, "shallow_water": 40,
          "stencil": 40, "matmul": 40, "spmv": 6000, "softmax": 12, "attention": 8}
-MORE = {"attention": ("--features", "64", "--heads", "2")}
+MORE = {"attention": {"features": 64, "heads": 2}}
 TURNS = 5
 PLENTY = 1 << 40
 """A limit of memory that no program reaches, under which a region goes on to decide how arrays are cut."""
@@ -41,11 +42,9 @@ PLENTY = 1 << 40
 def program(name: str) -> Iterator[Any]:
     """A program of apps/, with Diffuse in the place of NumPy and SciPy."""
     app = import_module(f"apps.{name}")
-    parser = argparse.ArgumentParser()
-    app.arguments(parser)
     blocks._known.clear()  # the first product of its shapes is computed whole, in each run
     with patch.object(app, "np", dnp), patch.object(app, "sp", diffuse.scipy.sparse, create=True):
-        yield app, app.setup(parser.parse_args(["--size", str(SIZES[name]), *MORE.get(name, ())]))
+        yield application(name, SIZES[name], **MORE.get(name, {}))
 
 
 def results(app: Any, state: Any) -> dict[str, bytes]:

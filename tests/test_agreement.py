@@ -23,6 +23,11 @@ def test_texts_that_agree(one: str, other: str) -> None:
     assert agreement.texts(one, other) is None
 
 
+def test_texts_are_the_same_but_for_times() -> None:
+    assert agreement.same_text("[1.  2.5] took 0.52 s\n", "[1. 2.5] took 11.9 s\n")
+    assert not agreement.same_text("mean 0.30000000000000004", "mean 0.3")
+
+
 @pytest.mark.parametrize("one, other", [
     ("mean 0.30001", "mean 0.31"),
     ("iterations 152", "iterations 153"),

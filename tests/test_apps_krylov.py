@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import math
@@ -11,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +18,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tests import applications
 from tests.counting import Counting, plain
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,11 +32,7 @@ TWO_GRIDS = {"levels": 2, "sweeps": 1, "coarse_sweeps": 1}
 
 def application(name: str, **options: Any) -> tuple[ModuleType, Any]:
     """A program of apps/ and its state at the start."""
-    app = import_module(f"apps.{name}")
-    parser = argparse.ArgumentParser()
-    app.arguments(parser)
-    args = {**vars(parser.parse_args([])), "size": SMALL[name], **options}
-    return app, app.setup(argparse.Namespace(**args))
+    return applications.application(name, **{"size": SMALL[name], **options})
 
 
 def run(name: str, *options: str) -> subprocess.CompletedProcess[str]:

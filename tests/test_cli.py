@@ -192,7 +192,7 @@ def test_compare_of_any_other_program_says_so(program: str) -> None:
     found = run("run", "--compare", program)
     assert found.returncode == 0, found.stderr
     assert "whole-program times" in found.stdout and "memory peak" in found.stdout
-    assert "The results agree but for rounding: 1 line." in found.stdout
+    assert "The results are equal: 1 line." in found.stdout
     assert len([line for line in found.stdout.splitlines() if NUMBER.fullmatch(line)]) == 1, "printed twice"
 
 
@@ -226,8 +226,15 @@ def saving(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_compare_compares_what_is_printed_and_saved(tmp_path: Path) -> None:
     found = saving(tmp_path)
     assert found.returncode == 0, found.stdout + found.stderr
-    assert "agree but for rounding: 1 line, 4 saved files." in found.stdout
+    assert "The results are equal: 1 line, 4 saved files." in found.stdout
     assert (tmp_path / "log.txt").read_text() == "first\nagain\n", "each run begins alike"
+
+
+def test_compare_says_that_results_agree_but_for_rounding() -> None:
+    said = ("import numpy as np; third = 1 / 3 * (1 + 1e-15 * ('diffuse' in np.__name__)); "
+            "print(third, 'after 0.5 s')")
+    found = run("run", "--compare", "-c", said)
+    assert "The results agree but for rounding: 1 line." in found.stdout, found.stdout + found.stderr
 
 
 @pytest.mark.parametrize("what, said", [
@@ -246,6 +253,11 @@ def test_compare_of_a_failing_program_fails(tmp_path: Path) -> None:
     path.write_text("raise SystemExit(3)")
     found = run("run", "--compare", str(path))
     assert found.returncode != 0 and "failed under numpy: exit status 3" in found.stderr
+
+
+def test_compare_of_no_file_fails_in_one_line() -> None:
+    found = run("run", "--compare", "nowhere.py")
+    assert found.returncode != 0 and len(found.stderr.splitlines()) == 1 and "'nowhere.py'" in found.stderr
 
 
 def test_the_largest_difference_is_found(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy
@@ -12,6 +11,7 @@ import scipy.sparse
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
 from diffuse.settings import config
+from tests.outcomes import quiet_outcome as outcome
 
 KINDS = ("float64", "float32", "complex128", "complex64", "int64", "int32", "int8", "uint16", "bool")
 SHAPES = ((0, 0), (0, 5), (5, 0), (1, 1), (1, 9), (9, 1), (7, 7), (40, 23), (23, 40), (300, 200))
@@ -104,16 +104,6 @@ def vector(rng: Any, n: int, dtype: str) -> Any:
     if choice == 5:
         return numpy.asfortranarray(numbers(rng, (n, 4), dtype))
     return numbers(rng, n, dtype)
-
-
-def outcome(function: Any) -> Any:
-    """A result, or the exception in its place."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return function()
-    except Exception as error:
-        return error
 
 
 def same(found: Any, wanted: Any) -> None:

@@ -54,7 +54,7 @@ def test_ranks_add_up_in_the_order_of_blas(ends: tuple[int, ...], held: int,
     tried = 0
     for x, y in ((a.T, a), (a.T, b), (v, b), (a.T, v), (integers.T, integers)):
         alike = x.base is y and x.ndim == 2
-        kind = inner.Kind(x.dtype.name, (x.ndim < 2, y.ndim < 2), alike)
+        kind = inner.OrderKey(x.dtype.name, (x.ndim < 2, y.ndim < 2), alike)
         orders = inner._probed(kind) if x.dtype.kind == "f" else [inner.Order(0, 1)]
         whole = x @ y
         for order in orders:

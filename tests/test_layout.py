@@ -7,6 +7,7 @@ Read from the source with `ast`; an import inside a function counts like any oth
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -171,6 +172,13 @@ def test_array_libraries_use_the_public_way_in(name: str) -> None:
     assert not found, f"{name} imports {found}: what a library needs has to be public, in diffuse/library.py"
 
 
+def test_the_definition_of_redistribution_is_for_tests() -> None:
+    users = {name for name in MODULES if not name.startswith("diffuse.movement.definition")
+             for target in imports(ast.parse(MODULES[name].read_text()))
+             if target.startswith("diffuse.movement.definition")}
+    assert not users, f"{users} import what is as slow as it looks: the planner has boxes and parts"
+
+
 def test_what_is_one_runtimes_own_is_asked_by_the_protocol() -> None:
     (found,) = violations("diffuse.stream.engine", ast.parse("from diffuse.runtime.legate import sharing"))
     assert "ask the runtime by its protocol" in found
@@ -205,3 +213,14 @@ def test_the_settings_are_listed() -> None:
 
     table, page = settings.table(), ROOT / "docs" / "settings.md"
     assert table in page.read_text(), f"put this table into docs/settings.md:\n{table}"
+
+
+WORDS = [line.strip("|").split("|") for line in (ROOT / "docs" / "words.md").read_text().splitlines()
+         if line.startswith("| ") and ".py`" in line]
+
+
+@pytest.mark.parametrize("words, files", [(words, files) for words, _, files in WORDS])
+def test_words_are_where_the_page_says(words: str, files: str) -> None:
+    sources = "".join([(ROOT / name).read_text().lower() for name in re.findall(r"`(\S+)`", files)])
+    missing = [word for word in words.strip().replace("`", "").split(", ") if word.lower() not in sources]
+    assert not missing, f"docs/words.md says that {missing} are defined in {files}"

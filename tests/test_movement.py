@@ -11,14 +11,15 @@ from math import prod
 
 import pytest
 
-from diffuse.movement import collectives as typing
-from diffuse.movement import direct, meaning, weak
+from diffuse.movement import direct, weak
 from diffuse.movement.boxes import even, placed
-from diffuse.movement.collectives import AllGather, AllPermute, AllToAll, DynSlice, typed
+from diffuse.movement.definition import collectives as typing
+from diffuse.movement.definition import meaning
+from diffuse.movement.definition.collectives import AllGather, AllPermute, AllToAll, DynSlice, typed
+from diffuse.movement.definition.mesh import Mesh, check, distributed, offsets
 from diffuse.movement.direct import lacking
-from diffuse.movement.mesh import Mesh, check, distributed, offsets
 from diffuse.movement.search import cheapest
-from diffuse.movement.weak import Space, WeakStep
+from diffuse.movement.weak import WeakSpace, WeakStep
 from tests import exhaustive, redistributions
 from tests.redistributions import layouts
 
@@ -120,11 +121,11 @@ def test_weak_types_are_tile_shapes(sizes: tuple[int, ...]) -> None:
 
 # Weak sequences and the search
 
-def weak_problem(rng: random.Random) -> tuple[Space, tuple[int, ...], tuple[int, ...]]:
+def weak_problem(rng: random.Random) -> tuple[WeakSpace, tuple[int, ...], tuple[int, ...]]:
     mesh = Mesh(tuple(zip("abc", rng.choice(SMALL))))
     have, want = redistributions.random_types(rng, mesh, rng.randint(1, 3), lambda n: n * rng.choice((1, 2)))
     have_parts, want_parts = (tuple(d.size // d.tile for d in each.dimensions) for each in (have, want))
-    return Space(have.shape, mesh.count), have_parts, want_parts
+    return WeakSpace(have.shape, mesh.count), have_parts, want_parts
 
 
 def test_normal_forms() -> None:
@@ -165,7 +166,7 @@ def test_the_search_finds_the_least_cost() -> None:
 
 
 def test_a_search_ends_at_its_limit_with_a_whole_sequence() -> None:
-    space, have, want = Space((24, 12, 12), 72), (12, 6, 1), (1, 2, 6)
+    space, have, want = WeakSpace((24, 12, 12), 72), (12, 6, 1), (1, 2, 6)
     first, best = cheapest(space, have, want, limit=1), cheapest(space, have, want)
     assert (first.optimal, best.optimal) == (False, True)
     assert weak.walk(first.steps, have)[-1] == want
@@ -174,7 +175,7 @@ def test_a_search_ends_at_its_limit_with_a_whole_sequence() -> None:
 
 def test_what_devices_cannot_hold_is_refused() -> None:
     with pytest.raises(ValueError, match="8 devices cannot hold an array of shape \\(6, 4\\) in \\(4, 1\\)"):
-        cheapest(Space((6, 4), 8), (4, 1), (2, 1))
+        cheapest(WeakSpace((6, 4), 8), (4, 1), (2, 1))
 
 
 COSTS = [
@@ -200,7 +201,7 @@ COSTS = [
 def test_the_papers_problems(sizes: dict[str, int], have: str, want: str, cost: int, least: int) -> None:
     """Sections 2.4, 2.6, 3, 4.9, 7 and figures 5, 12 and 13 of the paper, recomputed."""
     shape, (before, after) = layouts(Mesh(tuple(sizes.items())), have, want)
-    space, first, last = Space(shape, len(before)), even(before, shape), even(after, shape)
+    space, first, last = WeakSpace(shape, len(before)), even(before, shape), even(after, shape)
     assert first and last
     assert weak.cost(cheapest(space, first[0], last[0]).steps, first[0], space) == cost
     assert max(lacking(before, after)) == least == direct(shape, 1, before, after).received

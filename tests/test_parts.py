@@ -64,8 +64,8 @@ def test_blocks_that_are_tried_have_the_bits_of_the_whole_for_other_numbers(
     random, tried = numpy.random.default_rng(3), 0
     for length in range(5, 60, 4):
         for columns in (6, 10, 32, 64):
-            shapes = blocks.Shapes((length,), (length, columns), False, False, ("float64", "float64"), 2, 2,
-                                   (None, 1, 0))
+            shapes = blocks.ProductShapes((length,), (length, columns), False, False, ("float64", "float64"),
+                                          2, 2, (None, 1, 0))
             if blocks._alike(shapes, 1):
                 tried += 1
                 assert all([blocks._equal(shapes, 1, random.standard_normal(length),

@@ -14,8 +14,8 @@ import pytest
 
 from diffuse.planning import Graph, Problem, TooWide, beam, eliminate, integer_program, plan, words
 from diffuse.planning.eliminate import solve
+from diffuse.planning.forecast import Turn
 from diffuse.planning.layouts import PENDING, Layout, Mesh, choices, of_terms, seen
-from diffuse.planning.replay import Turn
 from diffuse.planning.windows import preferred
 from diffuse.spec import einsum
 from diffuse.spec.opspec import OpSpec

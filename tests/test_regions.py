@@ -15,7 +15,7 @@ import diffuse
 import diffuse.numpy as np
 from diffuse import settings
 from diffuse.planning.boxes import common, everything, hull, touched, volumes
-from diffuse.planning.replay import Turn
+from diffuse.planning.forecast import Turn
 from diffuse.planning.windows import preferred
 from tests.jobs import TINY, Job
 from tests.jobs import diffuse as command
@@ -468,7 +468,7 @@ LIFE = """
     assert refused(least) == refused(1 << 30)
     assert isinstance(refused(least - 1), int)
 
-    for owner, point in (windows.Search, "solve"), (memory.Memory, "peak"):
+    for owner, point in (windows.Search, "solve"), (memory.Footprint, "peak"):
         right = getattr(owner, point)
 
         def interrupted(*args):

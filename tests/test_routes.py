@@ -25,11 +25,11 @@ from diffuse.movement import (
 )
 from diffuse.movement.boxes import common, difference, even, intersection, placed
 from diffuse.movement.boxes import size as elements
+from diffuse.movement.definition.mesh import Mesh, offsets
 from diffuse.movement.lowering import lower, matchings
-from diffuse.movement.mesh import Mesh, offsets
 from diffuse.movement.route import Exchange, Group, Pieces
 from diffuse.movement.search import cheapest
-from diffuse.movement.weak import Space
+from diffuse.movement.weak import WeakSpace
 from tests import exhaustive, redistributions
 from tests.redistributions import layouts
 
@@ -235,7 +235,7 @@ def test_lowered_steps_cost_what_weak_steps_do() -> None:
     rng = random.Random(11)
     for _ in range(100):
         problem = redistributions.typed(rng)
-        space, first, last = Space(problem.shape, len(problem.have)), *(
+        space, first, last = WeakSpace(problem.shape, len(problem.have)), *(
             even(each, problem.shape) for each in (problem.have, problem.want))
         assert first and last
         steps = cheapest(space, first[0], last[0]).steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -16,6 +16,7 @@ from diffuse import settings
 from diffuse.numpy.arrays import access, core
 from diffuse.observe import trace
 from diffuse.stream import engine
+from tests.outcomes import quiet_outcome as outcome
 
 KINDS = "float64 float32 complex128 complex64 int64 int32 int8 uint64 uint16 bool".split()
 FORMATS = "csr csc coo dia bsr lil dok".split()
@@ -50,15 +51,6 @@ def matrix(form: str, kind: str, dtype: str, shape: tuple[int, int] = (150, 90),
 
 def ours(m: Any) -> Any:
     return getattr(sp, type(m).__name__)(m)
-
-
-def outcome(function: Callable[[], Any]) -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return function()
-    except Exception as error:
-        return error
 
 
 def same(found: Any, wanted: Any, bound: float = 0.0) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse import settings, vectorize
-from diffuse.kernels.body.user import Block, Exit, Instruction, UserFunction, declare
+from diffuse.kernels.body.user import BasicBlock, Exit, Instruction, UserFunction, declare
 from diffuse.kernels.build.scalar_ir import INTRINSICS
 from diffuse.runtime.device import driver
 from diffuse.stream import engine
@@ -82,7 +82,7 @@ def applied(name: str, dtype: str) -> UserFunction:
     """A function that is one intrinsic of LLVM."""
     count = 3 if name == "fma" else 2 if name in TWO else 1
     step = Instruction("intrinsic", dtype, tuple(range(count)), dtype, INTRINSICS[name])
-    return UserFunction(name, (dtype,) * count, dtype, (Block((), (step,), Exit((), "", (count,))),))
+    return UserFunction(name, (dtype,) * count, dtype, (BasicBlock((), (step,), Exit((), "", (count,))),))
 
 
 WHOLE = ("smin", "smax", "umin", "umax", "abs", "ctpop")

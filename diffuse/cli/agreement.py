@@ -7,6 +7,7 @@ Half of the digits have to agree, for two correct runs differ by rounding.  Numb
 
 from __future__ import annotations
 
+import filecmp
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,13 @@ PIXELS = 0.01
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]*\d)|[-+]?\b(?:nan|inf)\b")
 TIME = re.compile(r"\s*(?:[numµμ]?s|secs?|seconds?|minutes?|it/s)\b")
+DURATION = re.compile(f"(?:{NUMBER.pattern}){TIME.pattern}")
+
+
+def same_text(plain: str, ours: str) -> bool:
+    """Are two printed texts equal but for times and spaces?"""
+    one, other = (DURATION.sub(" ", text).split() for text in (plain, ours))
+    return one == other
 
 
 def texts(plain: str, ours: str) -> str | None:
@@ -75,7 +83,7 @@ def arrays(plain: Any, ours: Any) -> str | None:
         found = ((name, arrays(plain[name], ours[name])) for name in plain.dtype.names)
         return next((f"has a field {name!r} that {said}" for name, said in found if said), None)
     with numpy.errstate(all="ignore"):
-        differ = ~((plain == ours) | ((plain != plain) & (ours != ours)))
+        differ = _unequal(plain, ours)
         if plain.dtype.kind in "fc" and differ.any():
             tolerance = float(numpy.finfo(plain.dtype).eps) ** 0.5
             finite = numpy.abs(plain[numpy.isfinite(plain)])
@@ -91,6 +99,11 @@ def arrays(plain: Any, ours: Any) -> str | None:
             f"under NumPy and {ours[first]} under Diffuse")
 
 
+def _unequal(plain: Any, ours: Any) -> Any:
+    """Return a mask of the elements that differ, where NaN equals NaN."""
+    return ~((plain == ours) | ((plain != plain) & (ours != ours)))
+
+
 def gap(plain: Any, ours: Any) -> float | None:
     """The largest difference of two arrays; None if they differ in shape or are not numeric."""
     import numpy
@@ -98,10 +111,15 @@ def gap(plain: Any, ours: Any) -> float | None:
     if plain.shape != ours.shape or not (numpy.can_cast(plain.dtype, complex)
                                          and numpy.can_cast(ours.dtype, complex)):
         return None
-    differ = ~((plain == ours) | ((plain != plain) & (ours != ours)))
+    differ = _unequal(plain, ours)
     with numpy.errstate(all="ignore"):
         found = numpy.abs(plain[differ].astype(complex) - ours[differ].astype(complex))
     return float(found.max()) if found.size else 0.0
+
+
+def same_files(plain: Mapping[str, str], ours: Mapping[str, str]) -> bool:
+    """Were the same files saved, with the same bytes?"""
+    return plain.keys() == ours.keys() and all(filecmp.cmp(plain[path], ours[path], False) for path in plain)
 
 
 def files(plain: Mapping[str, str], ours: Mapping[str, str]) -> Iterator[str]:

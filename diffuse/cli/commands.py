@@ -27,10 +27,13 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=Commands, name="diffuse")
+@click.group(cls=Commands, name="diffuse", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version=__version__, message="%(version)s")
 def group() -> None:
-    """NumPy programs, recorded, fused and run on all cores."""
+    """NumPy programs, recorded, fused and run on all cores.
+
+    `diffuse program.py` is short for `diffuse run program.py`.
+    """
 
 
 def call(words: list[str]) -> int:

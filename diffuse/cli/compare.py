@@ -74,12 +74,15 @@ def comparison(words: list[str], variables: dict[str, str], shown: bool) -> dict
         ours = measured("diffuse", words, folder, variables, False)
         gaps, differences = results(folder)
         differences += agreement.files(plain["saved"], ours["saved"])
+        equal = (agreement.same_text(plain["printed"], ours["printed"])
+                 and agreement.same_files(plain["saved"], ours["saved"])
+                 and all(gap == 0 for gap in (gaps or {}).values()))
     if said := agreement.texts(plain["printed"], ours["printed"]):
         differences.insert(0, "printed text: " + said)
     found: dict[str, Any] = {"program": words, "peak": {"numpy": plain["peak"], "diffuse": ours["peak"]},
                              "compared": {"lines": len(plain["printed"].splitlines()),
                                           "files": sorted(plain["saved"]), "results": len(gaps or ())},
-                             "differences": differences}
+                             "differences": differences, "equal": equal}
     if "steps" not in plain:
         found["total"] = {"numpy": plain["total"], "diffuse": ours["total"]}
         found["counters"] = ours["counts"][-1]
@@ -119,12 +122,12 @@ def show(words: list[str], as_json: bool, variables: dict[str, str]) -> int:
         print(f"{'tasks after fusion':32}{found['tasks']:12,}")
         for name, gap in (found["difference"] or {}).items():
             print(f"{'largest difference in ' + name:32}" + (f"{gap:12.3g}" if gap is not None else ""))
-    print("\n" + verdict(found["compared"], found["differences"]))
+    print("\n" + verdict(found["compared"], found["differences"], found["equal"]))
     return status
 
 
-def verdict(compared: dict[str, Any], differences: list[str]) -> str:
-    """Describe in words whether the runs agree, and in what."""
+def verdict(compared: dict[str, Any], differences: list[str], equal: bool) -> str:
+    """Describe in words whether the runs agree, exactly or but for rounding, and in what."""
     if differences:
         return "\n".join(["The results differ:", *(f"  {said}" for said in differences)])
     counts = {"line": compared["lines"], "saved file": len(compared["files"]),
@@ -132,7 +135,7 @@ def verdict(compared: dict[str, Any], differences: list[str]) -> str:
     found = ", ".join(f"{n} {what}{'s' * (n != 1)}" for what, n in counts.items() if n)
     if not found:
         return "Nothing to compare: the program printed nothing and saved nothing."
-    return f"The results agree but for rounding: {found}."
+    return f"The results {'are equal' if equal else 'agree but for rounding'}: {found}."
 
 
 def _row(label: str, pair: dict[str, float], shown: Any, indent: str = "") -> str:

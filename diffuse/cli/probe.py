@@ -34,7 +34,7 @@ RECORDED, AT_ONCE, NUMPY, GATHERS, OBJECT = "recorded", "at once", "numpy", "gat
 WAYS = {
     RECORDED: "recorded as tasks, which fuse and run in parallel",
     AT_ONCE: "done by Diffuse without a task: views, descriptions, what is at hand",
-    NUMPY: "run by NumPy, without a warning",
+    NUMPY: "run when called, by NumPy or as the reason below says, without a warning",
     GATHERS: "run by NumPy: waits for pending work, with a warning for each line",
     OBJECT: "constants, classes, modules and functions that take none of Diffuse's arrays",
 }

@@ -124,6 +124,8 @@ def command(explain: bool, compare: bool, as_json: bool, module: str | None, cod
     if compare:
         if launch.outer:
             raise click.UsageError(f"--compare runs one process, without {launch.named[0]}")
+        if not words[0].startswith("-") and not os.path.exists(words[0]):
+            raise click.ClickException(f"can't open file {words[0]!r}: No such file or directory")
         from diffuse.cli import compare as comparison
 
         return comparison.show(words, as_json, launching.chosen())

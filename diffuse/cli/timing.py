@@ -59,14 +59,13 @@ def main() -> int:
 
 def described(machine: Machine) -> list[str]:
     """The numbers of a machine, one a line."""
-    lines = [f"  a message           {1e6 * machine.latency:.1f} us and {machine.bandwidth / 1e9:.2f} GB/s",
+    return [f"  a message           {1e6 * machine.latency:.1f} us and {machine.bandwidth / 1e9:.2f} GB/s",
              *[f"  within {size:4} ranks    {1e6 * latency:.1f} us and {bandwidth / 1e9:.2f} GB/s"
                for size, latency, bandwidth in machine.levels],
              f"  adding up           {machine.reduction / 1e9:.2f} GB/s",
              f"  fused operations    {machine.compute / 1e9:.2f} GB/s of results",
              f"  memory              {machine.memory / 1e9:.2f} GB/s",
              f"  products            {machine.products / 1e9:.2f} GFLOP/s"]
-    return lines
 
 
 def _least(runtime: Any, run: Callable[[], object]) -> float:

@@ -1,9 +1,9 @@
 """Definitions of the analyses, point by point and element by element, against which they are tested.
 
-Slow on purpose, and for small extents only: everything that `fusion`, `temporaries` and `ir.relation` derive
-from descriptions is enumerated here (papers/003, definitions 1 to 3, figure 4 and section 5.1).  An element
-is identified by its place in memory, so that frames of one store, even of other element types, compare
-exactly.
+Slow on purpose, and for small extents only: everything that `constraints`, `temporaries` and `ir.alias`
+derive from descriptions is enumerated here (papers/003, definitions 1 to 3, figure 4 and section 5.1).  An
+element is identified by its place in memory, so that frames of one store, even of other element types,
+compare exactly.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Realm:
 
     def module(self, found: ModuleType) -> Any:
         """A view of a module that is real or contains a real one; other modules as they are."""
-        if isinstance(found, View) or not isinstance(found, ModuleType):
+        if isinstance(found, RealView) or not isinstance(found, ModuleType):
             return found
         name = found.__name__
         return self._view(found, ModuleView) if self.real(name) or self.above(name) else found
@@ -119,7 +119,7 @@ class Realm:
     def _raised(self, value: Any, crossing: Crossing) -> Any:
         if isinstance(value, Callback):
             return value.function
-        if isinstance(value, View):
+        if isinstance(value, RealView):
             return value
         if isinstance(value, ModuleType):
             return self.module(value)
@@ -143,7 +143,7 @@ class Realm:
         return mapped(value, lambda leaf: self._lowered(leaf, crossing))
 
     def _lowered(self, value: Any, crossing: Crossing) -> Any:
-        if isinstance(value, View):
+        if isinstance(value, RealView):
             return _real(value)
         if isinstance(value, (FunctionType, MethodType)) and self._programs(value):
             return self._view(value, Callback)
@@ -203,7 +203,7 @@ def _realm(view: Any) -> Realm:
     return found
 
 
-class View:
+class RealView:
     """The program's view of an object of a real module."""
 
     _real_object: Any
@@ -240,12 +240,12 @@ class View:
         return _itself, (_real(self),)
 
 
-class ModuleView(View, ModuleType):
+class ModuleView(RealView, ModuleType):
     """A view of a module; of a package that is not real itself, only real modules are shown as views."""
 
     def __init__(self, value: Any, realm: Realm) -> None:
         ModuleType.__init__(self, value.__name__)
-        View.__init__(self, value, realm)
+        RealView.__init__(self, value, realm)
 
     def __getattribute__(self, name: str) -> Any:
         real, realm = _real(self), _realm(self)
@@ -259,7 +259,7 @@ class ModuleView(View, ModuleType):
         return realm.module(value) if isinstance(value, ModuleType) else value
 
 
-class FunctionView(View):
+class FunctionView(RealView):
     """A view of a function, or of any other callable."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -270,17 +270,17 @@ class FunctionView(View):
         return self if owner is None or not binds else MethodType(self, owner)
 
 
-class ClassView(View):
+class ClassView(RealView):
     """A view of a class, whose instances are views.  Classes derived from it are the program's own."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _realm(self).call(_real(self), args, kwargs)
 
     def __instancecheck__(self, value: Any) -> bool:
-        return isinstance(_real(value) if isinstance(value, View) else value, _real(self))
+        return isinstance(_real(value) if isinstance(value, RealView) else value, _real(self))
 
     def __subclasscheck__(self, kind: Any) -> bool:
-        return issubclass(_real(kind) if isinstance(kind, View) else kind, _real(self))
+        return issubclass(_real(kind) if isinstance(kind, RealView) else kind, _real(self))
 
     def __mro_entries__(self, bases: Any) -> tuple[Any, ...]:
         return (_real(self),)
@@ -289,7 +289,7 @@ class ClassView(View):
         return _realm(self).call(_real(self).__class_getitem__, (item,), {})
 
     def __or__(self, other: Any) -> Any:
-        return _real(self) | (_real(other) if isinstance(other, View) else other)
+        return _real(self) | (_real(other) if isinstance(other, RealView) else other)
 
     def __ror__(self, other: Any) -> Any:
         return other | _real(self)
@@ -315,7 +315,7 @@ def _class_of(kind: type) -> Any:
                    and callable(getattr(kind, name, None))}
         if kind.__hash__ is None:
             special["__hash__"] = None
-        found = _classes[kind] = type(kind.__name__, (View,), special)
+        found = _classes[kind] = type(kind.__name__, (RealView,), special)
     return found
 
 

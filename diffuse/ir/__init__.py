@@ -25,12 +25,15 @@ from diffuse.ir.task import (
     Split,
     Store,
     Where,
+    first_points,
     is_epilogue,
+    tile_length,
     volume,
 )
 
 __all__ = [
     "ITEMSIZE", "ONE", "Access", "AccessMap", "Coordinate", "Decomposition", "Frame", "IndexTask",
     "Partition", "Point", "Privilege", "Projection", "Relation", "Replicated", "Scalar", "Split",
-    "Store", "Tiling", "Where", "is_epilogue", "covers", "disjoint", "relation", "tiling", "volume",
+    "Store", "Tiling", "Where", "covers", "disjoint", "first_points", "is_epilogue", "relation",
+    "tile_length", "tiling", "volume",
 ]

@@ -227,6 +227,17 @@ def volume(domain: Point) -> int:
     return prod(domain)
 
 
+def tile_length(extent: int, parts: int, unit: int = 1) -> int:
+    """The length of the tiles that cut an extent into at most so many parts: the least multiple of `unit`."""
+    return -(-(-(-extent // parts)) // unit) * unit
+
+
+def first_points(points: int, ranks: int) -> list[int]:
+    """The number of each rank's first point, and the number of all points: they are divided evenly, so that
+    point `k` belongs to rank `k * ranks // points`."""
+    return [-(-rank * points // ranks) for rank in range(ranks + 1)]
+
+
 def is_epilogue(task: IndexTask) -> bool:
     """Is the task small enough to run as an epilogue, when all points of the tasks before it are done?
 

@@ -1,16 +1,15 @@
-"""Redistribution of an array from one partition to another: distributed types, collectives, and routes
-between ranks.
+"""Plans how an array moves between the ranks from one partition to another, in bounded memory.
 
 After "Memory-efficient array redistribution through portable collective communication" (Rink et al., 2021).
-Pure functions, from types (`mesh`, `collectives`, with `meaning` as their definition) over the search for the
-cheapest sequence (`weak`, `search`) to what each rank sends and receives
-(`lowering`, `direct`, `route`, `choice`).
+Pure functions: the cheapest sequence of collectives (`weak`, `search`), what each rank then sends and
+receives (`lowering`), the direct exchange of boxes (`direct`), and the choice between them (`choice`).
+`definition/` states the paper's types and collectives themselves, for tests.
 """
 
 from diffuse.movement.boxes import Box, Holding, Layout, layout
 from diffuse.movement.choice import direct, gathered, redistribute, synthesised
 from diffuse.movement.machine import Machine
-from diffuse.movement.route import Route, Turn
+from diffuse.movement.route import Actions, Route
 
-__all__ = ["Box", "Holding", "Layout", "Machine", "Route", "Turn", "direct", "gathered", "layout",
+__all__ = ["Box", "Holding", "Layout", "Machine", "Route", "Actions", "direct", "gathered", "layout",
            "redistribute", "synthesised"]

@@ -15,7 +15,7 @@ from diffuse.movement.lowering import lower
 from diffuse.movement.machine import Machine
 from diffuse.movement.route import Route
 from diffuse.movement.search import cheapest
-from diffuse.movement.weak import Space, WeakStep
+from diffuse.movement.weak import WeakSpace, WeakStep
 
 DEFAULT = Machine()
 TIES, TILES = 8, 512
@@ -58,7 +58,7 @@ def synthesised(shape: Point, itemsize: int, have: Layout, want: Layout) -> Rout
     if first is None or last is None:
         return None
     ties = max(1, min(TIES, TILES // len(have)))
-    found = cheapest(Space(shape, len(have)), first[0], last[0], ties)
+    found = cheapest(WeakSpace(shape, len(have)), first[0], last[0], ties)
     lowered = (lower(shape, steps, first[1], first[0], last[1]) for steps in found.sequences)
     routes = [Route(shape, itemsize, have, want, groups, "synthesised") for groups in lowered]
     return min(routes, key=lambda route: (route.received, route.moved))

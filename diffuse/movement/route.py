@@ -164,7 +164,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Actions:
     """The actions of one rank in one step."""
 
     name: str
@@ -190,10 +190,10 @@ class Route:
         """The layouts before, between and after the steps."""
         return (self.have, *(step.held for step in self.steps))
 
-    def rank(self, number: int) -> tuple[Turn, ...]:
+    def rank(self, number: int) -> tuple[Actions, ...]:
         """Return the actions of one rank, step by step."""
         return tuple(
-            Turn(step.name, step.leaving(number), step.arriving(number), before[number], step.held[number])
+            Actions(step.name, step.leaving(number), step.arriving(number), before[number], step.held[number])
             for step, before in zip(self.steps, self.held, strict=False))
 
     @cached_property

@@ -15,12 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import islice, permutations, product
 from math import gcd, prod
 
 from diffuse.ir import Point
-from diffuse.movement.mesh import primes
-from diffuse.movement.weak import Space, WeakStep, merged
+from diffuse.movement.weak import WeakSpace, WeakStep, merged, primes
 
 UNIT = 1 << 10
 """The cost of one element.  A step that communicates adds one, which breaks ties."""
@@ -54,7 +53,7 @@ class Found:
         return self.sequences[0]
 
 
-def cheapest(space: Space, have: Point, want: Point, ties: int = 1, limit: int = LIMIT) -> Found:
+def cheapest(space: WeakSpace, have: Point, want: Point, ties: int = 1, limit: int = LIMIT) -> Found:
     """Return the cheapest sequence of weak steps from one partition into parts to another.
 
     Up to `ties` equally cheap sequences are returned: the permutations that their lowering needs are not
@@ -89,7 +88,7 @@ def _exponent(number: int, prime: int) -> int:
 class _Search:
     """One search: the known costs of the states seen so far."""
 
-    def __init__(self, space: Space, have: Point, want: Point, ties: int, limit: int) -> None:
+    def __init__(self, space: WeakSpace, have: Point, want: Point, ties: int, limit: int) -> None:
         self.space, self.have, self.want, self.ties, self.limit = space, have, want, ties, limit
         self.volume = prod(space.shape)
         self.last = prod(want)
@@ -154,30 +153,24 @@ class _Search:
 
     def _edges(self, phase: int, parts: Point) -> Iterator[tuple[tuple[WeakStep, ...], State, int]]:
         """Enumerate the steps from a state, with the state that each leads to and its price."""
-        count, dimensions = prod(parts), range(len(parts))
+        count = prod(parts)
         spare = [size // n for size, n in zip(self.space.shape, parts, strict=True)]
         if phase == SLICING:
             free = self.space.devices // count
-            for p in self.primes:
-                if free % p == 0:
-                    for j in dimensions:
-                        if spare[j] % p == 0:
-                            step = WeakStep(None, j, p)
-                            yield (step,), (SLICING, step(parts)), 0
+            for p, j in product([p for p in self.primes if free % p == 0], range(len(parts))):
+                if spare[j] % p == 0:
+                    step = WeakStep(None, j, p)
+                    yield (step,), (SLICING, step(parts)), 0
         if count % self.last:
             return
         gathers = self._gathers(parts)
         if gathers is not None:
             yield gathers[0], (DONE, self.want), gathers[1]
         price = self._price(count)
-        for i in dimensions:
-            if parts[i] == 1:
-                continue
-            for j in dimensions:
-                if i != j:
-                    for factor in _divisors(gcd(parts[i], spare[j])):
-                        step = WeakStep(i, j, factor)
-                        yield (step,), (MOVING, step(parts)), price
+        for i, j in permutations(range(len(parts)), 2):
+            for factor in _divisors(gcd(parts[i], spare[j])):
+                step = WeakStep(i, j, factor)
+                yield (step,), (MOVING, step(parts)), price
 
     def _gathers(self, parts: Point) -> tuple[tuple[WeakStep, ...], int] | None:
         """Return the gathers that lead to the goal, and their price; None if gathers alone do not.

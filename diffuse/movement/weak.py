@@ -9,9 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from diffuse.ir import Point
+
+
+@lru_cache(4096)
+def primes(number: int) -> tuple[int, ...]:
+    """Return the prime factors of a positive number in ascending order, with repetition."""
+    found, factor = [], 2
+    while factor * factor <= number:
+        while number % factor == 0:
+            found.append(factor)
+            number //= factor
+        factor += 1
+    return tuple(found + [number] if number > 1 else found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +57,7 @@ class WeakStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class WeakSpace:
     """All weak types of one array on so many devices."""
 
     shape: Point
@@ -74,7 +87,7 @@ def walk(steps: Iterable[WeakStep], parts: Point) -> list[Point]:
     return found
 
 
-def cost(steps: Sequence[WeakStep], parts: Point, space: Space) -> int:
+def cost(steps: Sequence[WeakStep], parts: Point, space: WeakSpace) -> int:
     """Return the cost of figure 11 of the paper, in elements."""
     total = 0
     for step, after in zip(steps, walk(steps, parts)[1:], strict=True):
@@ -83,7 +96,7 @@ def cost(steps: Sequence[WeakStep], parts: Point, space: Space) -> int:
     return total
 
 
-def received(steps: Sequence[WeakStep], parts: Point, space: Space) -> int:
+def received(steps: Sequence[WeakStep], parts: Point, space: WeakSpace) -> int:
     """Return how many elements each device receives from others."""
     total = 0
     for step, after in zip(steps, walk(steps, parts)[1:], strict=True):
@@ -93,7 +106,7 @@ def received(steps: Sequence[WeakStep], parts: Point, space: Space) -> int:
     return total
 
 
-def height(steps: Sequence[WeakStep], parts: Point, space: Space) -> int:
+def height(steps: Sequence[WeakStep], parts: Point, space: WeakSpace) -> int:
     """Return the most elements that a device holds at once (definition 4.4)."""
     return max(map(space.localsize, walk(steps, parts)))
 

@@ -134,7 +134,7 @@ def _stored_generator(*args: Any) -> Any:
 
 
 def _stored_state(*args: Any) -> Any:
-    """As `_stored_generator`, of a RandomState."""
+    """Make a RandomState from a pickle, of this or an older version."""
     return RandomState(getattr(_pickle, "__randomstate_ctor")(*args)._bit_generator)
 
 
@@ -178,7 +178,7 @@ _converted: Callable[[str], Any] = globals()["__getattr__"]
 
 
 def _static_on_ranks(name: str, real: Any, ours: Any) -> Any:
-    """As `_on_ranks`, for a function that draws from NumPy's global generator."""
+    """Wrap a function that draws from NumPy's global generator, as `_on_ranks` wraps a method of one."""
     def run(*args: Any, **kwargs: Any) -> Any:
         function = getattr(_real.RandomState, name)
         found = _draws.in_parts(function, name, real.__self__, args, kwargs)

@@ -23,7 +23,7 @@ STATUS = ({INVALID: 1, DIVIDE: 4, OVERFLOW: 8, UNDERFLOW: 16}
 """The bit of each in this processor's floating-point status, as C's <fenv.h> reads it."""
 
 
-class Kind(NamedTuple):
+class FloatError(NamedTuple):
     """One IEEE flag: NumPy's name of its mode, and NumPy's words for it."""
 
     mode: str
@@ -31,10 +31,10 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    DIVIDE: Kind("divide", "divide by zero"),
-    UNDERFLOW: Kind("under", "underflow"),
-    OVERFLOW: Kind("over", "overflow"),
-    INVALID: Kind("invalid", "invalid value"),
+    DIVIDE: FloatError("divide", "divide by zero"),
+    UNDERFLOW: FloatError("under", "underflow"),
+    OVERFLOW: FloatError("over", "overflow"),
+    INVALID: FloatError("invalid", "invalid value"),
 }
 
 Suspects = dict[int, tuple[tuple[str, Where], ...]]

@@ -9,7 +9,8 @@ from diffuse.planning.beam import beam
 from diffuse.planning.eliminate import TooWide, eliminate
 from diffuse.planning.graph import Graph, Operator
 from diffuse.planning.integer import integer_program
-from diffuse.planning.plan import Plan, plan
+from diffuse.planning.plan import GraphPlan, plan
 from diffuse.planning.problem import Problem
 
-__all__ = ["Graph", "Operator", "Plan", "Problem", "TooWide", "beam", "eliminate", "integer_program", "plan"]
+__all__ = ["Graph", "GraphPlan", "Operator", "Problem", "TooWide", "beam", "eliminate", "integer_program",
+           "plan"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffuse.ir import Point, Replicated
+from diffuse.ir import Point, Replicated, first_points
 from diffuse.ir.partition import Partition
 
 Boxes = NDArray[np.int64]
@@ -30,7 +30,7 @@ def touched(partition: Partition, domain: Point, shape: Point, ranks: int) -> Bo
     """Return for each rank the bounding box of what its points access of a store; it is empty for a rank
     without points."""
     points = prod(domain)
-    firsts = -(-np.arange(ranks + 1) * points // ranks)
+    firsts = np.array(first_points(points, ranks))
     if isinstance(partition, Replicated):
         found = everything(shape, ranks)
     else:

@@ -41,7 +41,7 @@ class Stored(NamedTuple):
     """The first task before which the program has let go of it."""
 
 
-class Memory:
+class Footprint:
     """The memory that one region takes under some choice of states."""
 
     def __init__(self, search: Search, gone: Mapping[int, int]) -> None:

@@ -17,7 +17,7 @@ METHODS = ("auto", "eliminate", "integer", "beam", "recursive")
 
 
 @dataclass(frozen=True)
-class Plan:
+class GraphPlan:
     """The chosen layouts and assignments, and the communication that they cause."""
 
     graph: Graph
@@ -54,7 +54,7 @@ class Plan:
 def plan(graph: Graph, mesh: Mesh, method: str = "auto", repeats: bool = False,
          held: Mapping[int, Sequence[Layout]] | None = None,
          run: Mapping[int, Sequence[Layout]] | None = None, sums: Collection[int] = (), work: float = WORK
-         ) -> Plan:
+         ) -> GraphPlan:
     """Choose the partitioning of a graph over a mesh that communicates the fewest elements.
 
     `method` is "eliminate" (exact), "integer" (an integer program), "auto" (the first, or the second where
@@ -78,18 +78,18 @@ def plan(graph: Graph, mesh: Mesh, method: str = "auto", repeats: bool = False,
     return _plan(graph, mesh, states, exact(states.problem))
 
 
-def _plan(graph: Graph, mesh: Mesh, states: States, choice: Sequence[int]) -> Plan:
+def _plan(graph: Graph, mesh: Mesh, states: States, choice: Sequence[int]) -> GraphPlan:
     arrays = len(graph.shapes)
-    return Plan(graph, mesh,
-                tuple([layouts[k] for layouts, k in zip(states.layouts, choice[:arrays], strict=True)]),
-                tuple([found[k] for found, k in zip(states.assignments, choice[arrays:], strict=True)]),
-                states.problem.cost(choice))
+    return GraphPlan(graph, mesh,
+                     tuple([layouts[k] for layouts, k in zip(states.layouts, choice[:arrays], strict=True)]),
+                     tuple([found[k] for found, k in zip(states.assignments, choice[arrays:], strict=True)]),
+                     states.problem.cost(choice))
 
 
 def _recursive(graph: Graph, mesh: Mesh, repeats: bool, held: Mapping[int, Sequence[Layout]] | None,
-               run: Mapping[int, Sequence[Layout]] | None) -> Plan:
+               run: Mapping[int, Sequence[Layout]] | None) -> GraphPlan:
     """Decide one axis after another, each optimally given the earlier decisions (papers/002, section 5.2)."""
-    found: Plan | None = None
+    found: GraphPlan | None = None
     for axes in range(1, len(mesh) + 1):
         layouts, assignments = [_begun(each, axes) for each in (held or {}, run or {})]
         everything = build(graph, mesh[:axes], repeats, layouts, assignments)

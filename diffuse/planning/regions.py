@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from functools import update_wrapper
 from operator import index
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex
 
 from diffuse.ir import ONE
 from diffuse.ir.bounded import Bounded
@@ -44,7 +44,6 @@ MOST_PATHS = 4
 MORE_CALM = 4
 """How many times longer a region waits before it steps aside again, each time that other tasks came."""
 
-F = TypeVar("F", bound=Callable[..., Any])
 Form = tuple[Any, ...]
 
 
@@ -369,7 +368,7 @@ class plan(ContextDecorator):
              for each in found.answers_last])
 
 
-def jit(function: F | None = None, *, memory: int | None = None) -> Any:
+def jit(function: Callable[..., Any] | None = None, *, memory: int | None = None) -> Any:
     """Partition the operations that a function records by a search, as `plan` does::
 
         @diffuse.jit
@@ -377,7 +376,7 @@ def jit(function: F | None = None, *, memory: int | None = None) -> Any:
 
     The function itself runs at each call.
     """
-    def wrapped(function: F) -> F:
+    def wrapped(function: Any) -> Any:
         if not callable(function):
             raise TypeError(f"jit: {function!r} is no function; write @diffuse.jit above one")
 
@@ -386,6 +385,6 @@ def jit(function: F | None = None, *, memory: int | None = None) -> Any:
                 return function(*args, **options)
 
         region = plan(memory=memory, _site=function)
-        return update_wrapper(call, function)  # type: ignore[return-value]
+        return update_wrapper(call, function)
 
     return wrapped if function is None else wrapped(function)

@@ -9,7 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diffuse.ir import ITEMSIZE, ONE, Decomposition, Point, Privilege, Split, volume
+from diffuse.ir import (
+    ITEMSIZE,
+    ONE,
+    Decomposition,
+    Point,
+    Privilege,
+    Split,
+    first_points,
+    tile_length,
+    volume,
+)
 from diffuse.ir.loops import roots
 from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import abi, operations
@@ -92,7 +102,7 @@ def _under(template: Template, cut: tuple[tuple[int, int], ...], window: Window)
     tiles = []
     for d, parts in cut:
         length = unit(template.shape, d) if d == leaves else 1
-        tile = -(-(-(-root[d] // parts)) // length) * length
+        tile = tile_length(root[d], parts, length)
         if (parts - 1) * tile >= template.shape[d]:
             return None
         tiles.append((d, parts, tile))
@@ -190,8 +200,7 @@ def _summed(recorded: Recorded, function: Independent, ranks: int) -> State | No
     domain = max([-(-n // tile) for n, tile in zip(lengths, tiles, strict=True)]),
     if domain[0] < 2:
         return None
-    firsts = [-(-rank * domain[0] // ranks) for rank in range(ranks + 1)]
-    moved = sums.moved(tuple([tuple([min(first * tile, n) for first in firsts])
+    moved = sums.moved(tuple([tuple([min(first * tile, n) for first in first_points(domain[0], ranks)])
                               for n, tile in zip(lengths, tiles, strict=True)]))
     made = template.called(Decomposition(domain, (Split(len(function.cuts), tiles[0]),)))
     splits = [(Split(-1 if axis is None else axis, tile),) for axis, tile in zip(cut, tiles, strict=True)]
@@ -264,7 +273,7 @@ def _adding(recorded: Recorded, function: Independent, made: Template, ranks: in
         splits = tuple([Split(-1, 0) if axis is None else Split(axis, split.tile)
                         for axis, split in zip(axes, made.splits, strict=True)])
         boxes.append(touched(use.map.partition(use.access(-1).store, splits), domain, use.frame, ranks))
-    firsts = -(-np.arange(ranks) * volume(domain) // ranks)
+    firsts = np.array(first_points(volume(domain), ranks)[:-1])
     boxes[-1][firsts % domain[-1] < domain[-1] - 1] = 0
     moved = sums.moved(())
     results, multiplied = _call_work(recorded, (), ranks)

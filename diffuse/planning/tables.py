@@ -23,7 +23,7 @@ from diffuse.planning.states import State
 from diffuse.runtime.base import Moved
 
 if TYPE_CHECKING:
-    from diffuse.planning.windows import Array, Search
+    from diffuse.planning.windows import Search, Version
 
 LASTING = 0.125
 """The weight of the bytes of an array that a repeated region only reads: its copies stay on the ranks, so
@@ -128,7 +128,7 @@ class Tables:
 
     # -- in bytes ------------------------------------------------------------------------------------------
 
-    def _entry(self, array: Array) -> Any:
+    def _entry(self, array: Version) -> Any:
         """Return the bytes that bring an array from outside into each of its layouts."""
         lies = np.stack(array.layouts)
         there = sum([common(lies, layer[None]) for layer in held(array.have, len(array.frame.shape))])
@@ -160,7 +160,7 @@ class Tables:
             found = self._stacked[variable] = self._same.setdefault((made.shape, made.tobytes()), made)
         return found
 
-    def _moved(self, touched: Boxes, lies: Boxes, use: Any, array: Array, whole: bool) -> Any:
+    def _moved(self, touched: Boxes, lies: Boxes, use: Any, array: Version, whole: bool) -> Any:
         """Return the bytes that all ranks receive for one use of an array, by states and layouts."""
         if (use.frame, use.dtype) != (array.frame.shape, array.frame.dtype):
             return _elsewhere(touched, lies, array, use).sum(-1)
@@ -179,7 +179,7 @@ def _share(use: Any) -> float:
     return float(prod([1.0 / step for step in steps]))
 
 
-def _reads(search: Search, array: Array) -> list[Any]:
+def _reads(search: Search, array: Version) -> list[Any]:
     """Return for each use of an array a key: the number of writes before it, and the view that it reads.
 
     A rank receives the data of uses with equal keys once.
@@ -193,7 +193,7 @@ def _reads(search: Search, array: Array) -> list[Any]:
     return found
 
 
-def _elsewhere(touched: Boxes, lies: Boxes, array: Array, use: Any) -> Any:
+def _elsewhere(touched: Boxes, lies: Boxes, array: Version, use: Any) -> Any:
     """Return the bytes that each rank receives for a use that views an array's memory in another shape.
 
     They are counted as runs of memory.

@@ -3,7 +3,7 @@
 Each task that is large enough is a variable: its states are the ways in which ranks can share it out.  So is
 each array, or each version of an array that a task overwrites: its states are layouts, which say where
 elements lie.  The costs of both are tables (tables.py).  The choice of least cost is compared with what the
-stream would do (replay.py), and taken if it is better.  An array that enters the region again as it left it
+stream would do (forecast.py), and taken if it is better.  An array that enters the region again as it left it
 is one variable at both ends, so that the choice is the best for a loop around the region.
 """
 
@@ -22,9 +22,9 @@ from diffuse.movement.choice import DEFAULT
 from diffuse.movement.machine import Machine
 from diffuse.planning.boxes import Boxes, extended, held, volumes
 from diffuse.planning.eliminate import solve
-from diffuse.planning.memory import Memory
+from diffuse.planning.forecast import Forecast, Turn
+from diffuse.planning.memory import Footprint
 from diffuse.planning.problem import Problem
-from diffuse.planning.replay import Replay, Turn
 from diffuse.planning.states import State, named, states
 from diffuse.planning.tables import Tables
 from diffuse.settings import config
@@ -52,7 +52,7 @@ ALIKE = 1.02
 
 
 @dataclass
-class Array:
+class Version:
     """A version of a store in the region."""
 
     store: int
@@ -114,19 +114,11 @@ class Search:
         self.gone = gone or {}
         self.tasks, self.window = tasks, window
         self.ranks = window.stores.runtime.ranks
-        known: dict[Any, list[State]] = {}
-        self.states: list[list[State]] = []
-        self.by_hand = [bool(fixed) and fixed[k] is not None for k in range(len(tasks))]
-        for number, recorded in enumerate(tasks):
-            hand = fixed[number] if fixed else None
-            if hand is not None:
-                self.states.append([named(recorded, hand, self.ranks)])
-                continue
-            key = recorded[0], (recorded[2] if recorded[2] and callable(recorded[2][0]) else None)
-            if key not in known:
-                known[key] = states(recorded, window)
-            self.states.append(known[key])
-        self.arrays: list[Array] = []
+        hands = fixed or [None] * len(tasks)
+        self.by_hand = [hand is not None for hand in hands]
+        self.states = self._states_of_tasks(hands)
+        """For each task the ways to share it out."""
+        self.arrays: list[Version] = []
         self.now: dict[int, int] = {}
         """The last version of each store."""
         self._changed: set[int] = set()
@@ -137,21 +129,40 @@ class Search:
         alive = window.stores.alive
         self.left = tuple([(store, k) for store, k in self.now.items() if store in alive])
         self.same = list(range(len(self.arrays)))
-        first = dict(self.given)
-        inside = [(k, first[store]) for store, k in self.left if store in first]
-        self.returning: list[tuple[int, int]] = []
-        self.back: set[int] = set()
+        self.returning = self._returning(links)
+        """Pairs of arrays that are one variable: the first at the end of the region, the second at its
+        beginning."""
+        self.back = {begin for _, begin in self.returning}
         """Arrays that the region itself left behind in an earlier turn."""
-        for last, begin in (*[pair for pair in inside if pair[0] != pair[1]], *links):
-            if self.arrays[last].frame == self.arrays[begin].frame:
-                self._join(last, begin)
-                self.returning.append((last, begin))
-                self.back.add(begin)
+        for pair in self.returning:
+            self._join(*pair)
         self.written = frozenset([k for k in self._changed if self.arrays[k].given])
         self.lasting = [bool(links) and a.given and k not in self.written and k not in self.back
                         for k, a in enumerate(self.arrays)]
         """For each array: does it stay as it is, while the region comes again and again?"""
         self._lay_out()
+
+    def _states_of_tasks(self, hands: Sequence[Template | None]) -> list[list[State]]:
+        """The states of each task: one if the program named its grid, and otherwise the same list for equal
+        tasks."""
+        found, known = [], dict[Any, list[State]]()
+        for recorded, hand in zip(self.tasks, hands, strict=True):
+            if hand is not None:
+                found.append([named(recorded, hand, self.ranks)])
+                continue
+            key = recorded[0], (recorded[2] if recorded[2] and callable(recorded[2][0]) else None)
+            if key not in known:
+                known[key] = states(recorded, self.window)
+            found.append(known[key])
+        return found
+
+    def _returning(self, links: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The pairs of arrays of which the first enters the region again as the second: those of one store,
+        and `links`."""
+        first = dict(self.given)
+        inside = [(k, first[store]) for store, k in self.left if store in first and first[store] != k]
+        return [(last, begin) for last, begin in (*inside, *links)
+                if self.arrays[last].frame == self.arrays[begin].frame]
 
     def streams(self, task: int) -> bool:
         """Does the stream itself cut a task that is recorded here as it would elsewhere?  Not one that the
@@ -169,13 +180,13 @@ class Search:
                      and covers(use.access(store)))
             if whole and use.privilege is not Privilege.READ_WRITE:
                 self.now[store] = len(self.arrays)
-                self.arrays.append(Array(store, frame, False))
+                self.arrays.append(Version(store, frame, False))
             elif store not in self.now:
                 self.now[store] = len(self.arrays)
                 instance: Any = self.window.stores.instances.get(store)
                 state = getattr(instance, "state", None)
                 have = None if state is None or state.whole or state.shape != frame.shape else state.have
-                self.arrays.append(Array(store, frame, True, have=have))
+                self.arrays.append(Version(store, frame, True, have=have))
             if use.privilege is not Privilege.READ:
                 self._changed.add(self.now[store])
             if self.states[number] and self.arrays[self.now[store]].large:
@@ -220,20 +231,20 @@ class Search:
         MemoryError, with the least that was found to do, if no plan needs so little.
         """
         tables = Tables(self, machine.over(self.ranks))
-        replay = Replay(self, tables)
-        best = default = replay.usual()
+        forecast = Forecast(self, tables)
+        best = default = forecast.usual()
         if default.seconds - tables.least() > WORTH * default.seconds:
             found = [tables.problem(latency) for latency in (True, False)]
-            best = preferred(default, [replay.under(self._states(_solved(problem), tasks))
+            best = preferred(default, [forecast.under(self._states(_solved(problem), tasks))
                                        for problem, tasks in found])
-        footprint = Memory(self, self.gone)
+        footprint = Footprint(self, self.gone)
         least = footprint.peak(best.states)
         if memory is not None and least > memory:
             least, fitting = self._fitting(memory, *tables.problem(), footprint, least, best.states)
-            best = replay.under(fitting)
+            best = forecast.under(fitting)
         return self._chosen(best, default, least)
 
-    def _fitting(self, memory: int, problem: Problem, tasks: dict[int, int], footprint: Memory, least: int,
+    def _fitting(self, memory: int, problem: Problem, tasks: dict[int, int], footprint: Footprint, least: int,
                  best: Sequence[int]) -> tuple[int, Sequence[int]]:
         """Return the peak and the states of a choice that needs no more than so much memory."""
         heavy = HEAVY
@@ -264,7 +275,7 @@ class Search:
             tables.append(((v,), heavy * np.array(touched)))
         return Problem(problem.sizes, [*problem.tables, *tables])
 
-    def _lowered(self, peak: int, choice: list[int], tasks: dict[int, int], footprint: Memory
+    def _lowered(self, peak: int, choice: list[int], tasks: dict[int, int], footprint: Footprint
                  ) -> tuple[int, list[int]]:
         """Lower the peak by changes of one task's state, or of the states of two tasks that use one array, as
         long as any helps; returns the peak and the states."""

@@ -24,7 +24,7 @@ _dropped: deque[int] = deque()
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(_engines))
 
 
-class Engine:
+class LoadedFunctions:
     """Functions that LLVM loaded; the worker frees them some time after the last reference is gone."""
 
     __slots__ = ("addresses", "_number")
@@ -36,9 +36,9 @@ class Engine:
         drop(self._number)
 
 
-def load(image: bytes, names: Sequence[str]) -> Engine:
+def load(image: bytes, names: Sequence[str]) -> LoadedFunctions:
     """Load object code; the result has the addresses of the functions `names`."""
-    return Engine(*worker.call(_load, image, tuple(names)))
+    return LoadedFunctions(*worker.call(_load, image, tuple(names)))
 
 
 def _load(image: bytes, names: tuple[str, ...]) -> tuple[int, dict[str, int]]:

@@ -14,7 +14,7 @@ import numpy
 
 from diffuse.ir import IndexTask, Store
 from diffuse.movement.boxes import Box, tile
-from diffuse.spec import shards as running
+from diffuse.spec import running
 from diffuse.spec.opspec import OpSpec
 from diffuse.spec.tiling import tiled
 
@@ -23,18 +23,19 @@ class Mismatch(NamedTuple):
     """The evidence that refutes a description."""
 
     loop: str
-    shards: int
-    shard: int
+    parts: int
+    """The number of parts that the loop was cut into."""
+    part: int
     """The part that differs; -1 for the combination of all."""
     reason: str
 
     def __str__(self) -> str:
-        where = "all parts together" if self.shard < 0 else f"part {self.shard}"
-        return f"loop {self.loop} in {self.shards} parts, {where}: {self.reason}"
+        where = "all parts together" if self.part < 0 else f"part {self.part}"
+        return f"loop {self.loop} in {self.parts} parts, {where}: {self.reason}"
 
 
 def mismatches(spec: OpSpec, function: Callable[..., Any], operands: Sequence[Any],
-               shards: Sequence[int] = (2, 3)) -> list[Mismatch]:
+               counts: Sequence[int] = (2, 3)) -> list[Mismatch]:
     """Run a function on parts of its operands as a description cuts them, each loop into each number of
     parts.
 
@@ -51,14 +52,14 @@ def mismatches(spec: OpSpec, function: Callable[..., Any], operands: Sequence[An
     stores += [Store(len(stores) + k, a.shape, a.dtype.name) for k, a in enumerate(whole)]
     found = []
     for loop in spec.loops:
-        for count in shards:
+        for count in counts:
             if loop.extent >= count:
                 task = tiled(spec, stores, {loop.name: count})
                 found += _along(spec, task, loop.name, count, function, arrays, whole)
     return found
 
 
-def verified(spec: OpSpec, function: Callable[..., Any], *operands: Any, shards: Sequence[int] = (2, 3)
+def verified(spec: OpSpec, function: Callable[..., Any], *operands: Any, counts: Sequence[int] = (2, 3)
              ) -> OpSpec:
     """The description, if running the function on parts of these operands does not refute it.
 
@@ -67,7 +68,7 @@ def verified(spec: OpSpec, function: Callable[..., Any], *operands: Any, shards:
     """
     arrays = [numpy.asarray(each) for each in operands]
     running.repeatable(function, arrays)
-    found = mismatches(spec, function, arrays, shards)
+    found = mismatches(spec, function, arrays, counts)
     if found:
         raise ValueError(f"{spec} does not describe {function!r}:\n" + "\n".join(map(str, found)))
     return spec
@@ -79,28 +80,28 @@ def _along(spec: OpSpec, task: IndexTask, name: str, count: int, function: Calla
     number = spec.loop(name)
     reads, writes = task.accesses[:len(spec.reads)], task.accesses[len(spec.reads):]
     found, parts, weights = [], [], []
-    for shard in range(count):
-        low, high = task.splits[0].range(shard, count, spec.shape[number])
+    for point in range(count):
+        low, high = task.splits[0].range(point, count, spec.shape[number])
         if low == high:
             continue
         needed = list(arrays)
         for operand in {use.operand for use in spec.reads}:
-            boxes = [tile(access.partition, (shard,), access.store.shape)
+            boxes = [tile(access.partition, (point,), access.store.shape)
                      for use, access in zip(spec.reads, reads, strict=True) if use.operand == operand]
             needed[operand] = arrays[operand][hull(boxes)]
         try:
             made = running.outputs(function, needed)
         except Exception as error:  # any exception refutes that the function runs on this part
-            found.append(Mismatch(name, count, shard, f"raises {type(error).__name__}: {error}"))
+            found.append(Mismatch(name, count, point, f"raises {type(error).__name__}: {error}"))
             continue
         if spec.loops[number].reduced:
             parts.append(made)
             weights.append(high - low)
             continue
         for k, (access, part) in enumerate(zip(writes, made, strict=True)):
-            box = hull([tile(access.partition, (shard,), access.store.shape)])
+            box = hull([tile(access.partition, (point,), access.store.shape)])
             part = trimmed(part, spec, number, k, low, high)
-            found += _compared(name, count, shard, k, part, whole[k][box])
+            found += _compared(name, count, point, k, part, whole[k][box])
     if spec.loops[number].reduced and len(parts) == sum(map(bool, weights)) and not found:
         for k, expected in enumerate(whole):
             folded = running.fold(str(spec.reducer), [part[k] for part in parts], weights)
@@ -132,7 +133,7 @@ def trimmed(part: Any, spec: OpSpec, loop: int, result: int, low: int, high: int
     return part
 
 
-def _compared(loop: str, count: int, shard: int, result: int, found: Any, expected: Any) -> list[Mismatch]:
+def _compared(loop: str, count: int, point: int, result: int, found: Any, expected: Any) -> list[Mismatch]:
     index = running.differing(found, expected)
     if index is None:
         return []
@@ -141,4 +142,4 @@ def _compared(loop: str, count: int, shard: int, result: int, found: Any, expect
                   f"{expected.dtype}")
     else:
         reason = f"result {result} at {index} is {found[index]}, not {expected[index]}"
-    return [Mismatch(loop, count, shard, reason)]
+    return [Mismatch(loop, count, point, reason)]

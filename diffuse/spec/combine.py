@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from diffuse.spec import shards as running
+from diffuse.spec import running
 
 FOLDS = {"b": ("any", "all", "parity"), "f": ("sum", "max", "min", "prod", "mean", "nanmax", "nanmin"),
          "c": ("sum", "prod", "mean"),

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy
 
 from diffuse.ir import AccessMap
-from diffuse.spec import shards as running
+from diffuse.spec import running
 from diffuse.spec.combine import Combine, combining, holds
 from diffuse.spec.opspec import Indexing, Loop, OpSpec, Trim, row
 

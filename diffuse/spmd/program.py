@@ -30,7 +30,7 @@ class Operand(NamedTuple):
     """The array whose elements these are: another name if another operator indexes it by other loops."""
 
 
-class Operation(NamedTuple):
+class Statement(NamedTuple):
     """One operator: its description, the arrays that it reads and the one that it makes, and how."""
 
     spec: OpSpec
@@ -63,7 +63,7 @@ class Program:
     said: str
     """What it computes, in words."""
     operands: tuple[Operand, ...]
-    operations: tuple[Operation, ...]
+    operations: tuple[Statement, ...]
 
     @property
     def extents(self) -> dict[str, int]:
@@ -143,7 +143,7 @@ def of_spec(spec: OpSpec, name: str = "product") -> Program:
     if spec.origin != "einsum" or any(len(loop.name) > 1 or not loop.name.islower() for loop in spec.loops):
         raise ValueError(f"{spec}: write a program of an Einstein sum whose loops are lower-case letters")
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    one = Operation(spec, tuple(letters[:len(spec.reads)]), letters[len(spec.reads)])
+    one = Statement(spec, tuple(letters[:len(spec.reads)]), letters[len(spec.reads)])
     for number in range(len(spec.reads)):
         if len(set(one.loops(number))) < len(one.loops(number)):
             raise ValueError(f"{spec}: operand {number} is a diagonal, of which no process has a block")
@@ -189,7 +189,7 @@ def attention(b: int, s: int, e: int, h: int, d: int) -> Program:
                    operations)
 
 
-def _softmax(given: str, made: str, extents: Mapping[str, int]) -> tuple[Operation, ...]:
+def _softmax(given: str, made: str, extents: Mapping[str, int]) -> tuple[Statement, ...]:
     whole = {given: "bhst"}
     return (_fold(extents, "max", "top", "bhs", given, "bhst"),
             _formula(extents, "bhst", f"np.exp({{{given}}} - {{top}})", "E", {**whole, "top": "bhs"}),
@@ -197,26 +197,26 @@ def _softmax(given: str, made: str, extents: Mapping[str, int]) -> tuple[Operati
             _formula(extents, "bhst", "{E} / {total}", made, {"E": "bhst", "total": "bhs"}))
 
 
-def _product(extents: Mapping[str, int], subscripts: str, *names: str) -> Operation:
+def _product(extents: Mapping[str, int], subscripts: str, *names: str) -> Statement:
     terms = subscripts.partition("->")[0].split(",")
     spec = einsum(subscripts, *[tuple([extents[x] for x in term]) for term in terms])
-    return Operation(spec, names[:-1], names[-1])
+    return Statement(spec, names[:-1], names[-1])
 
 
 def _fold(extents: Mapping[str, int], reducer: str, makes: str, result: str, name: str, letters: str
-          ) -> Operation:
+          ) -> Statement:
     loops = tuple([Loop(x, extents[x], x not in result) for x in letters])
     uses = [plain(k, [letters.index(x) for x in term]) for k, term in enumerate((letters, result))]
-    return Operation(OpSpec(loops, (uses[0],), (uses[1],), reducer, origin="written"), (name,), makes)
+    return Statement(OpSpec(loops, (uses[0],), (uses[1],), reducer, origin="written"), (name,), makes)
 
 
 def _formula(extents: Mapping[str, int], letters: str, text: str, makes: str, reads: Mapping[str, str]
-             ) -> Operation:
+             ) -> Statement:
     loops = tuple([Loop(x, extents[x]) for x in letters])
     terms = *reads.values(), letters
     uses = [plain(k, [letters.index(x) for x in term]) for k, term in enumerate(terms)]
     spec = OpSpec(loops, tuple(uses[:-1]), (uses[-1],), origin="written")
-    return Operation(spec, tuple(reads), makes, text)
+    return Statement(spec, tuple(reads), makes, text)
 
 
 KNOWN: dict[str, tuple[Callable[..., Program | SparseProduct], Sequence[str]]] = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from diffuse.spmd.helpers import HELPERS, PART, PIECES, WHOLE, stored
-from diffuse.spmd.program import Names, Operation, Program, cut, sharing, words
+from diffuse.spmd.program import Names, Program, Statement, cut, sharing, words
 from diffuse.spmd.sparse import SparseProduct
 
 OPERATORS = {"sum": "MPI.SUM", "max": "MPI.MAX", "min": "MPI.MIN", "prod": "MPI.PROD"}
@@ -75,7 +75,7 @@ class Writer:
 
     # -- what they compute ---------------------------------------------------------------------------------
 
-    def _operation(self, one: Operation) -> list[str]:
+    def _operation(self, one: Statement) -> list[str]:
         """The lines of one operator on blocks."""
         names = [self.alias.get(name, name) for name in one.reads]
         if one.formula:
@@ -192,7 +192,7 @@ def _spread(loops: Names, result: Names) -> str:
     return f"[{', '.join(words)}]"
 
 
-def _folded(one: Operation, name: str, fold: str, start: str) -> str:
+def _folded(one: Statement, name: str, fold: str, start: str) -> str:
     """The fold of one operand over loops, in the order of the result's dimensions."""
     loops = one.loops(0)
     axes = tuple([k for k, loop in enumerate(loops) if loop in one.reduced])
@@ -204,7 +204,7 @@ def _folded(one: Operation, name: str, fold: str, start: str) -> str:
     return f"{name}.{fold}(axis={axis}{start}){turned}"
 
 
-def _product(one: Operation, names: list[str]) -> str:
+def _product(one: Statement, names: list[str]) -> str:
     """Write a product of blocks: by `@` if it is a product of matrices, else by `einsum`."""
     terms = [one.loops(k) for k in range(len(names))]
     result = one.result

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 
-from diffuse.ir import Decomposition, Point, Split
+from diffuse.ir import Decomposition, Point, Split, tile_length
 from diffuse.movement.machine import Machine
 
 IDLE, TRIED = 8, 16
@@ -86,7 +86,7 @@ def _fits(tiles: Point, parts: Point, shape: Point) -> bool:
 
 
 def _tile(extent: int, parts: int, unit: int) -> int:
-    return extent if parts == 1 else -(-(-(-extent // parts)) // unit) * unit
+    return extent if parts == 1 else tile_length(extent, parts, unit)
 
 
 def factors(count: int, allowed: list[bool]) -> Iterator[Point]:

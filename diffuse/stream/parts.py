@@ -84,7 +84,7 @@ class Parts:
         self._ran(task)
         return True
 
-    def _together(self, divided: Division, layout: Layout, views: Sequence[View], instances: Sequence[Any]
+    def _together(self, divided: DividedCall, layout: Layout, views: Sequence[View], instances: Sequence[Any]
                   ) -> None:
         """Run a function that all ranks run at once, each on its parts of arrays of any lengths."""
         runtime: Any = self._stores.runtime
@@ -101,7 +101,7 @@ class Parts:
 
         runtime.call_together(layout, instances, run)
 
-    def _chained(self, divided: Division, layout: Layout, views: Sequence[View], instances: Sequence[Any]
+    def _chained(self, divided: DividedCall, layout: Layout, views: Sequence[View], instances: Sequence[Any]
                  ) -> None:
         """Run a function on a grid of blocks of which ranks that have the same one add it up, in the order of
         the last launch dimension; each rank has one block at most."""
@@ -139,7 +139,7 @@ Grid = tuple[tuple[tuple[int | None, ...], tuple[int, ...]], ...]
 _layouts: dict[tuple[object, ...], Layout] = Bounded()
 
 
-class Division(NamedTuple):
+class DividedCall(NamedTuple):
     """How ranks divide a call of a host function among them."""
 
     function: Independent
@@ -153,33 +153,33 @@ class Division(NamedTuple):
         return [_layout(task, views, grid, storages) for grid in self.grids]
 
 
-def division(task: IndexTask, points: int) -> Division | None:
+def division(task: IndexTask, points: int) -> DividedCall | None:
     """How ranks that have so many points in all divide a call; None if every rank runs all of it."""
     function = task.scalars[0].value
     if type(function) is not Independent:
         return None
     views = [shown(access) for access in task.accesses]
     if function.together:
-        return Division(function, (_together(function, views, points),))
+        return DividedCall(function, (_together(function, views, points),))
     if len(task.splits) > 1 and task.splits[-1].axis == len(function.cuts):  # in blocks that ranks add up
         return _in_sums(task, function)
     if task.splits and task.splits[0].axis == len(function.cuts):  # a region chose that ranks add up
         sums = None if function.sums is None else function.sums()
         assert sums is not None
-        return Division(sums.call, (_together(sums.call, views, points),))
+        return DividedCall(sums.call, (_together(sums.call, views, points),))
     if prod(task.domain) > 1:  # a grid of blocks that a region of the program chose
-        return Division(function, (tuple([(function.cuts[split.axis], (split.tile,) * len(views))
-                                          for split in task.splits]),))
+        return DividedCall(function, (tuple([(function.cuts[split.axis], (split.tile,) * len(views))
+                                             for split in task.splits]),))
     if function.blocks is not None:
         return None
     largest = max(views, key=lambda view: prod(view.shape))
     tiles = [part_length(_length(views, cut), prod(largest.shape), points, function.multiple,
                          len(largest.shape) == 1) for cut in function.cuts]
-    return Division(function, tuple([((cut, (tile,) * len(views)),)
-                                     for cut, tile in zip(function.cuts, tiles, strict=True)]))
+    return DividedCall(function, tuple([((cut, (tile,) * len(views)),)
+                                        for cut, tile in zip(function.cuts, tiles, strict=True)]))
 
 
-def _in_sums(task: IndexTask, function: Independent) -> Division:
+def _in_sums(task: IndexTask, function: Independent) -> DividedCall:
     """A call on a grid of blocks that a program named, and over which it cuts a folded axis."""
     parts = [1] * (len(function.cuts) + 1)
     for n, split in zip(task.domain, task.splits, strict=True):
@@ -187,8 +187,8 @@ def _in_sums(task: IndexTask, function: Independent) -> Division:
     sums = None if function.folds is None else function.folds(tuple(parts))
     assert sums is not None
     cuts = *function.cuts, *sums.call.cuts
-    return Division(sums.call, (tuple([(cuts[split.axis], (split.tile,) * len(task.accesses))
-                                       for split in task.splits]),))
+    return DividedCall(sums.call, (tuple([(cuts[split.axis], (split.tile,) * len(task.accesses))
+                                          for split in task.splits]),))
 
 
 def _together(function: Independent, views: Sequence[View], points: int) -> Grid:

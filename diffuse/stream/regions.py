@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from diffuse.ir import Decomposition, Point, Split
+from diffuse.ir import Decomposition, Point, Split, tile_length
 from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import operations
 from diffuse.runtime.base import Runtime
@@ -115,6 +115,6 @@ def grid(recorded: Recorded, parts: Point, order: tuple[int, ...]) -> Template |
     if unit == 0:
         return None
     extents = [extent for _, extent in cuts(recorded)]
-    splits = tuple([Split(n, -(-(-(-extents[n] // parts[n])) // unit) * unit) for n in order])
+    splits = tuple([Split(n, tile_length(extents[n], parts[n], unit)) for n in order])
     return recorded[0].called(Decomposition(tuple([parts[n] for n in order]), splits))
 

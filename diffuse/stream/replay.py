@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from diffuse.ir import ITEMSIZE, Frame, volume
+from diffuse.ir import ITEMSIZE, Access, Frame, volume
 from diffuse.ir.template import Recorded
 from diffuse.ir.view import View, shown
 from diffuse.kernels.body import abi
+from diffuse.kernels.body.compose import Composition
 from diffuse.runtime.base import Layout
 from diffuse.stream.blocking import Tasks, pieces
 from diffuse.stream.plan import Plan
@@ -43,37 +44,21 @@ class Replay:
         self.partials = plan.partial_bytes(tasks)
         """Bytes of the partials of each reduction."""
         arguments = [tasks[t].accesses[k] for t, k in composition.arguments]
-        self.used = tuple(dict.fromkeys([slots[access.store.id] for access in arguments]))
+        used = [slots[access.store.id] for access in arguments]
+        self.used = tuple(dict.fromkeys(used))
         """Slots of the stores that the kernel reads or writes, each once."""
-        homes = {slots[tasks[t].accesses[k].store.id]: slots[tasks[u].accesses[m].store.id]
-                 for (t, k), (u, m) in plan.shared}
+        homes = dict(_slots(plan.shared, tasks, slots))
         self.shared = tuple([homes.get(slot, slot) for slot in self.used])
         """The slots of `used`, with those of outputs replacing temporaries that use their memory."""
-        self.donations = tuple([
-            (slots[tasks[t].accesses[k].store.id], slots[tasks[u].accesses[m].store.id])
-            for (t, k), (u, m) in plan.donations
-        ])
+        self.donations = tuple(_slots(plan.donations, tasks, slots))
         """The plan's donations, as slots."""
         self.frames: tuple[Frame, ...] = ()
         """The memory of the arguments in the last launch, on runtimes that place it themselves."""
         self.layout: Layout | None = None
         """The layout of that launch (layout.py)."""
         self.work = plan.cost(tasks) + traffic([shown(access) for access in arguments])
-        domain = tasks[0].domain
-        self._fixed: list[Any] = [*domain]
+        self._fixed = _block(composition, tasks, arguments)
         """The block, with offsets in place of addresses and 0 in place of numbers."""
-        for number, space in zip(composition.spaces, composition.body.spaces, strict=True):
-            task = tasks[number]
-            tiles = [split.tile for split in task.splits] if task.domain == domain else [0] * len(domain)
-            self._fixed += (*tiles, *task.shape)
-            if space.begins:
-                self._fixed += [split.begin or 0 for split in task.splits]
-        for access in arguments:
-            view = shown(access)
-            self._fixed += (view.offset, *view.strides)
-        complexes = [dtype.startswith("complex") for dtype in composition.body.scalars]
-        self._fixed += [0] * (len(complexes) + sum(complexes))
-        self._fixed += abi.ALL_ROWS * len(composition.body.split)
         words = abi.words(composition.body)
         self._fine = self._fixed
         """The block of a launch in pieces."""
@@ -85,10 +70,11 @@ class Replay:
             for word in (0, *[word for word, space in zip(words.spaces, composition.body.spaces, strict=True)
                               if space.axes[0] >= 0]):
                 self._fine[word] = found[word > 0]
-        self._addresses = tuple([(word, self.used.index(slots[access.store.id]))
-                                 for word, access in zip(words.arguments, arguments, strict=True)])
-        self._numbers = tuple([(word, t, k, two) for word, (t, k), two in
-                               zip(words.scalars, composition.scalars, complexes, strict=True)])
+        self._addresses = tuple([(word, self.used.index(slot))
+                                 for word, slot in zip(words.arguments, used, strict=True)])
+        dtypes = composition.body.scalars
+        self._numbers = tuple([(word, t, k, dtype.startswith("complex")) for word, (t, k), dtype in
+                               zip(words.scalars, composition.scalars, dtypes, strict=True)])
 
     def values(self, recorded: Sequence[Recorded], addresses: Sequence[int], partials: Sequence[int],
                fine: bool = False) -> tuple[Any, ...]:
@@ -105,3 +91,29 @@ class Replay:
                 values[word] = value
         values += partials
         return tuple(values)
+
+
+def _block(composition: Composition, tasks: Tasks, arguments: Sequence[Access]) -> list[Any]:
+    """The block of a launch in the order of `abi.layout`, without addresses, numbers and partials."""
+    domain = tasks[0].domain
+    found: list[Any] = [*domain]
+    for number, space in zip(composition.spaces, composition.body.spaces, strict=True):
+        task = tasks[number]
+        tiles = [split.tile for split in task.splits] if task.domain == domain else [0] * len(domain)
+        found += (*tiles, *task.shape)
+        if space.begins:
+            found += [split.begin or 0 for split in task.splits]
+    for access in arguments:
+        view = shown(access)
+        found += (view.offset, *view.strides)
+    for dtype in composition.body.scalars:
+        found += [0, 0] if dtype.startswith("complex") else [0]
+    found += abi.ALL_ROWS * len(composition.body.split)
+    return found
+
+
+def _slots(pairs: Sequence[tuple[tuple[int, int], tuple[int, int]]], tasks: Tasks, slots: dict[int, int]
+           ) -> list[tuple[int, int]]:
+    """The slots of pairs of accesses, which are given by task and number."""
+    return [(slots[tasks[t].accesses[k].store.id], slots[tasks[u].accesses[m].store.id])
+            for (t, k), (u, m) in pairs]

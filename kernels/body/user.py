@@ -5,7 +5,7 @@ without memory, calls of other code, exceptions or anything that depends on a ma
 table of operations.  Its name ends with a digest of its content, so that kernels with equal ops are equal.
 
     UserFunction ::= word, parameters, result, blocks
-    Block        ::= phis, instructions, exit
+    BasicBlock   ::= phis, instructions, exit
     Exit         ::= condition, targets             (no target: `values` are the results)
 
 A complex parameter or result is two values.  Values are numbered: parameters first, then the phis and
@@ -54,7 +54,7 @@ class Exit(NamedTuple):
     """The results, if there is no target."""
 
 
-class Block(NamedTuple):
+class BasicBlock(NamedTuple):
     phis: tuple[Phi, ...]
     instructions: tuple[Instruction, ...]
     exit: Exit
@@ -68,7 +68,7 @@ class UserFunction:
     """The function's name in the program."""
     parameters: tuple[str, ...]
     result: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[BasicBlock, ...]
 
     @cached_property
     def name(self) -> str:

@@ -43,10 +43,10 @@ def machine() -> Any:
 
 
 @cache
-def _machine(triple: str, cpu: str, features: str, speed: int) -> llvm_c.Machine | None:
+def _machine(triple: str, cpu: str, features: str, speed: int) -> llvm_c.TargetMachine | None:
     """A target machine through LLVM's C functions; None if only the package can be used."""
     found = llvm_c.library()
-    return None if found is None else llvm_c.Machine(found, triple, cpu, features, speed)
+    return None if found is None else llvm_c.TargetMachine(found, triple, cpu, features, speed)
 
 
 def text(body: Body) -> str:

@@ -126,7 +126,7 @@ def features(llvm: Library) -> dict[str, bool]:
     return {feature[1:]: feature[0] == "+" for feature in said.split(",") if feature}
 
 
-class Machine:
+class TargetMachine:
     """A target machine of LLVM's, which lives as long as the process."""
 
     def __init__(self, llvm: Library, triple: str, cpu: str = "", features: str = "", speed: int = 2) -> None:

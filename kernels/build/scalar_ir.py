@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from diffuse.kernels.body.user import Block, Exit, Instruction, Operand, Phi
+from diffuse.kernels.body.user import BasicBlock, Exit, Instruction, Operand, Phi
 
 RESULT, RAISES = "diffuse.result", "diffuse.raises"
 
@@ -59,7 +59,7 @@ class _Line(NamedTuple):
     text: str
 
 
-def blocks(text: str, parameters: int) -> tuple[Block, ...]:
+def blocks(text: str, parameters: int) -> tuple[BasicBlock, ...]:
     """Parse the function whose definition is `text` to its blocks, without unreachable ones."""
     return _Reader(text, parameters).read()
 
@@ -88,7 +88,7 @@ class _Reader:
                 self.lines["%entry"] = []
             self.lines[next(reversed(self.lines))].append(_Line(found[1] or "", found[2]))
 
-    def read(self) -> tuple[Block, ...]:
+    def read(self) -> tuple[BasicBlock, ...]:
         order = self._order()
         self.place = {name: k for k, name in enumerate(order)}
         for name in order:
@@ -124,7 +124,7 @@ class _Reader:
     def _operand(self, text: str) -> Operand:
         return self.numbers[text] if text.startswith("%") else text
 
-    def _block(self, name: str) -> Block:
+    def _block(self, name: str) -> BasicBlock:
         phis, instructions = [], []
         *lines, last = self.lines[name]
         values: tuple[Operand, ...] = ()
@@ -138,7 +138,7 @@ class _Reader:
                 instructions.append(self._instruction(line.text))
             elif not any(f"@{start}" in line.text for start in IGNORED):
                 self._void(line.text)
-        return Block(tuple(phis), tuple(instructions), self._exit(name, last.text, values))
+        return BasicBlock(tuple(phis), tuple(instructions), self._exit(name, last.text, values))
 
     def _exit(self, name: str, text: str, values: tuple[Operand, ...]) -> Exit:
         targets = tuple([self.place[t] for t in self._targets(name)])

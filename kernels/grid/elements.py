@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.grid import schedule
-from diffuse.kernels.grid.schedule import THREADS, Kernel
+from diffuse.kernels.grid.schedule import THREADS, GridKernel
 from diffuse.kernels.grid.spread import spread
 from diffuse.kernels.grid.threads import Threads
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, counted, guarded, with_lanes
 
 
-def elements(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+def elements(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
     """Write the phase: a thread for each iteration, or for some neighbours along the innermost dimension."""
     threads, lanes = Threads(code, block, body, kernel), schedule.lanes(body, kernel)
     order = threads.order

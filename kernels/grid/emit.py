@@ -8,7 +8,7 @@ from diffuse.ir import ITEMSIZE
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.grid import elements, entries, leaves, schedule, threads
-from diffuse.kernels.grid.schedule import THREADS, WARP, Kernel
+from diffuse.kernels.grid.schedule import THREADS, WARP, GridKernel
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, Module
 from diffuse.kernels.llvm.reduce import Operator
@@ -16,13 +16,13 @@ from diffuse.kernels.targets.base import Target
 from diffuse.kernels.targets.nvptx import PARAMETERS as MOST
 from diffuse.kernels.targets.nvptx import TRIPLE
 
-Phase = Callable[[Code, Block, Body, Kernel], None]
+Phase = Callable[[Code, Block, Body, GridKernel], None]
 
 PARAMETERS = "ptr %block, ptr %shared, i64 %group, i64 %thread, i64 %argument, i64 %step"
 """The parameters of a phase; `step` counts its repetitions."""
 
 
-def phases(kernel: Kernel) -> list[tuple[Phase, int]]:
+def phases(kernel: GridKernel) -> list[tuple[Phase, int]]:
     """The functions that write the phases of a kernel, in order, each with its number of repetitions."""
     form = "columns" if kernel.form.startswith("columns") else kernel.form
     if form == "rows":
@@ -32,19 +32,19 @@ def phases(kernel: Kernel) -> list[tuple[Phase, int]]:
     return [(_ALONE[form], 1)]
 
 
-def _folding(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+def _folding(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
     threads.Rows(code, block, body, kernel).fold_segment()
 
 
-def _halving(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+def _halving(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
     threads.Rows(code, block, body, kernel).fold_half()
 
 
-def _leaf(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+def _leaf(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
     threads.Rows(code, block, body, kernel).write_leaf()
 
 
-def _level(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+def _level(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
     leaves.level(code, block, kernel)
 
 
@@ -56,7 +56,7 @@ _ALONE: dict[str, Phase] = {
 """The kernel forms that have one phase."""
 
 
-def shared_bytes(body: Body, kernel: Kernel) -> int:
+def shared_bytes(body: Body, kernel: GridKernel) -> int:
     """Bytes of memory that a group of a kernel shares."""
     if kernel.form != "rows":
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
-from diffuse.kernels.grid.schedule import CHUNK, THREADS, Kernel
+from diffuse.kernels.grid.schedule import CHUNK, THREADS, GridKernel
 from diffuse.kernels.grid.threads import HERE
 from diffuse.kernels.llvm import combine
 from diffuse.kernels.llvm.block import Block
@@ -17,7 +17,7 @@ LEVELS = CHUNK.bit_length() - 1
 """The number of levels of the tree that one group combines."""
 
 
-def level(code: Code, block: Block, kernel: Kernel) -> None:
+def level(code: Code, block: Block, kernel: GridKernel) -> None:
     """Write one level of the tree over the leaves of a chunk: leaf i is folded with the leaf 2 ** step
     strides after it, for each i that is a multiple of twice that distance."""
     p = Partials(block, kernel.reduction)
@@ -36,7 +36,7 @@ def level(code: Code, block: Block, kernel: Kernel) -> None:
             store_state(code, places[0], HERE, p.operator.fold(code, low, high))
 
 
-def tree(code: Code, block: Block, kernel: Kernel) -> None:
+def tree(code: Code, block: Block, kernel: GridKernel) -> None:
     """Write all levels of the tree for one output, by one thread."""
     p = Partials(block, kernel.reduction)
     output = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS}')}, %thread")
@@ -44,7 +44,7 @@ def tree(code: Code, block: Block, kernel: Kernel) -> None:
         combine.tree(code, p, output)
 
 
-def results(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+def results(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
     """Store leaf 0 of each output to the argument."""
     p = Partials(block, kernel.reduction)
     output = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS}')}, %thread")

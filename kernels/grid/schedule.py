@@ -64,7 +64,7 @@ class Refused(Exception):
     """There are no grid kernels for a body; the text says why."""
 
 
-class Kernel(NamedTuple):
+class GridKernel(NamedTuple):
     """One kernel of a body."""
 
     name: str
@@ -80,32 +80,32 @@ class Kernel(NamedTuple):
     """The distance between these leaves."""
 
 
-class Launch(NamedTuple):
+class GridLaunch(NamedTuple):
     """One launch of a kernel."""
 
-    kernel: Kernel
+    kernel: GridKernel
     groups: int
     argument: int
     """The shift of elements and columns (see `shift`), the stride of chunks, or the set of members that run
     together."""
 
 
-def kernels(body: Body) -> tuple[Kernel, ...]:
+def kernels(body: Body) -> tuple[GridKernel, ...]:
     """The kernels of a body, in the order in which they run."""
-    found: list[Kernel] = []
+    found: list[GridKernel] = []
     reductions = abi.reductions(body)
     for number in range(len(body.loops)):
         found += _of_loop(body, number)
         for k, reduction in enumerate(reductions):
             if reduction.loop == number:
                 if abi.kept(body, reduction):  # else there is one output
-                    found.append(Kernel(f"trees{k}", "trees", number, reduction=k))
-                found += [Kernel(f"chunks{k}", "chunks", number, reduction=k, stride=s) for s in STRIDES]
-                found.append(Kernel(f"results{k}", "results", number, reduction=k))
+                    found.append(GridKernel(f"trees{k}", "trees", number, reduction=k))
+                found += [GridKernel(f"chunks{k}", "chunks", number, reduction=k, stride=s) for s in STRIDES]
+                found.append(GridKernel(f"results{k}", "results", number, reduction=k))
     return tuple(found)
 
 
-def _of_loop(body: Body, number: int) -> list[Kernel]:
+def _of_loop(body: Body, number: int) -> list[GridKernel]:
     """The kernels of one loop; the last one stores, so that the others read the previous contents."""
     loop = body.loops[number]
     if any(op.kind in ("nth", "scatter") for op in loop.ops):
@@ -125,9 +125,9 @@ def _of_loop(body: Body, number: int) -> list[Kernel]:
         last = list(forms)[-1]
         if len(forms) > 1 and _reads_what_it_stored(body, loop):
             raise Refused(f"loop {number} reduces in several ways what it has just stored")
-    found = [Kernel(f"loop{number}_{form}", form, number, tuple(folds))
+    found = [GridKernel(f"loop{number}_{form}", form, number, tuple(folds))
              for form, folds in forms.items() if form != last]
-    return [*found, Kernel(f"loop{number}", last, number, (*forms.get(last, ()), *whole), stores=True)]
+    return [*found, GridKernel(f"loop{number}", last, number, (*forms.get(last, ()), *whole), stores=True)]
 
 
 def form_of(body: Body, loop: Loop, argument: int) -> str:
@@ -148,7 +148,7 @@ def _reads_what_it_stored(body: Body, loop: Loop) -> bool:
     return False
 
 
-def needed(loop: Loop, kernel: Kernel) -> list[int]:
+def needed(loop: Loop, kernel: GridKernel) -> list[int]:
     """The ops of the loop that a kernel computes."""
     wanted = [i in kernel.folds or kernel.stores and op.kind == "store" for i, op in enumerate(loop.ops)]
     for i in range(len(wanted) - 1, -1, -1):
@@ -164,7 +164,7 @@ def shift(extent: int) -> int:
     return min(THREADS.bit_length() - 1, max(extent - 1, 0).bit_length())
 
 
-def lanes(body: Body, kernel: Kernel) -> int:
+def lanes(body: Body, kernel: GridKernel) -> int:
     """The number of neighbouring iterations that a thread computes at once.
 
     Contiguous arguments are then accessed 16 bytes at a time, if they are aligned.  Loops with many
@@ -181,7 +181,7 @@ def lanes(body: Body, kernel: Kernel) -> int:
     return min(WIDEST, BYTES // max(sizes)) if sizes else 1
 
 
-def side_by_side(body: Body, kernel: Kernel) -> list[int]:
+def side_by_side(body: Body, kernel: GridKernel) -> list[int]:
     """The arguments that a kernel loads or stores and that are contiguous along the innermost dimension."""
     loop = body.loops[kernel.loop]
     order = abi.order_of(body, loop)
@@ -190,7 +190,7 @@ def side_by_side(body: Body, kernel: Kernel) -> list[int]:
                    and order and body.arguments[op.attribute].classes[order[-1]] == "1"})
 
 
-def members(body: Body, planned: Sequence[Kernel]) -> list[Kernel]:
+def members(body: Body, planned: Sequence[GridKernel]) -> list[GridKernel]:
     """The kernels that can run together: those that may need one group only."""
     found = [kernel for kernel in planned if kernel.form in ("chunks", "results")
              or kernel.form == "elements" and not body.spaces[body.loops[kernel.loop].space].rank]
@@ -203,7 +203,7 @@ def names(body: Body) -> tuple[str, ...]:
     return (*dict.fromkeys([kernel.name for kernel in planned]), *([TOGETHER] * bool(members(body, planned))))
 
 
-def by_points(body: Body, planned: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
+def by_points(body: Body, planned: Sequence[GridKernel]) -> tuple[list[GridKernel], list[GridKernel]]:
     """Split the kernels of a launch of several points into those that each point runs, and those that run
     once after all."""
     last = len(body.loops) - body.epilogue
@@ -211,12 +211,12 @@ def by_points(body: Body, planned: Sequence[Kernel]) -> tuple[list[Kernel], list
     return points, [kernel for kernel in planned if kernel not in points]
 
 
-def launches(body: Body, planned: Sequence[Kernel], extents: Sequence[Point],
-             chosen: Sequence[Kernel] | None = None) -> list[Launch]:
+def launches(body: Body, planned: Sequence[GridKernel], extents: Sequence[Point],
+             chosen: Sequence[GridKernel] | None = None) -> list[GridLaunch]:
     """The launches of all kernels, or of the `chosen` ones, for these extents of the body's spaces.  Kernels
     without work are omitted, and successive ones of a single group run together."""
     bits = {kernel: 1 << k for k, kernel in enumerate(members(body, planned))}
-    found: list[Launch] = []
+    found: list[GridLaunch] = []
     joined = False
     for kernel in planned if chosen is None else chosen:
         groups, argument = _grid(body, kernel, extents[body.loops[kernel.loop].space])
@@ -226,14 +226,14 @@ def launches(body: Body, planned: Sequence[Kernel], extents: Sequence[Point],
         if joins and joined:
             last = found.pop()
             before = last.argument if last.kernel.name == TOGETHER else bits[last.kernel]
-            found.append(Launch(Kernel(TOGETHER, TOGETHER, kernel.loop), 1, before | bits[kernel]))
+            found.append(GridLaunch(GridKernel(TOGETHER, TOGETHER, kernel.loop), 1, before | bits[kernel]))
         else:
-            found.append(Launch(kernel, groups, argument))
+            found.append(GridLaunch(kernel, groups, argument))
         joined = joins
     return found
 
 
-def _grid(body: Body, kernel: Kernel, extents: Point) -> tuple[int, int]:
+def _grid(body: Body, kernel: GridKernel, extents: Point) -> tuple[int, int]:
     """The number of groups of a kernel, and its argument."""
     if 0 in extents:
         return 0, 0
@@ -257,7 +257,7 @@ def _grid(body: Body, kernel: Kernel, extents: Point) -> tuple[int, int]:
     return _groups(sizes[-1], 1 << along) * _groups(prod(sizes[:-1]), THREADS >> along), along
 
 
-def _combining(body: Body, kernel: Kernel, extents: Point) -> tuple[int, int]:
+def _combining(body: Body, kernel: GridKernel, extents: Point) -> tuple[int, int]:
     dims = abi.kept(body, abi.reductions(body)[kernel.reduction])
     leaves, outputs = abi.leaves(extents, dims), prod(extents[d] for d in dims)
     if kernel.form == "results":

@@ -24,7 +24,7 @@ from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.grid import schedule
-from diffuse.kernels.grid.schedule import THREADS, WARP, Kernel, needed
+from diffuse.kernels.grid.schedule import THREADS, WARP, GridKernel, needed
 from diffuse.kernels.grid.spread import spread
 from diffuse.kernels.llvm import reduce
 from diffuse.kernels.llvm.block import Block
@@ -81,7 +81,7 @@ class Fold:
 class Threads(Iteration):
     """A loop in one form."""
 
-    def __init__(self, code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+    def __init__(self, code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
         super().__init__(code, block, body, kernel.loop)
         self.picked = needed(self.loop, kernel)
         self.kernel = kernel
@@ -185,7 +185,7 @@ class Threads(Iteration):
         self.accesses = {a: self.place(a, base) for a, base in moved.items()}
 
 
-def columns(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+def columns(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
     """Write the phase of columns: a thread for each leaf of each column, over up to 32 rows."""
     threads = Threads(code, block, body, kernel)
     last, inner = int(kernel.form.removeprefix("columns")), threads.order[-1]
@@ -221,10 +221,10 @@ def _column(threads: Threads, last: int, leaf: str, column: str) -> None:
             fold.write(p.flat([*outer, leaf], p.leaf_counts))
 
 
-def scan(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+def scan(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
     """Write the phase of scans: a thread for each row."""
     threads = Threads(code, block, body, kernel)
-    *outer, inner = threads.order
+    *outer, _ = threads.order
     number = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS}')}, %thread")
     with threads.within():
         rows = "1"

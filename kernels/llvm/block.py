@@ -9,7 +9,7 @@ from diffuse.kernels.body.expr import Body
 from diffuse.kernels.llvm.code import COMPONENT, ELEMENT, MEMORY, Code, Value
 
 
-class Split(NamedTuple):
+class SplitWords(NamedTuple):
     """The words of a split operand (see `abi`)."""
 
     first: str
@@ -99,12 +99,12 @@ class Block:
     def stride(self, argument: int, dimension: int) -> str:
         return self.word(self.words.arguments[argument] + 1 + dimension)
 
-    def split(self, argument: int) -> Split:
+    def split(self, argument: int) -> SplitWords:
         """Where the rows of a split operand lie."""
         word = self.words.splits[self.body.split.index(argument)]
-        return Split(self.word(word), self.word(word + 1),
-                     self.code.let(f"load ptr, ptr {self._pointer(word + 2)}, align 8"),
-                     self.word(word + 3), self.word(word + 4))
+        return SplitWords(self.word(word), self.word(word + 1),
+                          self.code.let(f"load ptr, ptr {self._pointer(word + 2)}, align 8"),
+                          self.word(word + 3), self.word(word + 4))
 
     def partials(self, reduction: int) -> str:
         return self.code.let(f"load ptr, ptr {self._pointer(self.words.partials[reduction])}, align 8")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from diffuse.kernels.body.expr import Op
 from diffuse.kernels.llvm import reduce
-from diffuse.kernels.llvm.block import Block, Split
+from diffuse.kernels.llvm.block import Block, SplitWords
 from diffuse.kernels.llvm.code import COMPONENT, Code, Value, carrying, counted, guarded, with_lanes
 from diffuse.kernels.llvm.memory import Place, Step, lane, load, load_one, splat, store_one
 from diffuse.kernels.llvm.ops.complexes import multiply_plain
@@ -26,7 +26,7 @@ class Operands(NamedTuple):
     values: Place
     columns: Place
     dense: Place
-    split: Split | None = None
+    split: SplitWords | None = None
     """If only some of the dense operand's rows lie at its place: where all others do."""
 
 

@@ -201,7 +201,7 @@ def _turn(low: int, high: int, shift: int, n: int) -> list[tuple[slice, slice]]:
     return [(slice(0, first), slice(start, n)), (slice(first, length), slice(0, length - first))]
 
 
-class Frame:
+class LoopValues:
     """The values of one loop at one point: `env` holds an array per value, per argument, per reduction."""
 
     def __init__(self, launch: LaunchValues, loop: Loop, recipe: Recipe, p: int) -> None:
@@ -328,7 +328,7 @@ def _run(launch: LaunchValues, number: int, recipe: Recipe, p: int, watch: Watch
             watch.name = loop.ops[-1].attribute[0] or "cast"
         scattered(launch, loop, p)
         return
-    frame = Frame(launch, loop, recipe, p)
+    frame = LoopValues(launch, loop, recipe, p)
     folds = [(i, Feed(launch.fold(number, i, p))) for i, op in enumerate(loop.ops) if op.kind == "reduce"]
     busy = all(a < b for a, b in frame.box)
     if busy:

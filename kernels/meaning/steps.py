@@ -22,7 +22,7 @@ from diffuse.kernels.meaning import complexes, functions
 Step = tuple[Any, tuple[int, ...], int, str]
 
 PLACED = frozenset(("scalar", "const", "scan", "spmv", "turn", "nth", "pick"))
-"""Kinds of ops whose values or actors belong to one launch (interpret.Frame)."""
+"""Kinds of ops whose values or actors belong to one launch (interpret.LoopValues)."""
 
 
 @dataclass

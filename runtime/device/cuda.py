@@ -56,7 +56,7 @@ class Gpu(Protocol):
     def ahead_of(self, stream: int) -> None: ...
 
 
-class Memory:
+class DeviceMemory:
     """The device's memory, as the allocator sees it."""
 
     lazy = False
@@ -89,9 +89,9 @@ class Cuda(Device):
         self.target = gpu.architecture()
         self._total = gpu.memory()[1]
         self._spare: dict[int, list[Lease]] = {}
-        """Memory of freed small stores, by size: a replayed window reuses it faster than the allocator
+        """DeviceMemory of freed small stores, by size: a replayed window reuses it faster than the allocator
         could."""
-        self._allocator = Allocator(kept=KEPT, system=Memory(gpu))
+        self._allocator = Allocator(kept=KEPT, system=DeviceMemory(gpu))
         self.sharing: DeviceSharing = DeviceSharing(self._total, self.to_device, gpu, self.allocate)
         self._returned = self.sharing.ended
 

@@ -66,7 +66,7 @@ class Operand(NamedTuple):
     """What tells it from other operands of the same matrix."""
 
 
-class Split(NamedTuple):
+class SplitLaunch(NamedTuple):
     """A launch whose dense operands are divided among its points."""
 
     prepared: Prepared
@@ -95,7 +95,7 @@ def _retire(place: Placement, table: NDArray[np.int64], store: LegateInstance) -
     place.drop(store)
 
 
-def split(layout: Layout, span: int) -> Split | None:
+def split(layout: Layout, span: int) -> SplitLaunch | None:
     """Divide the dense operands of a launch's gathers among its Legate points, of `span` points each; None if
     one cannot be divided."""
     gathers = [gather for gather in layout.gathers if gather.split]
@@ -119,7 +119,7 @@ def split(layout: Layout, span: int) -> Split | None:
     divided = found.cut.several and all(
         needs[o.need]._replace(slot=0) == Need(0, (0,) * len(shape), shape, ((0, 0, o.tile),), True, False)
         for o in operands for shape in (layout.arguments[o.gather.dense].storage[0],))
-    return Split(found, operands) if divided else None
+    return SplitLaunch(found, operands) if divided else None
 
 
 def _rows(argument: LaunchArgument) -> int | None:
@@ -239,7 +239,7 @@ class Exchanges:
         key = points, "split"
         if key not in layout.derived:
             layout.derived[key] = split(layout, span)
-        found: Split | None = layout.derived[key]
+        found: SplitLaunch | None = layout.derived[key]
         if found is None:
             return None
         exchanges = []

@@ -117,7 +117,7 @@ class Placement:
     def _watch(self, network: Network, agreement: Agreement) -> None:
         """Compare this rank's environment with the others', and start its watchdog.  Only the main thread's
         activity counts, as the threads that poll for messages are never idle."""
-        alike(self.rank, network.gather, ("Legate", version("legate")),
+        alike(network.gather, ("Legate", version("legate")),
               ("Legate's processors", self.processors))
         clock = time.pthread_getcpuclockid(self._main)
         watch(self.rank, self.ranks, network.gather,

@@ -76,7 +76,7 @@ class Mpi(Exchanges, Reads, Calls):
             self.network = network = Network()
             self.rank = network.rank
             process.settle_in(self.rank, self.ranks)
-            alike(self.rank, network.gather)
+            alike(network.gather)
             threads, memory = min(network.gather(threads)), min(network.gather(memory))
             self.agreement = Agreement(self.rank, network.gather, config.digest)
             Doubt(network, self.agreement)

@@ -10,12 +10,12 @@ independent of MPI.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
-from diffuse.ir import ITEMSIZE, Point, Privilege
+from diffuse.ir import ITEMSIZE, Point, Privilege, first_points
 from diffuse.ir.loops import roots
 from diffuse.movement.boxes import Box, Holding, Layout, size, tile, volume
 from diffuse.runtime.base import LaunchArgument, Plane
@@ -28,7 +28,7 @@ MOST_RUNS = 1 << 12
 """The most contiguous ranges of one box whose gaps are returned."""
 
 
-class Use(NamedTuple):
+class StoreUse(NamedTuple):
     """How a launch uses one store."""
 
     place: int
@@ -45,7 +45,7 @@ class Use(NamedTuple):
     late_each: Layout
     """For each rank, the part of `late_writes` that follows from its own points' partial results."""
 
-    def reading(self, more: Sequence[Layout]) -> Use:
+    def reading(self, more: Sequence[Layout]) -> StoreUse:
         """Add boxes that the points of each rank read."""
         if not more:
             return self
@@ -75,7 +75,7 @@ class Share(NamedTuple):
     total: int
     divided: bool
     """Can each rank run its points independently?  Else one rank, or every rank, runs all of them."""
-    uses: tuple[Use, ...]
+    uses: tuple[StoreUse, ...]
     partials: tuple[Partials, ...]
     words: tuple[tuple[int, int], ...]
     """The words of the block that hold an address, and the index of the instance there."""
@@ -95,8 +95,7 @@ class Share(NamedTuple):
 
 def owned(points: int, ranks: int) -> list[tuple[int, int]]:
     """Divide points evenly: the first point of each rank, and how many."""
-    firsts = [-(-rank * points // ranks) for rank in range(ranks + 1)]
-    return [(a, b - a) for a, b in zip(firsts, firsts[1:])]
+    return [(first, after - first) for first, after in pairwise(first_points(points, ranks))]
 
 
 def groups(domain: Point, ranks: int) -> list[list[Point]]:
@@ -142,16 +141,16 @@ def together(domain: Point, shared: Share) -> Share:
 
 
 def _use(place: int, arguments: Sequence[LaunchArgument], points: Sequence[Point],
-         each: Sequence[Sequence[Point]]) -> Use:
+         each: Sequence[Sequence[Point]]) -> StoreUse:
     late = [a for a in arguments if a.late or a.privilege is Privilege.REDUCE]
     written = [a for a in late if a.privilege is not Privilege.READ]
     rest = [a for a in arguments if not (a.late or a.privilege is Privilege.REDUCE)]
     reads, writes = [a for a in rest if _reads(a)], [a for a in rest if a.privilege is not Privilege.READ]
-    return Use(place, tuple([_boxes(reads, mine) for mine in each]),
-               tuple([_boxes(writes, mine) for mine in each]),
-               _boxes(reads, points), _boxes(writes, points),
-               _boxes([a for a in late if _reads(a)], points),
-               _boxes(written, points), tuple([_boxes(written, mine) for mine in each]))
+    return StoreUse(place, tuple([_boxes(reads, mine) for mine in each]),
+                    tuple([_boxes(writes, mine) for mine in each]),
+                    _boxes(reads, points), _boxes(writes, points),
+                    _boxes([a for a in late if _reads(a)], points),
+                    _boxes(written, points), tuple([_boxes(written, mine) for mine in each]))
 
 
 def _reads(argument: LaunchArgument) -> bool:

@@ -19,7 +19,7 @@ WORD = 7
 Gather = Callable[[int], list[int]]
 
 
-def alike(rank: int, gather: Gather, *more: tuple[str, object]) -> None:
+def alike(gather: Gather, *more: tuple[str, object]) -> None:
     """Raise RuntimeError on every rank if ranks differ, naming the first difference and each rank's value.
     `more` are the runtime's own items, as pairs of a name and a value."""
     things = [("Diffuse", launcher.version("diffuse")), ("NumPy", np.__version__),

@@ -16,6 +16,7 @@ from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import distant
 from diffuse.numpy.arrays.core import Array, hosted, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror, computable, copying, memory_order
+from diffuse.numpy.arrays.versions import CHECKS_PARTS
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.operands import answering, lowered, refused, wrap
 
@@ -183,13 +184,9 @@ def component(x: Array, name: str) -> Any:
     return zero
 
 
-CHECKS = numpy.lib.NumpyVersion(numpy.__version__) >= "2.5.0"
-"""Does NumPy refuse numbers that the type of a real or imaginary part cannot hold?"""
-
-
 def set_component(x: Array, name: str, value: Any) -> None:
     """Assign `x.real = value` and `x.imag = value`."""
     if name == "imag" and x.form.name[0] != "c":
         raise TypeError("array does not have imaginary part to set")
     # before NumPy 2.5 an array, whose numbers are cast where the type cannot hold them
-    component(x, name)[...] = value if isinstance(value, Array) or CHECKS else numpy.asarray(value)
+    component(x, name)[...] = value if isinstance(value, Array) or CHECKS_PARTS else numpy.asarray(value)

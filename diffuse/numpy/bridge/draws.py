@@ -87,8 +87,8 @@ def in_parts(function: Callable[..., Any], name: str, generator: Any, args: tupl
 
 def _chosen(function: Callable[..., Any], name: str, generator: Any, args: tuple[Any, ...],
             kwargs: dict[str, Any], ranks: int) -> tuple[Any] | None:
-    """As `in_parts`, of a function that chooses along the first axis of a large array.  It draws the same
-    numbers from the length of the array, if these take no more memory than a rank's part of it."""
+    """Run a function that chooses along the first axis of a large array in parts, as `in_parts` does.  It
+    draws the same numbers from the length of the array, if these take no more memory than a rank's part."""
     x: Any = args[0] if args else None
     if type(x) is not core.array_class or x.form.size < (core.SMALL or 1) or x.form.dtype not in NATIVE:
         return None

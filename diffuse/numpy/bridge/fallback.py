@@ -32,9 +32,9 @@ SILENT = {
     "description": "asks for shape or type only: NumPy looks at the array's description, and nothing waits",
     "inspection": "reads a few values, or raises NumPy's own error",
     "test": "compares values; the program wants to know them now",
-    "library": "a whole-array library (LAPACK, pocketfft): NumPy's call is the best there is",
+    "library": "whole-array libraries (LAPACK, pocketfft): several matrices or lines on all threads",
     "source": "fills arrays that did not exist before, at NumPy's own speed",
-    "order": "sorts, searches or counts where Diffuse's own way would have other bits or gain nothing",
+    "order": "sorts, searches and counts: of large arrays on all threads, where bits allow it",
     "text": "ends in text or in a file",
     "foreign": "another library's array, to which NumPy delegates the call",
 }

@@ -244,7 +244,7 @@ def _to_complex(peers: Any, plan: Transform, height: int, given: Array, target: 
     if plan.sign > 0:
         numpy.conjugate(block, out=block)
     deposit(peers, block.T, height, _pairs(steps.rows), target)
-    first, last = steps.own(steps.rows)
+    first, _ = steps.own(steps.rows)
     mirrored = [(max(low, 1), max(min(high, (height + 1) // 2), max(low, 1)))
                 for low, high in _pairs(steps.rows)]
     low, high = mirrored[peers.rank]

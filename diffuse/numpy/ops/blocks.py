@@ -36,7 +36,7 @@ UNITS = 1, 48
 rows."""
 
 
-class Shapes(NamedTuple):
+class ProductShapes(NamedTuple):
     """The parameters on which the order of BLAS' additions depends."""
 
     x: tuple[int, ...]
@@ -51,7 +51,7 @@ class Shapes(NamedTuple):
     """The numbers of rows and columns of blocks, where a region of the program has it cut into such."""
 
 
-_known: dict[Shapes, int | None] = library.Bounded()
+_known: dict[ProductShapes, int | None] = library.Bounded()
 """The unit of blocks with the bits of the whole, 0 if there is none, None for shapes seen only once."""
 
 
@@ -87,8 +87,8 @@ def _in_rows(x: Any, y: Any, product: Callable[..., None], cut: Cut, runtime: An
     and a matrix: of columns); None if it has to be computed whole."""
     if x.dtype.kind in "biu" and y.dtype.kind in "biu":
         return library.Independent(product, (cut,))
-    shapes = Shapes(x.shape, y.shape, _turned(x), _turned(y), (x.dtype.name, y.dtype.name), runtime.points,
-                    runtime.ranks, cut)
+    shapes = ProductShapes(x.shape, y.shape, _turned(x), _turned(y), (x.dtype.name, y.dtype.name),
+                           runtime.points, runtime.ranks, cut)
     crowded = _crowded((x.shape, y.shape), x.dtype, runtime.room)
     if shapes not in _known and not crowded:
         _known[shapes] = None
@@ -116,7 +116,7 @@ def _grids(x: Form, y: Form, shared: bool, same: bool, product: Callable[..., No
     one.  `shared`: the operands share memory, so that blocks of them may be a matrix and its transpose;
     `same`: the operands themselves are."""
     exact = max(x.ndim, y.ndim) > 2 or x.dtype.kind in "biu" and y.dtype.kind in "biu"
-    one = Shapes(x.shape, y.shape, _turned(x), _turned(y), (x.name, y.name), points, ranks, cuts[0])
+    one = ProductShapes(x.shape, y.shape, _turned(x), _turned(y), (x.name, y.name), points, ranks, cuts[0])
     if x.ndim == y.ndim == 2:
         cuts = cuts[0], (None, 1, 1)
 
@@ -160,7 +160,7 @@ def _adds_up(x: Any, y: Any, runtime: Any) -> bool:
         inner.fewer(x, y, runtime.ranks) or _crowded((x.shape, y.shape), x.dtype, runtime.room))
 
 
-def _unit(shapes: Shapes, over_ranks: Callable[[int], int]) -> int:
+def _unit(shapes: ProductShapes, over_ranks: Callable[[int], int]) -> int:
     """The first unit under which blocks have the bits of the whole on all ranks; 0 if there is none."""
     for unit in UNITS:
         if over_ranks(int(not _alike(shapes, unit))) == 0:
@@ -168,7 +168,7 @@ def _unit(shapes: Shapes, over_ranks: Callable[[int], int]) -> int:
     return 0
 
 
-def _alike(shapes: Shapes, unit: int) -> bool:
+def _alike(shapes: ProductShapes, unit: int) -> bool:
     """Do products of random operands, computed in the blocks that ranks would compute, have the bits of the
     whole products?"""
     result = prod((*shapes.x[:-1], *shapes.y[1:])) * numpy.result_type(*shapes.dtypes).itemsize
@@ -184,16 +184,15 @@ def _crowded(shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: Any, room: 
     return (prod(x) + prod(y) + prod((*x[:-1], *y[1:]))) * int(dtype.itemsize) > room
 
 
-def _equal(shapes: Shapes, unit: int, x: Array, y: Array) -> bool:
+def _equal(shapes: ProductShapes, unit: int, x: Array, y: Array) -> bool:
     """Do the blocks of these operands have the bits of the whole product?"""
     whole = numpy.matmul(x, y)
     if shapes.parts:
         return _alike_blocks(x, y, whole, shapes, unit)
     length = shapes.x[0] if shapes.cut[0] == 0 else shapes.y[1]
     tile = library.part_length(length, max(x.size, y.size, whole.size), shapes.points, unit)
-    points = -(-length // tile)
-    ends = [-(-rank * points // shapes.ranks) * tile for rank in range(shapes.ranks + 1)]
-    for low, high in pairwise(ends):
+    firsts = library.first_points(-(-length // tile), shapes.ranks)
+    for low, high in pairwise([first * tile for first in firsts]):
         if low < high:
             block = (x[low:high], y) if shapes.cut[0] == 0 else (x, y[:, low:high])
             if numpy.matmul(*block).tobytes() != whole[low:high].tobytes():
@@ -201,13 +200,13 @@ def _equal(shapes: Shapes, unit: int, x: Array, y: Array) -> bool:
     return True
 
 
-def _alike_blocks(x: Array, y: Array, whole: Array, shapes: Shapes, unit: int) -> bool:
+def _alike_blocks(x: Array, y: Array, whole: Array, shapes: ProductShapes, unit: int) -> bool:
     """Do the blocks of a grid have the bits of the whole product?"""
     found = numpy.empty_like(whole)
     axes = [cut for cut in (shapes.cut[-1], 1) if cut is not None][:len(shapes.parts)]
     boxes = []
     for axis, parts in zip(axes, shapes.parts, strict=True):
-        tile = -(-(-(-whole.shape[axis] // parts)) // unit) * unit
+        tile = library.tile_length(whole.shape[axis], parts, unit)
         boxes.append([slice(low, low + tile) for low in range(0, whole.shape[axis], tile)])
     for place in product_of(*boxes):
         if shapes.cut[0] == 0:

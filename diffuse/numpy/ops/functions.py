@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy
@@ -160,7 +161,6 @@ def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: 
 
 def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
     """`x.clip(low, high, out)`: one task; a missing bound is a minimum or a maximum."""
-    target: Any = out
     if not kwargs and low is not None and high is not None:
         if type(out) is core.array_class and known.into(("into", numpy.clip), (x, low, high), out):
             return out
@@ -169,32 +169,37 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
             return again if again.form.shape else core.scalar_class.of(again)
     operands = tuple([adopt(v) for v in (x, low, high) if v is not None])
     if recordable(*operands) and not kwargs and not small(*operands) and isinstance(x, Array):
-        if low is None or high is None:
-            if low is not high:
+        with suppress(OverflowError):  # a bound beyond all values of the type, which NumPy ignores
+            if low is not None and high is not None:
+                found = _clip(operands, (low, high), out)
+                if found is not None:
+                    return found
+            elif low is not high:
                 bound = UFUNCS["minimum" if low is None else "maximum"]
-                try:
-                    return bound(*operands) if out is None else bound(*operands, out=out)
-                except OverflowError:  # as below
-                    pass
-        elif out is None or isinstance(out, Array):
-            dtype = common(*operands)
-            # of two equal zeros, NumPy's loop over arrays of bounds takes the other one
-            apart = dtype.kind == "f" and any([len(numpy.shape(v)) > 0 for v in (low, high)])
-            if dtype in NATIVE and not apart and (out is None or _takes(out, dtype, operands)):
-                fits = (out is not None and target.form.dtype == dtype
-                        and target.form.shape == x.form.shape and base.locate(target))
-                try:
-                    found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands, keep=True,
-                                              into=(numpy.clip, target) if fits else None)
-                    if out is None:
-                        return found if found.form.shape else core.scalar_class.of(found)
-                    if not fits:
-                        target[...] = found
-                    return target
-                except OverflowError:  # a bound beyond all values of the type, which NumPy ignores
-                    pass
+                return bound(*operands) if out is None else bound(*operands, out=out)
     options = {**kwargs, **({} if out is None else {"out": out})}
     return fallback.call(numpy.clip, (x, low, high), options, "numpy.clip", "library")
+
+
+def _clip(operands: tuple[Any, ...], bounds: tuple[Any, Any], out: Any) -> Any:
+    """Record a clip between two bounds; returns the result, or None if NumPy has to compute it."""
+    target: Any = out
+    if not (out is None or isinstance(out, Array)):
+        return None
+    dtype = common(*operands)
+    # of two equal zeros, NumPy's loop over arrays of bounds takes the other one
+    apart = dtype.kind == "f" and any([len(numpy.shape(bound)) > 0 for bound in bounds])
+    if dtype not in NATIVE or apart or not (out is None or _takes(out, dtype, operands)):
+        return None
+    fits = (out is not None and target.form.dtype == dtype
+            and target.form.shape == operands[0].form.shape and base.locate(target))
+    found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands, keep=True,
+                              into=(numpy.clip, target) if fits else None)
+    if out is None:
+        return found if found.form.shape else core.scalar_class.of(found)
+    if not fits:
+        target[...] = found
+    return target
 
 
 def _takes(out: Any, dtype: numpy.dtype[Any], operands: tuple[Any, ...]) -> bool:

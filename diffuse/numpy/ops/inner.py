@@ -97,7 +97,7 @@ def chunks(order: Order, shape: Sequence[int], itemsize: int, pieces: int, ranks
     length = shape[0]
     nbytes = itemsize * prod(shape)
     count = 1 if nbytes * max(1, pieces // ranks) <= HELD and not order.lead else 4 * ranks
-    step = -(-(-(-length // count)) // ROWS) * ROWS if count > 1 else max(length, 1)
+    step = library.tile_length(length, count, ROWS) if count > 1 else max(length, 1)
     return [slice(low, min(low + step, length)) for low in range(0, length, step)]
 
 
@@ -206,7 +206,7 @@ def boxes(shape: Point, parts: Point) -> Iterator[tuple[slice, ...]]:
                      for n, tile in zip(shape, tiles, strict=True)])
 
 
-class Kind(NamedTuple):
+class OrderKey(NamedTuple):
     """What the order of additions depends on, besides the shapes."""
 
     dtype: str
@@ -222,7 +222,7 @@ class Kind(NamedTuple):
         return [Order(longest, multiple) for longest in LONGEST for multiple in MULTIPLES]
 
 
-_orders: dict[Kind, list[Order]] = {}
+_orders: dict[OrderKey, list[Order]] = {}
 """The orders under which small products of a kind have the bits of BLAS on all ranks."""
 _known: dict[tuple[Any, ...], Order | None] = library.Bounded()
 """The order for products of some shapes; None if there is none."""
@@ -344,7 +344,7 @@ def _found(x: trials.Operand, y: trials.Operand, alike: bool, ranks: int, parts:
            over_ranks: Callable[[int], int]) -> Order | None:
     """The first order that gives random numbers of these shapes the bits of the whole product on all
     ranks."""
-    kind = Kind(x.dtype, (len(x.shape) < 2, len(y.shape) < 2), alike)
+    kind = OrderKey(x.dtype, (len(x.shape) < 2, len(y.shape) < 2), alike)
     if kind not in _orders:
         mine = _probed(kind)
         _orders[kind] = [order for order in kind.candidates if over_ranks(int(order not in mine)) == 0]
@@ -361,7 +361,7 @@ def _found(x: trials.Operand, y: trials.Operand, alike: bool, ranks: int, parts:
     return None
 
 
-def _probed(kind: Kind) -> list[Order]:
+def _probed(kind: OrderKey) -> list[Order]:
     """The orders under which a small product has the bits of BLAS on this rank."""
     rows, columns, length = PROBE
     y = trials.Operand((length,) if kind.vectors[1] else (length, rows if kind.alike else columns),

@@ -205,7 +205,7 @@ def _number_on_diagonal(a: Array, val: Any, wrap: Any) -> bool:
     form = a.form
     if type(val) not in (float, int) or form.name != "float64" or form.ndim != 2 or wrap is not False:
         return False
-    rows, width = form.shape
+    _, width = form.shape
     if not 0 < width < indices.SOONER * core.SMALL or not a.meta.flags.c_contiguous or not form.size:
         return False
     memory = access.mine(a) if a.meta.flags.writeable and library.current().host_sees else None

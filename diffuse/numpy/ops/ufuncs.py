@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from typing import Any
 
 import numpy
-from numpy.lib import NumpyVersion
 
 from diffuse.library import Scalar, floaterrors, operations, provenance
 from diffuse.numpy.arrays import arithmetic, base, core, masks, scatter, views
@@ -14,6 +13,7 @@ from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import operand
 from diffuse.numpy.arrays.core import ARRAYS, Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
+from diffuse.numpy.arrays.versions import MASKED
 from diffuse.numpy.bridge import fallback, overrides
 from diffuse.numpy.ops import elementwise, folds, identity, known, moving, native_gates, rules, scans
 from diffuse.numpy.ops.operands import adopt, answering, delegate, foreign, lowered, refused, shared, wrap
@@ -37,12 +37,6 @@ EXTREMA_OF_TWO = (
     "more than 2 inputs, combine them into a single array and get the extrema for the relevant axis.")
 """NumPy's message for an unnamed output array of an extremum."""
 
-VERSION = NumpyVersion(numpy.__version__)
-UNINITIALIZED = (f"'where' used without 'out', expect {'un' if VERSION < '2.5.0' else 'unin'}itialized "
-                 "memory in output. If this is intentional, use out=None.")
-"""NumPy's message for a mask without an output."""
-WARNS = VERSION >= "2.4.0"
-"""Does NumPy give this message?"""
 _NOTHING = {dtype: numpy.empty(0, dtype) for dtype in NATIVE}
 """Empty arrays that replace operands when NumPy is called for its errors."""
 
@@ -103,8 +97,8 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         out = kwargs.get("out", ())
         if out is Ellipsis or (self.nout > 1 and not isinstance(out, tuple)):  # NumPy knows
             return fallback.call(self.numpy, args, kwargs, silent="foreign")
-        if WARNS and kwargs.get("where", True) is not True and "out" not in kwargs and not self.signature:
-            floaterrors.warn(UNINITIALIZED, UserWarning, provenance.where(1))
+        if MASKED and kwargs.get("where", True) is not True and "out" not in kwargs and not self.signature:
+            floaterrors.warn(MASKED, UserWarning, provenance.where(1))
         out = kwargs.pop("out", None)
         return self.general(args, out=out if out is None or isinstance(out, tuple) else (out,), **kwargs)
 

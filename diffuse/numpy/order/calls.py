@@ -106,8 +106,7 @@ def table(x: Any) -> Array | None:
     """The elements of an array of any size, or of a list or tuple of numbers."""
     found = at_hand(x, 0)
     if found is None and type(x) in (list, tuple):
-        plain = numpy.asarray(x) if all(type(v) in core.NUMBERS for v in x) else None
-        return plain
+        return numpy.asarray(x) if all(type(v) in core.NUMBERS for v in x) else None
     return found
 
 

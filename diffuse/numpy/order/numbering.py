@@ -59,7 +59,8 @@ def _by_digits(keys: Array, varying: int, marked: bool) -> Order | None:
 
 
 def _by_words(keys: Array, varying: int, marked: bool) -> Order | None:
-    """As `ordered`; None if many elements have other keys than others with the same leading bits."""
+    """Order elements by sorting words of leading bits of their keys; None if many elements have the leading
+    bits of others and other keys."""
     size, bits = keys.size, max(1, (keys.size - 1).bit_length())
     count, wide = merging.many(size * WORD // 8), keys.dtype.name
     dividers = [(name, "uint64") for name in dividing.ROUTINES] if count > 1 else []

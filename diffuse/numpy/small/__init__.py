@@ -1,7 +1,15 @@
 """The C extension for small arrays, and for calls that were recorded before.
 
 It implements in C what `arrays/` and `ops/gates.py` do for small arrays, and what `ops/known.py` and the
-engine's `again` do to record a call again.
+engine's `again` do to record a call again.  `small.h` has what all files share; `module.c` connects them.
+
+    array, hand, elements, slices, operators      arrays/core.py, access.py, elements.py and arithmetic.py
+    gate, arguments, permission, ways, results    ops/gates.py: a call goes to NumPy, or is done otherwise
+    record, roll, constants, place, stream        ops/known.py, observe/provenance.py and stream/engine.py
+    soon, moving, products, folds, draws, team    what is done at once on larger arrays: arrays/soon.py, ops/
+    loops, copies, parts, views, temporaries      shorter ways to what NumPy computes, with its results
+    numbers, protocol, taught                     NumPy's own numbers and arrays beside Diffuse's
+    memory, lock                                  the memory of NumPy's arrays; the engine's lock
 
 Installing the package builds it where there is a C compiler (setup.py); without it the Python code runs, with
 the same behaviour.  `DIFFUSE_COMPILED=0` takes the Python code; so does a change of a C source in a checkout,
@@ -41,7 +49,7 @@ def state() -> str:
         return "not used: DIFFUSE_COMPILED=0"
     compiled = extension()
     if compiled is None:
-        return "not compiled: no C compiler was there when the package was installed"
+        return "not compiled: pip install -e . compiles it where there is a C compiler"
     return "changed since it was compiled: pip install -e . compiles it" if stale(compiled) else "used"
 
 

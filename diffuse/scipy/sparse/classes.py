@@ -23,7 +23,7 @@ ARRAYS = {"csr": 3, "csc": 3, "bsr": 3, "coo": 2, "dia": 2}
 """For each format, the length of the tuple of values and structure that its constructor takes."""
 
 
-class Kind(ABCMeta):
+class SparseType(ABCMeta):
     """The metaclass of our classes: instances of SciPy's own matrix classes, which libraries return, pass for
     instances of ours."""
 
@@ -254,7 +254,7 @@ def _class(name: str) -> type:
 
     members = {"__slots__": SLOTS, "_scipys": real, "__init__": named(__init__, real.__init__),
                "__doc__": real.__doc__, "__module__": "diffuse.scipy.sparse", "__qualname__": name}
-    ours = Kind(name, (KINDS[name[:3]], real), members)
+    ours = SparseType(name, (KINDS[name[:3]], real), members)
     CLASSES[real] = ours
     delegate(ours, real)
     return ours

@@ -304,8 +304,6 @@ class _Version:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Version) and self.part is other.part and self.version == other.version
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 def made(held: Any, parts: dict[Name, Any] | None = None, kind: Any = None) -> Any:
     """A sparse array of ours over a SciPy object; of our class for SciPy's, or of the given one."""

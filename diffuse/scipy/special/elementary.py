@@ -159,7 +159,7 @@ def boxcox(x: Term, power: Term) -> Term:
 
 @formula("boxcox1p", 2)
 def boxcox1p(x: Term, power: Term) -> Term:
-    """As `boxcox`, of 1 + x."""
+    """The Box-Cox transformation of 1 + x."""
     logarithm = log1p(x)
     small = (abs(logarithm) < 1e-289) & (abs(power) < 1e273)
     return choose(small, logarithm, _boxcox(logarithm, power))

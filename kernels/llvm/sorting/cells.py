@@ -61,20 +61,24 @@ def _search(code: Code, dtype: str, right: bool, counts: bool = False) -> None:
 
 
 def cells_left(code: Code, dtype: str) -> None:
-    """Words: the table, its length, elements, their count, positions, the number of the table's elements
-    before each cell, the largest number in one cell, and as float64 the least element of the table, cells per
-    unit, and the number of the last cell.
+    """Find the position of each element in a sorted table: the number of lesser ones in it.
 
-    The table is followed by its last element, as often as there are elements in one cell, and has no NaN.
+    Words: the table, its length, elements, their count, positions, the number of the table's elements before
+    each cell, the largest number in one cell, and as float64 the least element of the table, cells per unit,
+    and the number of the last cell.  The table is followed by its last element, as often as there are
+    elements in one cell, and has no NaN.
     """
     _search(code, dtype, False)
 
 
 def cells_right(code: Code, dtype: str) -> None:
+    """Find positions as `cells_left` does, behind equal elements of the table."""
     _search(code, dtype, True)
 
 
 def cells_counts(code: Code, dtype: str) -> None:
-    """As `cells_right`, with counts in the place of positions: adds one, for each element, to the 64-bit
-    integer at its position."""
+    """Count how many elements have each of the positions that `cells_right` finds.
+
+    Words: those of `cells_right`, with the counts, 64-bit integers that are added to, in place of positions.
+    """
     _search(code, dtype, True, True)

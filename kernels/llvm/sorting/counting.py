@@ -15,13 +15,12 @@ LANES = 8
 
 
 def between(code: Code, dtype: str) -> None:
-    """Words: elements, count, two keys, target, capacity, and two results that are initially zero: the number
-    of elements with keys below the first, and the number between the two, inclusive.  Copies the latter to
-    the target, in their order; those beyond its capacity are only counted.  The target has room for one
-    element more.
+    """Count the elements with keys below the first of two, and those between the two, inclusive; copy the
+    latter to the target, in their order.
 
-    Few elements are expected between the keys: LANES are compared at a time, and examined one by one if some
-    match.
+    Words: elements, count, two keys, target, capacity, and the two numbers, which are initially zero.
+    Elements beyond the capacity are only counted; the target has room for one element more.  Few elements are
+    expected between the keys: LANES are compared at a time, and examined one by one if some match.
     """
     elements, count, wide, raw = pointer(code, 0), word(code, 1), key_type(dtype), raw_type(dtype)
     keys = [word(code, k) for k in (2, 3)]
@@ -84,12 +83,12 @@ def real(code: Code, dtype: str, value: str) -> str:
 
 
 def histogram(code: Code, dtype: str) -> None:
-    """Words: elements, count, edges, bins, counts, the first and the last edge, their difference, the number
-    of bins as float64.
+    """Count the elements in each bin of a histogram.
 
-    Edges of bins of one width, float64; the counts are 64-bit integers, one more than there are bins.  As
-    NumPy's `histogram`: the bin is computed by a division, and then compared with its edges.  Elements
-    outside all bins are counted in the additional one.
+    Words: elements, count, edges, bins, counts, the first and the last edge, their difference, the number of
+    bins as float64.  Edges of bins of one width, float64; the counts are 64-bit integers, one more than there
+    are bins.  As NumPy's `histogram`: the bin is computed by a division, and then compared with its edges.
+    Elements outside all bins are counted in the additional one.
     """
     counts = pointer(code, 4)
     with _binned(code, dtype) as (_, bin_):
@@ -98,8 +97,10 @@ def histogram(code: Code, dtype: str) -> None:
 
 
 def histogram_weighted(code: Code, dtype: str) -> None:
-    """As `histogram`, with sums of weights in place of the counts.  Additional word: the weights; both are
-    float64."""
+    """Add up the weights of the elements in each bin of a histogram.
+
+    Words: those of `histogram`, with sums in place of the counts, and the weights; both are float64.
+    """
     sums, weights = pointer(code, 4), pointer(code, 9)
     with _binned(code, dtype) as (i, bin_):
         _add_weight(code, place(code, "float64", sums, bin_), weights, i)
@@ -143,7 +144,10 @@ def _index(code: Code, dtype: str, elements: str, i: str) -> str:
 
 
 def tally(code: Code, dtype: str) -> None:
-    """Words: elements, count, counts.  Adds one, for each element, to the 64-bit integer at this position."""
+    """Count how often each integer occurs among the elements.
+
+    Words: elements, count, counts, which are 64-bit integers and are added to.
+    """
     elements, count, counts = pointer(code, 0), word(code, 1), pointer(code, 2)
 
     def one(i: str) -> None:
@@ -154,8 +158,10 @@ def tally(code: Code, dtype: str) -> None:
 
 
 def weigh(code: Code, dtype: str) -> None:
-    """Words: elements, count, sums, weights.  Adds the weight of each element to the sum at this position;
-    both are float64."""
+    """Add the weight of each element to the sum at the position that the element is.
+
+    Words: elements, count, sums, weights; the latter two are float64.
+    """
     elements, count, sums, weights = pointer(code, 0), word(code, 1), pointer(code, 2), pointer(code, 3)
     _each(code, count, ((dtype, elements), ("float64", weights)), lambda i: _add_weight(
         code, place(code, "float64", sums, _index(code, dtype, elements, i)), weights, i))

@@ -14,10 +14,10 @@ PACKED = 32
 
 
 def divide(code: Code, dtype: str) -> None:
-    """Words: elements, count, a key, two targets.
+    """Move the elements with lower keys than one to the first target and the others to the second, each in
+    their order.
 
-    Moves the elements with lower keys to the first target and the others to the second, each in their
-    order.  The first target may end where the second begins.
+    Words: elements, count, the key, two targets.  The first target may end where the second begins.
     """
     elements, count, first, second = (pointer(code, 0), word(code, 1), pointer(code, 3), pointer(code, 4))
     key = word(code, 2)

@@ -12,9 +12,10 @@ the two remaining runs has, so that neither run can end within it; the rest is m
 
 
 def merge(code: Code, dtype: str) -> None:
-    """Words: the elements of the first run, their count, those of the second, their count, target.
+    """Merge two sorted runs into one.
 
-    Equal elements keep their order, those of the first run before those of the second.  Elements must be
+    Words: the elements of the first run, their count, those of the second, their count, target.  Equal
+    elements keep their order, those of the first run before those of the second.  Elements must be
     comparable: runs contain no NaN, and no zeros of both signs.
     """
     first, second, target = (pointer(code, k) for k in (0, 2, 4))

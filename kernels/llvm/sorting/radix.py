@@ -18,11 +18,11 @@ LANES = 8
 
 
 def encode(code: Code, dtype: str) -> None:
-    """Words: elements, count, keys, facts.
+    """Make the keys of elements, and collect facts about them.
 
-    Facts are eight rows of LANES keys or elements: all keys combined by "and" and by "or", -0.0, +0.0 and NaN
-    seen, the bits of all NaNs combined by "and" and by "or", and a row for padding.  A second group of eight
-    rows is for the remaining elements, and uses only the first lane.
+    Words: elements, count, keys, facts.  Facts are eight rows of LANES keys or elements: all keys combined by
+    "and" and by "or", -0.0, +0.0 and NaN seen, the bits of all NaNs combined by "and" and by "or", and a row
+    for padding.  A second group of eight rows is for the remaining elements, and uses only the first lane.
     """
     elements, keys, facts = (pointer(code, k) for k in (0, 2, 3))
     count = word(code, 1)
@@ -57,7 +57,10 @@ def _encode(code: Code, dtype: str, elements: str, keys: str, low: str, high: st
 
 
 def decode(code: Code, dtype: str) -> None:
-    """Words: keys, count, elements, the bits of a float zero, the bits of NaN."""
+    """Make elements from their keys.
+
+    Words: keys, count, elements, the bits of a float zero, the bits of NaN.
+    """
     keys, count, elements = pointer(code, 0), word(code, 1), pointer(code, 2)
     bits = [word(code, 3 + k) for k in range(2)]
     if BITS[dtype] < 64:
@@ -73,9 +76,11 @@ def decode(code: Code, dtype: str) -> None:
 
 
 def number(code: Code, wide: str) -> None:
-    """Words: keys, count, the least key, shift, mask, the position of the first key, target.  Writes a word
-    of 64 bits for each key: how much it exceeds the least one, shifted to the left, in the bits of the mask,
-    and its position below them."""
+    """Write a word of 64 bits for each key: how much it exceeds the least one, shifted to the left, in the
+    bits of the mask, and its position below them.
+
+    Words: keys, count, the least key, shift, mask, the position of the first key, target.
+    """
     keys, target = pointer(code, 0), pointer(code, 6)
     n, first = word(code, 1), word(code, 5)
     whole = code.let(f"and i64 {n}, -{LANES}")
@@ -103,7 +108,10 @@ def _digit(code: Code, wide: str, key: str, shift: str, mask: str) -> str:
 
 
 def count(code: Code, wide: str) -> None:
-    """Words: keys, count, shift, mask, counts.  Adds the digits to the counts, 64-bit integers."""
+    """Count how often each digit occurs in the keys.
+
+    Words: keys, count, shift, mask, counts, which are 64-bit integers and are added to.
+    """
     keys, counts = pointer(code, 0), pointer(code, 4)
     n, shift, mask = (word(code, k) for k in (1, 2, 3))
     with counted(code, "0", n) as i:
@@ -114,21 +122,27 @@ def count(code: Code, wide: str) -> None:
 
 
 def scatter(code: Code, wide: str) -> None:
-    """Words: keys, count, shift, mask, offsets, target.  Moves each key to the offset of its digit, and
-    increments that."""
+    """Move each key to the offset of its digit, and increment that.
+
+    Words: keys, count, shift, mask, offsets, target.
+    """
     _scatter(code, wide, None)
 
 
 def scatter_numbered(code: Code, wide: str) -> None:
-    """As `scatter`, with the position of each key, a 32-bit integer.  Additional words: the position of the
-    first key, the target of the positions."""
+    """Move each key as `scatter` does, and with it its position, a 32-bit integer.
+
+    Words beyond those of `scatter`: the position of the first key, the target of the positions.
+    """
     first = word(code, 6)
     _scatter(code, wide, lambda i: code.let(f"trunc i64 {code.let(f'add i64 {i}, {first}')} to i32"))
 
 
 def scatter_pairs(code: Code, wide: str) -> None:
-    """As `scatter`, with 32-bit integers that belong to the keys.  Additional words: these integers, their
-    target."""
+    """Move each key as `scatter` does, and with it the 32-bit integer that belongs to it.
+
+    Words beyond those of `scatter`: these integers, their target.
+    """
     values = pointer(code, 6)
     _scatter(code, wide, lambda i: load(code, "uint32", place(code, "uint32", values, i)))
 

@@ -68,20 +68,24 @@ def _search(code: Code, dtype: str, right: bool) -> None:
 
 
 def search_left(code: Code, dtype: str) -> None:
-    """Words: the keys of the table, their count, elements, their count, positions."""
+    """Find the position of each element in a sorted table: the number of lesser ones in it.
+
+    Words: the keys of the table, their count, elements, their count, positions.
+    """
     _search(code, dtype, False)
 
 
 def search_right(code: Code, dtype: str) -> None:
+    """Find positions as `search_left` does, behind equal elements of the table."""
     _search(code, dtype, True)
 
 
 def interpolate(code: Code, dtype: str) -> None:
-    """Words: the keys of the table, their count, elements, their count, results, the table, its values,
-    slopes, the values left and right of the table.
+    """Interpolate linearly between the values of a sorted table, at each element.
 
-    All are float64.  As NumPy's `interp`: a NaN gives NaN, an element of the table its own value, and where a
-    slope gives NaN the other end is tried.
+    Words: the keys of the table, their count, elements, their count, results, the table, its values, slopes,
+    the values left and right of the table.  All are float64.  As NumPy's `interp`: a NaN gives NaN, an
+    element of the table its own value, and where a slope gives NaN the other end is tried.
     """
     keys_, elements, results, table, values, slopes = (pointer(code, k) for k in (0, 2, 4, 5, 6, 7))
     length, count = word(code, 1), word(code, 3)

@@ -39,7 +39,7 @@ class Turn(NamedTuple):
     """The seconds of communication and computation."""
 
 
-class Replay:
+class Forecast:
     """Predicts turns of one region."""
 
     def __init__(self, search: Search, tables: Tables) -> None:

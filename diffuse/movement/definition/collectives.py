@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-from diffuse.movement.mesh import Dimension, DistributedType, Mesh, check
+from diffuse.movement.definition.mesh import Dimension, DistributedType, Mesh, check
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,22 +10,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 
 from diffuse.ir import Point
-
-
-@lru_cache(4096)
-def primes(number: int) -> tuple[int, ...]:
-    """Return the prime factors of a positive number in ascending order, with repetition."""
-    found, factor = [], 2
-    while factor * factor <= number:
-        while number % factor == 0:
-            found.append(factor)
-            number //= factor
-        factor += 1
-    return tuple(found + [number] if number > 1 else found)
+from diffuse.movement.weak import primes
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from math import prod
 from typing import TypeVar
 
 from diffuse.ir import Point
-from diffuse.movement.collectives import AllGather, AllPermute, AllToAll, Collective, DynSlice
-from diffuse.movement.mesh import DistributedType, Mesh, offsets
+from diffuse.movement.definition.collectives import AllGather, AllPermute, AllToAll, Collective, DynSlice
+from diffuse.movement.definition.mesh import DistributedType, Mesh, offsets
 
 Value = TypeVar("Value")
 Tile = dict[Point, Value]
