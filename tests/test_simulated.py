@@ -20,7 +20,7 @@ from diffuse.observe import trace
 from diffuse.planning import regions
 from diffuse.runtime.mpi import traffic
 from diffuse.runtime.mpi.lockstep import Line, Lockstep, Post, Stuck
-from diffuse.stream import engine
+from diffuse.stream import cuts, engine
 from tests.applications import results
 
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -43,6 +43,24 @@ def test_stencils_have_the_bits_of_one_process(ranks: int) -> None:
     with simulated(ranks):
         found = results("stencil", "mpi", 24)
     assert all(found[name].tobytes() == value.tobytes() for name, value in expected.items())
+
+
+@pytest.mark.parametrize("ranks", (2, 3, 5))
+def test_differences_of_fluxes_are_one_pass_of_each_rank(ranks: int) -> None:
+    """Of fluxes through one row of faces more than there are rows; they never take memory."""
+    def program(xp: Any) -> Any:
+        a, b = [xp.array(np.arange(97.0 * 33).reshape(97, 33) % k) for k in (13, 7)]
+        for _ in range(3):
+            flux = a[1:] * a[:-1] + 0.5 * b[::-1][1:]
+            a[1:-1] = flux[1:] - flux[:-1]
+            del flux
+        return np.asarray(a)
+
+    before = trace.counters["pipelined"]
+    with simulated(ranks), settings.using(compile="wait"), patch.object(cuts, "MOST", 0):
+        found = program(dnp)
+    assert found.tobytes() == program(np).tobytes()
+    assert trace.counters["pipelined"] == before + 3
 
 
 @pytest.mark.parametrize("ranks, most", [(4, 32), (11, 44), (16, 64)])

@@ -346,7 +346,7 @@ class Forwarder:
             return False
         tasks = one.picked(upper.telling), two.picked(lower.telling)
         shape = pair(upper, tasks[0], lower, tasks[1])
-        if shape is None or stores.runtime.ranks > 1 and not shape.apart:
+        if shape is None or stores.runtime.ranks > 1 and not shape.divides:
             return False
         needed = stores.runtime.code is CodeUse.NEEDED
         try:  # all ranks run a pair, or none does; alone two kernels can do without the driver
@@ -360,7 +360,7 @@ class Forwarder:
         ids, found = argument_stores(upper, one, lower, two), None
         if not addressed:
             layouts = replayed(first, one, stores.storages), replayed(second, two, stores.storages)
-            found = joined(*layouts, begins(upper), ids, inner, upper.layouts)
+            found = joined(*layouts, begins(upper), shape.run, ids, inner, upper.layouts)
             if not stores.runtime.passes(found):
                 return False
         self._begins((one, two))

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 from diffuse.ir import ITEMSIZE, Access, IndexTask, Privilege, Relation, covers, relation
 from diffuse.ir.bounded import Bounded
+from diffuse.ir.partition import Rows
 from diffuse.ir.view import shown
 from diffuse.kernels.body import abi
 from diffuse.kernels.llvm import pipeline
 from diffuse.stream.group import Group
+from diffuse.stream.layout import Composed
 from diffuse.stream.plan import Plan
 
 CACHE = 1 << 19
@@ -61,11 +63,13 @@ class Geometry(NamedTuple):
     above: int
     kinds: tuple[tuple[int, ...], tuple[int, ...]]
     """The kinds of the arguments of the first and of the second kernel."""
-    apart: bool
-    """Does a point of the second kernel read no rows of the ring but those of the first kernel's point, and
-    neither kernel other arrays at places that depend on data?"""
+    divides: bool
+    """Can processes run some of the points, each on memory of its own?  Not if a kernel reads arrays at
+    places that depend on data."""
     rings: tuple[tuple[int, int, int], ...]
     """(index of the store among the first kernel's arguments, bytes between rows, store row of its row 0)."""
+    run: Rows
+    """The rows of the first kernel that each point runs."""
 
 
 Tasks = Mapping[int, IndexTask]
@@ -75,7 +79,7 @@ Tasks = Mapping[int, IndexTask]
 _known: dict[tuple[Any, ...], Geometry | None] = Bounded(1 << 10)
 
 
-def pair(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | None:
+def pair(first: Composed, one: Tasks, second: Composed, two: Tasks) -> Geometry | None:
     """The geometry of the pair if it can run as one pass, else None.  The caller has checked that no other
     task uses what the first one writes."""
     ids: dict[int, int] = {}
@@ -92,7 +96,7 @@ def pair(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | None:
     return _known[name]
 
 
-def _geometry(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | None:
+def _geometry(first: Composed, one: Tasks, second: Composed, two: Tasks) -> Geometry | None:
     a, b = _stages(first, one), _stages(second, two)
     upper, lower = _rows(first, one), _rows(second, two)
     if upper is None or lower is None:
@@ -134,13 +138,13 @@ def _geometry(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | N
              tuple(pipeline.RING if s.access.store.id in made
                    else pipeline.DEFERRED if s.stored else pipeline.PLAIN for s in b))
     rings = tuple((k, s.pitch, s.row or 0) for k, s in made.values())
-    apart = upper == lower and low == high == 0 and not any(
-        [op.kind == "spmv" for plan in (first, second) for loop in plan.composition.body.loops
-         for op in loop.ops])
-    return Geometry(upper[0], rows, tile, chunk, reach, low, high, below, above, kinds, apart, rings)
+    divides = not any([op.kind == "spmv" for plan in (first, second) for loop in plan.composition.body.loops
+                       for op in loop.ops])
+    return Geometry(upper[0], rows, tile, chunk, reach, low, high, below, above, kinds, divides, rings,
+                    Rows(upper[1], tile, low, high))
 
 
-def _stages(plan: Plan, tasks: Tasks) -> list[Stage]:
+def _stages(plan: Composed, tasks: Tasks) -> list[Stage]:
     found = []
     sources, arguments = plan.composition.arguments, plan.composition.body.arguments
     for (number, position), argument in zip(sources, arguments, strict=True):
@@ -169,7 +173,7 @@ def _width(view: Any) -> int | None:
     return int(view.shape[1]) * item if len(view.shape) == 2 and view.strides[1] == item else None
 
 
-def _rows(plan: Plan, tasks: Tasks) -> tuple[int, int] | None:
+def _rows(plan: Composed, tasks: Tasks) -> tuple[int, int] | None:
     """The rows of the kernel's loops, and of a point, if they are the same for all loops; else None.
 
     Values passed between loops then stay in one row (ir.relation), and rows may run in any chunks.
@@ -178,7 +182,7 @@ def _rows(plan: Plan, tasks: Tasks) -> tuple[int, int] | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _keeps(plan: Plan, argument: int) -> bool:
+def _keeps(plan: Composed, argument: int) -> bool:
     """Does the kernel read the argument before it writes it?  A ring buffer starts without contents."""
     for loop in plan.composition.body.loops:
         kinds = {op.kind for op in loop.ops if op.attribute == argument and op.kind in ("load", "store")}
@@ -194,13 +198,13 @@ def _also_touched(stages: list[Stage], written: Stage) -> bool:
                for s in stages)
 
 
-def argument_stores(first: Plan, one: Group, second: Plan, two: Group) -> list[int]:
+def argument_stores(first: Composed, one: Group, second: Composed, two: Group) -> list[int]:
     """The stores of all arguments of the two kernels, in their order."""
     return [group.recorded[t][1][k] for plan, group in ((first, one), (second, two))
             for t, k in plan.composition.arguments]
 
 
-def begins(first: Plan) -> tuple[int, int]:
+def begins(first: Composed) -> tuple[int, int]:
     """The words of the driver's block at which the blocks of the two kernels begin."""
     start = len(pipeline.FIELDS)
     return start, start + abi.layout(first.composition.body).size // 8

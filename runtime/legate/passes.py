@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from diffuse.ir import ITEMSIZE, Privilege
+from diffuse.ir import ITEMSIZE, Privilege, Tiling
 from diffuse.runtime.base import LaunchArgument, Layout
 from diffuse.runtime.legate.joining import WHOLE, Box, around, read
 from diffuse.runtime.legate.requirements import Cut, Need, all_of, box_of, groups, need_of, spread_of
@@ -74,7 +74,7 @@ def passed(layout: Layout, span: int) -> tuple[Cut, Border] | None:
     owned: dict[int, Own] = {}
     for group in groups(layout.arguments):
         parts: dict[Box, list[LaunchArgument]] = {}
-        if any(a.late or a.privilege is Privilege.REDUCE for a in group):
+        if any(a.late or a.privilege is Privilege.REDUCE or _overlaps(a) for a in group):
             return None
         if any(a.privilege is not Privilege.READ for a in group):
             own = _own(group, launch)
@@ -94,6 +94,13 @@ def passed(layout: Layout, span: int) -> tuple[Cut, Border] | None:
     if border is None:
         return None
     return launch._replace(needs=tuple(_kept(needs, border)), of=tuple(of)), border
+
+
+def _overlaps(argument: LaunchArgument) -> bool:
+    """Do points read rows of each other through one argument?"""
+    partition = argument.access.partition
+    return isinstance(partition, Tiling) and any([c.weight and extent > tile for c, tile, extent in zip(
+        partition.projection.coordinates, partition.tile, partition.extent, strict=True)])
 
 
 def _own(group: Sequence[LaunchArgument], launch: Cut) -> Own | None:
