@@ -246,7 +246,7 @@ def header(shape: Geometry, first: Plan, one: Tasks, second: Plan, two: Tasks,
         shape.below, shape.above, memory(border * points) if border else 0, border, len(a), len(b),
         len(extents[0]), len(extents[1]),
         table + len(tables) + len(rings), table + len(tables) + len(rings) + len(extents[0]), table,
-        table + pipeline.ENTRY * len(a), len(rings) // 2, table + len(tables))
+        table + pipeline.ENTRY * len(a), len(rings) // 2, table + len(tables), 0)
     tables += (*rings, *extents[0], *extents[1])
     return b"".join((values, *blocks, Struct(f"<{len(tables)}q").pack(*tables)))
 
