@@ -20,7 +20,7 @@ from diffuse.observe import trace
 from diffuse.planning import regions
 from diffuse.runtime.mpi import traffic
 from diffuse.runtime.mpi.lockstep import Line, Lockstep, Post, Stuck
-from diffuse.stream import cuts, engine
+from diffuse.stream import engine
 from tests.applications import results
 
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -43,24 +43,6 @@ def test_stencils_have_the_bits_of_one_process(ranks: int) -> None:
     with simulated(ranks):
         found = results("stencil", "mpi", 24)
     assert all(found[name].tobytes() == value.tobytes() for name, value in expected.items())
-
-
-@pytest.mark.parametrize("ranks", (2, 3, 5))
-def test_differences_of_fluxes_are_one_pass_of_each_rank(ranks: int) -> None:
-    """Of fluxes through one row of faces more than there are rows; they never take memory."""
-    def program(xp: Any) -> Any:
-        a, b = [xp.array(np.arange(97.0 * 33).reshape(97, 33) % k) for k in (13, 7)]
-        for _ in range(3):
-            flux = a[1:] * a[:-1] + 0.5 * b[::-1][1:]
-            a[1:-1] = flux[1:] - flux[:-1]
-            del flux
-        return np.asarray(a)
-
-    before = trace.counters["pipelined"]
-    with simulated(ranks), settings.using(compile="wait"), patch.object(cuts, "MOST", 0):
-        found = program(dnp)
-    assert found.tobytes() == program(np).tobytes()
-    assert trace.counters["pipelined"] == before + 3
 
 
 @pytest.mark.parametrize("ranks, most", [(4, 32), (11, 44), (16, 64)])
@@ -159,8 +141,7 @@ def test_a_stencil_and_its_write_back_are_one_pass_on_each_rank(ranks: int, thre
             assert np.array(sweeps(dnp, before, after, far)[0]).tobytes() == expected[0].tobytes()
             assert foreseen.total(int).bytes == bytes_sent
         assert [x.tobytes() for x in found] == [x.tobytes() for x in expected]
-        assert passes > 0 or far and ranks > 1, (before, after)
-        assert not passes or not far or ranks == 1
+        assert passes > 0, (before, after)
 
 
 def products(planned: bool) -> list[bytes]:

@@ -115,7 +115,7 @@ def passed(layout: Layout, span: int) -> tuple[Cut, Border] | None:
         parts: dict[Box, list[LaunchArgument]] = {}
         if any(a.late or a.privilege is Privilege.REDUCE for a in group):
             return None
-        if not _reads_only(group) or any(_overlaps(a) for a in group):
+        if not _reads_only(group) or any(_beside(a) for a in group):
             own = _own(group, launch, written)
             if own is None:
                 return None
@@ -140,11 +140,14 @@ def _reads_only(group: Sequence[LaunchArgument]) -> bool:
     return all(a.privilege is Privilege.READ for a in group)
 
 
-def _overlaps(argument: LaunchArgument) -> bool:
-    """Do points read rows of each other through one argument?"""
+def _beside(argument: LaunchArgument) -> bool:
+    """Do points access rows that Legate has no partition for: rows that overlap, or whose first tile does not
+    begin at the first row of all?"""
     partition = argument.access.partition
-    return isinstance(partition, Tiling) and any([c.weight and extent > tile for c, tile, extent in zip(
-        partition.projection.coordinates, partition.tile, partition.extent, strict=True)])
+    return isinstance(partition, Tiling) and any([
+        c.weight > 0 and (extent > tile or begin != low) for c, tile, extent, begin, (low, _) in zip(
+            partition.projection.coordinates, partition.tile, partition.extent, partition.offset,
+            partition.bounds, strict=True)])
 
 
 def _seen(argument: LaunchArgument, launch: Cut) -> Seen | None:
@@ -176,12 +179,10 @@ def _own(group: Sequence[LaunchArgument], launch: Cut, written: Box | None) -> O
         if not least <= low <= most or low + count > group[0].storage[0][0]:
             low = max(0, min((least + most) // 2, group[0].storage[0][0] - count))
         own = {(low, count)}
-    if len(own) != 1:
+    if len(own) != 1 or any([seen.low != seen.high for seen, a in zip(found, group, strict=True)
+                             if a.privilege is not Privilege.READ]):
         return None
     (low, count), = own
-    if any([seen.low == seen.high and seen.rows != count or _overlaps(a) and a.privilege is not Privilege.READ
-            for seen, a in zip(found, group, strict=True)]):
-        return None
     across = [(min(each)[0], max(each, key=itemgetter(1))[1]) for each in zip(
         *[seen.bounds[1:] for seen in found], strict=True)]
     box = (low, *[a for a, _ in across]), (low + count, *[b for _, b in across]), found[0].tiles
