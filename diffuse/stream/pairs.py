@@ -8,7 +8,7 @@ operations on the same values, so the same bits, without the store between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -21,17 +21,22 @@ from diffuse.kernels.llvm import pipeline
 from diffuse.stream.group import Group
 from diffuse.stream.layout import Composed
 from diffuse.stream.plan import Plan
+from diffuse.stream.replay import Replay
 
 CACHE = 1 << 19
 """The bytes of all rows in flight that a chunk aims at: half of a common second-level cache."""
 CHUNKS = (4, 64)
 """The fewest and the most rows of a chunk."""
 
+PARTNERS = 64
+"""The most forms that a replay keeps."""
+
 ALIGNED = 64
 """The alignment of ring and border buffers, in bytes."""
 ONE_POINT = (1,)
 
 HEADER = Struct(f"<{len(pipeline.FIELDS)}q")
+FIRST, SECOND, SCRATCH, BORDER = map(pipeline.FIELDS.index, ("first", "second", "scratch", "border"))
 
 
 class Stage(NamedTuple):
@@ -210,9 +215,39 @@ def begins(first: Composed) -> tuple[int, int]:
     return start, start + abi.layout(first.composition.body).size // 8
 
 
-def header(shape: Geometry, first: Plan, one: Tasks, second: Plan, two: Tasks,
-           blocks: tuple[bytes, bytes], memory: Callable[[int], int]) -> bytes:
-    """The driver's block.  `memory(nbytes)` allocates memory that lives as long as the launch."""
+class Form(NamedTuple):
+    """What all launches of a pair of replays have in common, if the same arguments belong to the same
+    stores."""
+
+    shape: Geometry
+    fields: tuple[int, ...]
+    """The words of the header, with 0 in place of addresses."""
+    scratch: int
+    """Bytes of the rings of all points."""
+    border: int
+    """Bytes of the border buffers of all points."""
+    tables: bytes
+    """What follows the blocks of the two kernels."""
+
+
+def formed(first: Replay, one: Group, second: Replay, two: Group, stores: Sequence[int]) -> Form | None:
+    """The form of a pair's launches; None if the rows do not allow one pass.  It follows from the replays and
+    from which arguments have the same one of these stores."""
+    places: dict[int, int] = {}
+    name = second, *[places.setdefault(store, len(places)) for store in stores]
+    if name not in first.partners:
+        if len(first.partners) >= PARTNERS:
+            first.partners.clear()
+        upper, lower = first.plan, second.plan
+        first.partners[name] = _formed(upper, one.picked(upper.telling), lower, two.picked(lower.telling))
+    found: Form | None = first.partners[name]
+    return found
+
+
+def _formed(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Form | None:
+    shape = pair(first, one, second, two)
+    if shape is None:
+        return None
     a, b = _stages(first, one), _stages(second, two)
     points = two[0].domain[0]
     rows = shape.chunk + shape.reach - shape.low + 1
@@ -236,19 +271,28 @@ def header(shape: Geometry, first: Plan, one: Tasks, second: Plan, two: Tasks,
                 entry[3:] = (border, stage.width or 0, 0)
                 border += -(-(shape.below + shape.above) * stage.pitch // ALIGNED) * ALIGNED
             tables += entry
-    at_first = len(pipeline.FIELDS)
-    at_second = at_first + len(blocks[0]) // 8
-    table = at_second + len(blocks[1]) // 8
-    values = HEADER.pack(
-        0, points, _address(first), _address(second),
-        len(blocks[0]) // 8, len(blocks[1]) // 8, at_first, at_second, shape.chunk, shape.reach, shape.low,
-        shape.high, shape.rows_first, shape.tile, shape.rows_second, memory(scratch * points), scratch,
-        shape.below, shape.above, memory(border * points) if border else 0, border, len(a), len(b),
-        len(extents[0]), len(extents[1]),
+    at_first, at_second = begins(first)
+    words = [abi.layout(plan.composition.body).size // 8 for plan in (first, second)]
+    table = at_second + words[1]
+    fields = (
+        0, points, 0, 0, *words, at_first, at_second, shape.chunk, shape.reach, shape.low, shape.high,
+        shape.rows_first, shape.tile, shape.rows_second, 0, scratch, shape.below, shape.above, 0, border,
+        len(a), len(b), len(extents[0]), len(extents[1]),
         table + len(tables) + len(rings), table + len(tables) + len(rings) + len(extents[0]), table,
         table + pipeline.ENTRY * len(a), len(rings) // 2, table + len(tables), 0)
     tables += (*rings, *extents[0], *extents[1])
-    return b"".join((values, *blocks, Struct(f"<{len(tables)}q").pack(*tables)))
+    return Form(shape, fields, scratch * points, border * points,
+                Struct(f"<{len(tables)}q").pack(*tables))
+
+
+def header(form: Form, first: Plan, second: Plan, blocks: tuple[bytes, bytes], memory: Callable[[int], int]
+           ) -> bytes:
+    """The driver's block.  `memory(nbytes)` allocates memory that lives as long as the launch."""
+    fields = [*form.fields]
+    fields[FIRST], fields[SECOND] = _address(first), _address(second)
+    fields[SCRATCH] = memory(form.scratch)
+    fields[BORDER] = memory(form.border) if form.border else 0
+    return b"".join((HEADER.pack(*fields), *blocks, form.tables))
 
 
 def _address(plan: Plan) -> int:

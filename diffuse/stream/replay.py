@@ -34,7 +34,7 @@ class Replay:
     """A plan for the views and extents of one trail."""
 
     __slots__ = ("plan", "points", "partials", "pieces", "used", "shared", "donations", "work", "frames",
-                 "layout", "_fixed", "_fine", "_addresses", "_numbers")
+                 "layout", "partners", "_fixed", "_fine", "_addresses", "_numbers")
 
     def __init__(self, plan: Plan, tasks: Tasks, slots: dict[int, int]) -> None:
         composition = plan.composition
@@ -58,6 +58,8 @@ class Replay:
         """The memory of the arguments in the last launch, on runtimes that place it themselves."""
         self.layout: Layout | None = None
         """The layout of that launch (layout.py)."""
+        self.partners: dict[tuple[Any, ...], Any] = {}
+        """The forms of passes with replays that follow (pairs.py)."""
         self.work = plan.cost(tasks) + traffic([shown(access) for access in arguments])
         domain = tasks[0].domain
         self._fixed: list[Any] = [*domain]

@@ -25,9 +25,9 @@ FIELDS = ("begin", "points", "first", "second", "words_first", "words_second", "
           "spaces_second", "extents_first", "extents_second", "table_first", "table_second", "rings",
           "table_rings", "least")
 """The header's words; `begin` is the first point that runs here, and `points` how many do.  Rows are indices
-of the kernels' iteration dimension 0; those of the first kernel are from `least` to `rows_first`; `at_`, `table_` and `extents_` are word indices of the kernels' blocks,
-of their arguments' entries, and of lists that say where in its block each of a kernel's spaces has its number
-of rows."""
+of the kernels' iteration dimension 0; those of the first kernel are from `least` to `rows_first`.  `at_`,
+`table_` and `extents_` are word indices of the kernels' blocks, of their arguments' entries, and of lists
+that say where in its block each of a kernel's spaces has its number of rows."""
 
 PLAIN, RING, DEFERRED = 0, 1, 2
 ENTRY = 6
