@@ -45,11 +45,25 @@ def program(xp: Any, pick: Any, arrays: list[Any]) -> None:
         found = slice(up + dy, n - down + dy)
         return x[found] if line else x[found, left + dx:a.shape[1] - right + dx]
 
+    def near(x: Any, dy: int, dx: int) -> Any:
+        """The same rows of the array, or as many from as far as there are any."""
+        low = min(max(up + dy, 0), len(x) - (n - up - down))
+        found = slice(low, low + n - up - down)
+        return x[found] if line else x[found, left + dx:a.shape[1] - right + dx]
+
     shifts = [(between(pick, -up, down), between(pick, -left, right)) for _ in range(between(pick, 1, 5))]
+    made = between(pick, 0, 3)
     for turn in range(TURNS):
-        total = part(a, *shifts[0]) * 0.5
+        if made == 1:  # a sweep over a copy: rows of the copy beside its own
+            source = a.copy()
+        elif made == 2:  # differences of what rows of another number give
+            source = a[:n - up] * 0.5 + a[up:] + still[n - up - 1::-1] if turn % 2 else a[:] - still[::-1]
+        else:
+            source = a
+        total = near(source, *shifts[0]) * 0.5
         for dy, dx in shifts[1:]:
-            total = total + part(a, dy, dx) * 0.125
+            total = total + near(source, dy, dx) * 0.125
+        del source
         if kind == 1:
             total = total - part(still, *shifts[-1])
         if kind == 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from random import Random
 
 import numpy
@@ -31,14 +32,16 @@ from diffuse.ir import (
     view,
     volume,
 )
+from diffuse.ir.partition import Rows
 from diffuse.ir.text import partition_text
+from diffuse.movement import boxes
 from tests.build import Region, access, array, split
 
 a, m = array(0, 12), array(1, 8, 6)
 R = Privilege.READ
 
 
-def test_a_projection_maps_points_to_tile_coordinates() -> None:
+def test_a_projection_maps_severalto_tile_coordinates() -> None:
     assert Projection((Coordinate(1, 2, 1), Coordinate(0, 0, 4)))((3, 5)) == (11, 4)
 
 
@@ -228,3 +231,38 @@ def test_the_strides_of_a_view_are_those_of_its_map(seed: int) -> None:
     found = view.of(shape, "float64", "float64", 8, at, part.strides, part.shape)
     plain = AccessMap(found.rows, found.free, found.turned)
     assert view.located(plain, Store(0, found.frame, "float64"), part.shape).strides == found.strides
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_points_of_a_pass_have_the_elements_of_the_rows_that_they_run(seed: int) -> None:
+    """Steps forward and backward, and maps in which rows move two dimensions of the store or none."""
+    pick = Random(seed)
+    several, tile, count = pick.randint(2, 4), pick.randint(4, 9), pick.randint(2, 5)
+    run = Rows(0, tile, pick.randint(-3, 0), pick.randint(0, 3))
+    rows = several * tile - pick.randint(0, tile - 1) + pick.randint(0, 3)
+    run = run._replace(before=-(-rows // several))
+    steps = [pick.choice((1, 1, 2, -1, -2, 0)), pick.choice((1, 0, 0, 1, -1))]
+    terms = [((0, steps[0]),) if steps[0] else (), tuple([(k, s) for k, s in ((0, steps[1]), (1, 1)) if s])]
+    shape = rows, count
+    far = [[sum(s * i[k] for k, s in some) for i in product(*map(range, shape))] for some in terms]
+    found = AccessMap(tuple((pick.randint(0, 2) - min(each), some)
+                          for each, some in zip(far, terms, strict=True)))
+    store = Store(0, tuple(max(each) - min(each) + pick.randint(3, 5) for each in far), "float64")
+    part = run.of(tiling(store, found, shape, (Split(0, run.before),)))
+    for p in range(several):
+        mine = range(max(p * tile + run.low, 0), min((p + 1) * tile + run.high, rows))
+        wanted = [found(index) for index in product(mine, range(count))]
+        box = boxes.tile(part, (p,), store.shape)
+        assert all(i in r for point in wanted for i, r in zip(point, box, strict=True))
+        ends = zip(*[found(index) for index in product(range(p * tile + run.low, (p + 1) * tile + run.high),
+                                                     range(count))], strict=True)
+        for d, each in enumerate(ends):
+            if not isinstance(part, Replicated) and part.projection.coordinates[d].weight and mine:
+                assert min(each) - 1 <= box[d][0] and box[d][-1] <= max(each) + 1
+
+
+def test_severalthat_run_their_own_rows_have_their_own_tiles() -> None:
+    part = tiling(Store(0, (12, 5), "float64"), AccessMap(((0, ((0, 1),)), (0, ((1, 1),)))), (12, 5),
+                  (Split(0, 4),))
+    assert Rows(4, 4, 0, 0).of(part) is part
+    assert Rows(4, 4, -1, 1).of(Replicated()) == Replicated()

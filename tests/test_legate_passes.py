@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from diffuse.ir.partition import Rows
 from diffuse.runtime.base import Layout
 from diffuse.runtime.legate.passes import POINTS, passed
 from tests.build import array
@@ -41,6 +42,42 @@ def test_each_point_has_its_rows_and_the_border_is_as_wide_as_the_reads() -> Non
     assert (edge.high.low, edge.high.high) == ((62, 0), (63, 11))
     assert edge.pitch == 88 and border.cell(edge) == 6 * 88
     assert edge.words == tuple(1 + 9 * k for k in (0, 1, 2, 3, 5))
+
+
+def fluxes(rows: int, points: int) -> Layout:
+    """Differences of fluxes through one row of faces more than there are rows, of an array that is only read;
+    points run one row of fluxes more than of differences."""
+    depth, bed, sums = array(0, rows + 1, 12), array(1, rows + 4, 12), array(2, rows + 2, 12)
+    layout = named((rows, 12), points, (sums[1:-1], WRITE))
+    faces = named((rows + 1, 12), points, (depth[:], READ), (bed[:-3], READ), (bed[1:-2], READ))
+    run = Rows(-(-(rows + 1) // points), -(-rows // points), 0, 1)
+    above = [a._replace(word=100 + k, access=a.access._replace(partition=run.of(a.access.partition)))
+             for k, a in enumerate(faces.arguments)]
+    return replace(layout, arguments=(*above, *layout.arguments), header=32)
+
+
+def test_stores_whose_rows_overlap_have_cells_if_they_are_only_read() -> None:
+    found = passed(fluxes(60, 6), 2)
+    assert found is not None
+    cut, border = found
+    sums, depth, bed = cut.needs
+    assert sums.writes and (sums.low, sums.high, sums.tiles) == ((1, 0), (61, 12), ((0, 0, 20),))
+    assert not depth.writes and (depth.low, depth.high) == ((1, 0), (61, 12))
+    assert not bed.writes and (bed.low, bed.high) == ((1, 0), (61, 12))
+    assert (border.before, border.after) == (1, 1)
+    assert [(edge.need, edge.writes, edge.words) for edge in border.edges] == [
+        (1, False, (100,)), (2, False, (101, 102))]
+    assert border.edges[0].low is not None and border.edges[0].high is None  # no row is after the last tile
+    assert border.edges[1].high is not None and border.edges[1].high.high == (62, 12)
+
+
+def test_rows_of_other_steps_that_overlap_are_none() -> None:
+    layout = fluxes(60, 6)
+    other = named((61, 12), 6, (array(1, 130, 12)[:122:2], READ)).arguments[0]
+    part = Rows(11, 10, 0, 1).of(other.access.partition)
+    changed = other._replace(access=other.access._replace(partition=part))
+    arguments = layout.arguments[0], changed, layout.arguments[-1]
+    assert passed(replace(layout, arguments=arguments), 1) is None
 
 
 def test_what_no_point_reads_of_others_has_no_border() -> None:

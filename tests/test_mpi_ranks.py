@@ -85,6 +85,15 @@ def test_random_programs_agree_with_numpy(tmp_path: Path) -> None:
     assert int(done.stdout.rpartition(" in several")[0].rpartition(" ")[2]) > 50
 
 
+@pytest.mark.parametrize("ranks, first, last", [(2, 0, 12), (3, 12, 20)])
+def test_random_passes_agree_with_numpy(ranks: int, first: int, last: int) -> None:
+    """Sweeps that run with their copies or write-backs as one pass, whose ranks read rows of each other."""
+    done = on_ranks(ranks, "--real", "tests", str(ROOT / "tests" / "fuzz_passes.py"), str(first), str(last),
+                    **{**TINY, "DIFFUSE_COMPILE": "wait"})
+    assert done.returncode == 0 and f"{last - first} programs on {ranks} ranks" in done.stdout, done.tail
+    assert int(done.stdout.split(" passes")[0].split()[-1]) > 5 * (last - first)
+
+
 REST = """
     import numpy as np
     from diffuse.scipy import sparse

@@ -141,8 +141,7 @@ def test_a_stencil_and_its_write_back_are_one_pass_on_each_rank(ranks: int, thre
             assert np.array(sweeps(dnp, before, after, far)[0]).tobytes() == expected[0].tobytes()
             assert foreseen.total(int).bytes == bytes_sent
         assert [x.tobytes() for x in found] == [x.tobytes() for x in expected]
-        assert passes > 0 or far and ranks > 1, (before, after)
-        assert not passes or not far or ranks == 1
+        assert passes > 0, (before, after)
 
 
 def products(planned: bool) -> list[bytes]:

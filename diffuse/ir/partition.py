@@ -3,7 +3,7 @@ partitions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,6 +56,40 @@ class Tiling:
 
 
 Partition = Replicated | Tiling
+
+
+class Rows(NamedTuple):
+    """The rows that points run of a task that was cut into tiles of `before` rows: point p runs those from
+    `tile * p + low` to `tile * (p + 1) + high`, as far as there are any."""
+
+    before: int
+    tile: int
+    low: int
+    high: int
+
+    @property
+    def same(self) -> bool:
+        """Does each point run its own tile?"""
+        return self.before == self.tile and self.low == self.high == 0
+
+    def of(self, partition: Partition) -> Partition:
+        """The partition of an access that only reads, given the one under the task's own tiles: each point
+        has at least the elements of the rows that it runs.
+
+        A dimension of the store moves by a number of elements for each row, forward or backward; it is cut
+        into tiles as long as that many rows.
+        """
+        if self.same or isinstance(partition, Replicated):
+            return partition
+        tiles, offsets, extents = [*partition.tile], [*partition.offset], [*partition.extent]
+        for d, coordinate in enumerate(partition.projection.coordinates):
+            if coordinate.weight:
+                step = tiles[d] // self.before
+                longer = step * (self.tile + self.high - self.low - self.before)
+                offsets[d] += step * self.low if coordinate.weight > 0 else -step * self.low - longer
+                tiles[d] = step * self.tile
+                extents[d] += longer
+        return replace(partition, tile=tuple(tiles), offset=tuple(offsets), extent=tuple(extents))
 
 
 def tiling(store: Store, map: AccessMap, shape: Point, splits: tuple[Split, ...]) -> Partition:

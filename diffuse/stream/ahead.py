@@ -7,21 +7,24 @@ runtime what each rank would read and write.  The program's window, its memo and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from diffuse.fusion.temporaries import temporaries
-from diffuse.ir import Decomposition, IndexTask, Privilege
+from diffuse.ir import Decomposition, IndexTask, Privilege, volume
 from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body.compose import Composition, alike, compose
 from diffuse.observe import trace
 from diffuse.runtime.base import Layout
 from diffuse.stream.group import Group
-from diffuse.stream.layout import layout
+from diffuse.stream.layout import joined, layout
 from diffuse.stream.memo import Memo, Trail
+from diffuse.stream.pairs import argument_stores, begins, pair
 from diffuse.stream.parts import division
-from diffuse.stream.plan import partial_bytes
+from diffuse.stream.plan import partial_bytes, rowwise, stored
 from diffuse.stream.window import Window
 
 Ways = Sequence[Template | None]
@@ -55,14 +58,21 @@ class Stream:
         """Predict the launches and calls that these tasks would become, if cut in these ways."""
         groups = self._groups(tasks, [way[0] for way in ways])
         last = {store: number for number, group in enumerate(groups) for store in group.slots}
-        alive, found, first = self._window.stores.alive, list[Ahead](), 0
-        for number, group in enumerate(groups):
-            if group.opaque:
-                found.append(self._call(group, first, ways[first]))
+        alive, found = self._window.stores.alive, list[Ahead]()
+        starts = [*accumulate([len(group.recorded) for group in groups], initial=0)]
+        each = [None if group.opaque else self._planned(group, bytes([
+            store in alive or last[store] > number for store in group.slots]))
+            for number, group in enumerate(groups)]
+        number = 0
+        while number < len(groups):
+            both = number, number + 1
+            if self._partners(groups, each, both, last):
+                passed = self._pass(groups, each, both, starts)
+                found += [passed] if passed else [self._single(groups, each, k, starts, ways) for k in both]
+                number += 2
             else:
-                live = bytes([store in alive or last[store] > number for store in group.slots])
-                found.append(self._launch(group, first, live))
-            first += len(group.recorded)
+                found.append(self._single(groups, each, number, starts, ways))
+                number += 1
         return found
 
     def _groups(self, tasks: Sequence[Recorded], cuts: Ways) -> list[Group]:
@@ -82,21 +92,60 @@ class Stream:
             trace.on, trace.counters["refusals"] = before, refused
         return list(window.closed)
 
-    def _launch(self, group: Group, first: int, live: bytes) -> Ahead:
-        """Predict the launch of a group whose first task has this number; `live` has a byte for each of its
-        stores: is the store used afterwards?"""
+    def _planned(self, group: Group, live: bytes) -> Sketch:
+        """Find or make what stands for a group's plan; `live` has a byte for each of its stores: is the store
+        used afterwards?"""
         tasks, plans = group.tasks, group.trail.node.plans
-        found: _Sketch | None = plans.get(live)
+        found: Sketch | None = plans.get(live)
         if found is None:
             seen = {store for store, bit in zip(group.slots, live, strict=True) if bit}
-            found = plans[live] = _Sketch(compose(tasks, temporaries(tasks, (), seen), alike(tasks)), {})
-        composition = found.composition
-        cut = tuple([(first + k, task.decomposition) for k, task in enumerate(tasks)])
-        if not composition.body.loops:
-            return Ahead(cut, (), ())
-        made = layout(found, tasks, self._window.stores.storages)
-        used = [tasks[t].accesses[k] for t, k in composition.arguments]
-        return Ahead(cut, (made,), tuple([(a.store.id, a.privilege is not Privilege.READ) for a in used]))
+            found = plans[live] = Sketch(compose(tasks, temporaries(tasks, (), seen), alike(tasks)))
+        return found
+
+    def _partners(self, groups: Sequence[Group], each: Sequence[Sketch | None], both: tuple[int, int],
+                  last: Mapping[int, int]) -> bool:
+        """Would the stream try to run two groups as one pass?  See `Forwarder._with_partner`."""
+        first, second = both
+        upper, stores = each[first], self._window.stores
+        if upper is None or second == len(groups) or each[second] is None or not stores.runtime.pipelines:
+            return False
+        domain, following = groups[first].domain, groups[second]
+        if domain != following.domain or volume(domain) <= 1 or not rowwise(upper.composition.body):
+            return False
+        made = {groups[first].recorded[t][1][k] for t, k in stored(upper.composition)}
+        return (made.isdisjoint(stores.alive) and made <= {*following.slots}
+                and all([last[store] == second for store in made]))
+
+    def _pass(self, groups: Sequence[Group], each: Sequence[Any], both: tuple[int, int],
+              starts: Sequence[int]) -> Ahead | None:
+        """Predict the launch of two groups as one pass; None if their rows do not allow it."""
+        (one, two), (upper, lower) = [groups[k] for k in both], [each[k] for k in both]
+        runtime, storages = self._window.stores.runtime, self._window.stores.storages
+        if not rowwise(lower.composition.body):
+            return None
+        shape = pair(upper, dict(enumerate(one.tasks)), lower, dict(enumerate(two.tasks)))
+        if shape is None or not shape.divides:
+            return None
+        ids = argument_stores(upper, one, lower, two)
+        inner = {one.recorded[t][1][k] for t, k in stored(upper.composition)}
+        made = joined(layout(upper, one.tasks, storages), layout(lower, two.tasks, storages), begins(upper),
+                      shape.run, ids, inner, upper.layouts)
+        if not runtime.passes(made):
+            return None
+        used = _used(upper, one) + _used(lower, two)
+        return Ahead(_cuts(one, starts[both[0]]) + _cuts(two, starts[both[1]]), (made,),
+                     tuple([each for each in used if each[0] not in inner]))
+
+    def _single(self, groups: Sequence[Group], each: Sequence[Sketch | None], number: int,
+                starts: Sequence[int], ways: Sequence[Ways]) -> Ahead:
+        """Predict the launch of a group, or the call of its host function."""
+        group, found, first = groups[number], each[number], starts[number]
+        if found is None:
+            return self._call(group, first, ways[first])
+        if not found.composition.body.loops:
+            return Ahead(_cuts(group, first), (), ())
+        made = layout(found, group.tasks, self._window.stores.storages)
+        return Ahead(_cuts(group, first), (made,), _used(found, group))
 
     def _call(self, group: Group, number: int, ways: Ways) -> Ahead:
         """Predict the call of the host function that is the task of this number."""
@@ -115,15 +164,27 @@ class Stream:
         return Ahead(((number, None),), tuple(layouts), used, True, together)
 
 
-class _Sketch(NamedTuple):
+@dataclass(eq=False, slots=True)
+class Sketch:
     """A plan of a predicted launch, which has no kernel."""
 
     composition: Composition
-    layouts: dict[tuple[object, ...], Layout]
+    layouts: dict[tuple[object, ...], Layout] = field(default_factory=dict)
     title: str = ""
 
     def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
         return partial_bytes(self.composition, tasks)
+
+
+def _cuts(group: Group, first: int) -> tuple[tuple[int, Decomposition | None], ...]:
+    """The numbers of a group's tasks, and how each is cut; the first one has this number."""
+    return tuple([(first + k, task.decomposition) for k, task in enumerate(group.tasks)])
+
+
+def _used(found: Sketch, group: Group) -> tuple[tuple[int, bool], ...]:
+    """The stores of a launch's arguments, and whether they are written."""
+    accesses = [group.tasks[t].accesses[k] for t, k in found.composition.arguments]
+    return tuple([(a.store.id, a.privilege is not Privilege.READ) for a in accesses])
 
 
 class _Cut:

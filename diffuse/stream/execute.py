@@ -21,7 +21,7 @@ from diffuse.service.patience import patience
 from diffuse.settings import config
 from diffuse.stream.group import Group, opaque
 from diffuse.stream.layout import joined, replayed
-from diffuse.stream.pairs import Pair, argument_stores, begins, header, pair
+from diffuse.stream.pairs import Pair, argument_stores, begins, formed, header
 from diffuse.stream.parts import Parts
 from diffuse.stream.plan import Plan, described, kept
 from diffuse.stream.replay import Replay
@@ -344,9 +344,9 @@ class Forwarder:
         upper, lower, stores = first.plan, second.plan, self.stores
         if upper.kernel is None or lower.kernel is None or lower.kernel.native is None or not lower.rowwise:
             return False
-        tasks = one.picked(upper.telling), two.picked(lower.telling)
-        shape = pair(upper, tasks[0], lower, tasks[1])
-        if shape is None or stores.runtime.ranks > 1 and not shape.apart:
+        ids = argument_stores(upper, one, lower, two)
+        known = formed(first, one, second, two, ids)
+        if known is None or stores.runtime.ranks > 1 and not known.shape.divides:
             return False
         needed = stores.runtime.code is CodeUse.NEEDED
         try:  # all ranks run a pair, or none does; alone two kernels can do without the driver
@@ -357,10 +357,10 @@ class Forwarder:
             return False
         addressed = stores.runtime.addressed
         inner = {one.recorded[t][1][k] for t, k in upper.stored}
-        ids, found = argument_stores(upper, one, lower, two), None
+        found = None
         if not addressed:
             layouts = replayed(first, one, stores.storages), replayed(second, two, stores.storages)
-            found = joined(*layouts, begins(upper), ids, inner, upper.layouts)
+            found = joined(*layouts, begins(upper), known.shape.run, ids, inner, upper.layouts)
             if not stores.runtime.passes(found):
                 return False
         self._begins((one, two))
@@ -378,7 +378,7 @@ class Forwarder:
             return replay.plan.kernel.pack(replay.values(group.recorded, places, ()))
 
         blocks = block(first, one), block(second, two)
-        values: Any = header(shape, upper, tasks[0], lower, tasks[1], blocks, memory)
+        values: Any = header(known, upper, lower, blocks, memory)
         self._count(upper, one)
         self._count(lower, two)
         trace.counters["pipelined"] += 1

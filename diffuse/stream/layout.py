@@ -13,6 +13,7 @@ from typing import Protocol
 
 from diffuse.ir import ITEMSIZE, Frame, IndexTask, Privilege
 from diffuse.ir.loops import ROWS, SEGMENT
+from diffuse.ir.partition import Rows
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.compose import Composition
 from diffuse.kernels.body.expr import Body
@@ -94,22 +95,25 @@ def _layout(plan: Composed, tasks: Sequence[IndexTask], storages: Mapping[int, F
     return Layout(tuple(arguments), scratch, plan.title, tasks[0].domain, gathers(body))
 
 
-def joined(first: Layout, second: Layout, begins: tuple[int, int], ids: Sequence[int], inner: Collection[int],
-           memory: dict[tuple[object, ...], Layout]) -> Layout:
+def joined(first: Layout, second: Layout, begins: tuple[int, int], run: Rows, ids: Sequence[int],
+           inner: Collection[int], memory: dict[tuple[object, ...], Layout]) -> Layout:
     """The layout of two fused tasks that run as one pass, whose blocks begin at these words of its block; its
     header is before them.
 
-    `ids` are the stores of the arguments of both; those in `inner` exist only within the pass.
+    `run` are the rows of the first task that each point runs; `ids` are the stores of the arguments of both;
+    those in `inner` exist only within the pass.
     """
     places: dict[int, int] = {}
     slots = tuple(places.setdefault(store, len(places)) for store in ids)
 
-    name = "pass", first, second, begins, slots
+    name = "pass", first, second, begins, run, slots
     found = memory.get(name)
     if found is None:
         shifts = [begins[0]] * len(first.arguments) + [begins[1]] * len(second.arguments)
+        above = [a._replace(access=a.access._replace(partition=run.of(a.access.partition)))
+                 for a in first.arguments]
         arguments = (a._replace(word=a.word + shift, slot=slot) for a, shift, slot, store in zip(
-            (*first.arguments, *second.arguments), shifts, slots, ids, strict=True) if store not in inner)
+            (*above, *second.arguments), shifts, slots, ids, strict=True) if store not in inner)
         title = f"{first.title} and {second.title}"
         found = memory[name] = Layout(tuple(arguments), (), title, second.domain, header=begins[0])
     return found

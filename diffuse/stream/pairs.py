@@ -8,28 +8,35 @@ operations on the same values, so the same bits, without the store between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
 from diffuse.ir import ITEMSIZE, Access, IndexTask, Privilege, Relation, covers, relation
 from diffuse.ir.bounded import Bounded
+from diffuse.ir.partition import Rows
 from diffuse.ir.view import shown
 from diffuse.kernels.body import abi
 from diffuse.kernels.llvm import pipeline
 from diffuse.stream.group import Group
+from diffuse.stream.layout import Composed
 from diffuse.stream.plan import Plan
+from diffuse.stream.replay import Replay
 
 CACHE = 1 << 19
 """The bytes of all rows in flight that a chunk aims at: half of a common second-level cache."""
 CHUNKS = (4, 64)
 """The fewest and the most rows of a chunk."""
 
+PARTNERS = 64
+"""The most forms that a replay keeps."""
+
 ALIGNED = 64
 """The alignment of ring and border buffers, in bytes."""
 ONE_POINT = (1,)
 
 HEADER = Struct(f"<{len(pipeline.FIELDS)}q")
+FIRST, SECOND, SCRATCH, BORDER = map(pipeline.FIELDS.index, ("first", "second", "scratch", "border"))
 
 
 class Stage(NamedTuple):
@@ -61,11 +68,13 @@ class Geometry(NamedTuple):
     above: int
     kinds: tuple[tuple[int, ...], tuple[int, ...]]
     """The kinds of the arguments of the first and of the second kernel."""
-    apart: bool
-    """Does a point of the second kernel read no rows of the ring but those of the first kernel's point, and
-    neither kernel other arrays at places that depend on data?"""
+    divides: bool
+    """Can processes run some of the points, each on memory of its own?  Not if a kernel reads arrays at
+    places that depend on data."""
     rings: tuple[tuple[int, int, int], ...]
     """(index of the store among the first kernel's arguments, bytes between rows, store row of its row 0)."""
+    run: Rows
+    """The rows of the first kernel that each point runs."""
 
 
 Tasks = Mapping[int, IndexTask]
@@ -75,7 +84,7 @@ Tasks = Mapping[int, IndexTask]
 _known: dict[tuple[Any, ...], Geometry | None] = Bounded(1 << 10)
 
 
-def pair(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | None:
+def pair(first: Composed, one: Tasks, second: Composed, two: Tasks) -> Geometry | None:
     """The geometry of the pair if it can run as one pass, else None.  The caller has checked that no other
     task uses what the first one writes."""
     ids: dict[int, int] = {}
@@ -92,7 +101,7 @@ def pair(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | None:
     return _known[name]
 
 
-def _geometry(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | None:
+def _geometry(first: Composed, one: Tasks, second: Composed, two: Tasks) -> Geometry | None:
     a, b = _stages(first, one), _stages(second, two)
     upper, lower = _rows(first, one), _rows(second, two)
     if upper is None or lower is None:
@@ -134,13 +143,13 @@ def _geometry(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | N
              tuple(pipeline.RING if s.access.store.id in made
                    else pipeline.DEFERRED if s.stored else pipeline.PLAIN for s in b))
     rings = tuple((k, s.pitch, s.row or 0) for k, s in made.values())
-    apart = upper == lower and low == high == 0 and not any(
-        [op.kind == "spmv" for plan in (first, second) for loop in plan.composition.body.loops
-         for op in loop.ops])
-    return Geometry(upper[0], rows, tile, chunk, reach, low, high, below, above, kinds, apart, rings)
+    divides = not any([op.kind == "spmv" for plan in (first, second) for loop in plan.composition.body.loops
+                       for op in loop.ops])
+    return Geometry(upper[0], rows, tile, chunk, reach, low, high, below, above, kinds, divides, rings,
+                    Rows(upper[1], tile, low, high))
 
 
-def _stages(plan: Plan, tasks: Tasks) -> list[Stage]:
+def _stages(plan: Composed, tasks: Tasks) -> list[Stage]:
     found = []
     sources, arguments = plan.composition.arguments, plan.composition.body.arguments
     for (number, position), argument in zip(sources, arguments, strict=True):
@@ -169,7 +178,7 @@ def _width(view: Any) -> int | None:
     return int(view.shape[1]) * item if len(view.shape) == 2 and view.strides[1] == item else None
 
 
-def _rows(plan: Plan, tasks: Tasks) -> tuple[int, int] | None:
+def _rows(plan: Composed, tasks: Tasks) -> tuple[int, int] | None:
     """The rows of the kernel's loops, and of a point, if they are the same for all loops; else None.
 
     Values passed between loops then stay in one row (ir.relation), and rows may run in any chunks.
@@ -178,7 +187,7 @@ def _rows(plan: Plan, tasks: Tasks) -> tuple[int, int] | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _keeps(plan: Plan, argument: int) -> bool:
+def _keeps(plan: Composed, argument: int) -> bool:
     """Does the kernel read the argument before it writes it?  A ring buffer starts without contents."""
     for loop in plan.composition.body.loops:
         kinds = {op.kind for op in loop.ops if op.attribute == argument and op.kind in ("load", "store")}
@@ -194,21 +203,51 @@ def _also_touched(stages: list[Stage], written: Stage) -> bool:
                for s in stages)
 
 
-def argument_stores(first: Plan, one: Group, second: Plan, two: Group) -> list[int]:
+def argument_stores(first: Composed, one: Group, second: Composed, two: Group) -> list[int]:
     """The stores of all arguments of the two kernels, in their order."""
     return [group.recorded[t][1][k] for plan, group in ((first, one), (second, two))
             for t, k in plan.composition.arguments]
 
 
-def begins(first: Plan) -> tuple[int, int]:
+def begins(first: Composed) -> tuple[int, int]:
     """The words of the driver's block at which the blocks of the two kernels begin."""
     start = len(pipeline.FIELDS)
     return start, start + abi.layout(first.composition.body).size // 8
 
 
-def header(shape: Geometry, first: Plan, one: Tasks, second: Plan, two: Tasks,
-           blocks: tuple[bytes, bytes], memory: Callable[[int], int]) -> bytes:
-    """The driver's block.  `memory(nbytes)` allocates memory that lives as long as the launch."""
+class Form(NamedTuple):
+    """What all launches of a pair of replays have in common, if the same arguments belong to the same
+    stores."""
+
+    shape: Geometry
+    fields: tuple[int, ...]
+    """The words of the header, with 0 in place of addresses."""
+    scratch: int
+    """Bytes of the rings of all points."""
+    border: int
+    """Bytes of the border buffers of all points."""
+    tables: bytes
+    """What follows the blocks of the two kernels."""
+
+
+def formed(first: Replay, one: Group, second: Replay, two: Group, stores: Sequence[int]) -> Form | None:
+    """The form of a pair's launches; None if the rows do not allow one pass.  It follows from the replays and
+    from which arguments have the same one of these stores."""
+    places: dict[int, int] = {}
+    name = second, *[places.setdefault(store, len(places)) for store in stores]
+    if name not in first.partners:
+        if len(first.partners) >= PARTNERS:
+            first.partners.clear()
+        upper, lower = first.plan, second.plan
+        first.partners[name] = _formed(upper, one.picked(upper.telling), lower, two.picked(lower.telling))
+    found: Form | None = first.partners[name]
+    return found
+
+
+def _formed(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Form | None:
+    shape = pair(first, one, second, two)
+    if shape is None:
+        return None
     a, b = _stages(first, one), _stages(second, two)
     points = two[0].domain[0]
     rows = shape.chunk + shape.reach - shape.low + 1
@@ -232,19 +271,28 @@ def header(shape: Geometry, first: Plan, one: Tasks, second: Plan, two: Tasks,
                 entry[3:] = (border, stage.width or 0, 0)
                 border += -(-(shape.below + shape.above) * stage.pitch // ALIGNED) * ALIGNED
             tables += entry
-    at_first = len(pipeline.FIELDS)
-    at_second = at_first + len(blocks[0]) // 8
-    table = at_second + len(blocks[1]) // 8
-    values = HEADER.pack(
-        0, points, _address(first), _address(second),
-        len(blocks[0]) // 8, len(blocks[1]) // 8, at_first, at_second, shape.chunk, shape.reach, shape.low,
-        shape.high, shape.rows_first, shape.tile, shape.rows_second, memory(scratch * points), scratch,
-        shape.below, shape.above, memory(border * points) if border else 0, border, len(a), len(b),
-        len(extents[0]), len(extents[1]),
+    at_first, at_second = begins(first)
+    words = [abi.layout(plan.composition.body).size // 8 for plan in (first, second)]
+    table = at_second + words[1]
+    fields = (
+        0, points, 0, 0, *words, at_first, at_second, shape.chunk, shape.reach, shape.low, shape.high,
+        shape.rows_first, shape.tile, shape.rows_second, 0, scratch, shape.below, shape.above, 0, border,
+        len(a), len(b), len(extents[0]), len(extents[1]),
         table + len(tables) + len(rings), table + len(tables) + len(rings) + len(extents[0]), table,
-        table + pipeline.ENTRY * len(a), len(rings) // 2, table + len(tables))
+        table + pipeline.ENTRY * len(a), len(rings) // 2, table + len(tables), 0)
     tables += (*rings, *extents[0], *extents[1])
-    return b"".join((values, *blocks, Struct(f"<{len(tables)}q").pack(*tables)))
+    return Form(shape, fields, scratch * points, border * points,
+                Struct(f"<{len(tables)}q").pack(*tables))
+
+
+def header(form: Form, first: Plan, second: Plan, blocks: tuple[bytes, bytes], memory: Callable[[int], int]
+           ) -> bytes:
+    """The driver's block.  `memory(nbytes)` allocates memory that lives as long as the launch."""
+    fields = [*form.fields]
+    fields[FIRST], fields[SECOND] = _address(first), _address(second)
+    fields[SCRATCH] = memory(form.scratch)
+    fields[BORDER] = memory(form.border) if form.border else 0
+    return b"".join((HEADER.pack(*fields), *blocks, form.tables))
 
 
 def _address(plan: Plan) -> int:

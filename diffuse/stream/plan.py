@@ -67,9 +67,8 @@ class Plan:
         self.places: list[tuple[dict[Any, Any], Any]] = []
         """The tables of nodes that refer to the plan, each with its key there (memo.py)."""
         self.loops = len(composition.body.loops)
-        self.rowwise = _rowwise(composition.body)
-        arguments = zip(composition.arguments, composition.body.arguments, strict=True)
-        self.stored = tuple(source for source, a in arguments if a.privilege is not Privilege.READ)
+        self.rowwise = rowwise(composition.body)
+        self.stored = stored(composition)
         """The accesses of the stores that it writes: (task, access)."""
         self.vanished = len(composition.vanished)
         self.donations = donations(composition, tasks, live)
@@ -179,7 +178,13 @@ def described(chain: Chain, recorded: Sequence[Recorded]) -> str:
                         in zip(links(chain, len(recorded)), recorded, strict=True)])
 
 
-def _rowwise(body: Body) -> bool:
+def stored(composition: Composition) -> tuple[tuple[int, int], ...]:
+    """The accesses of the stores that a composition writes: (task, access)."""
+    arguments = zip(composition.arguments, composition.body.arguments, strict=True)
+    return tuple([source for source, a in arguments if a.privilege is not Privilege.READ])
+
+
+def rowwise(body: Body) -> bool:
     """Are the kernel's loops plain, and all cut into points by rows only (pipeline.py)?"""
     return bool(body.loops) and all(
         body.spaces[loop.space].axes == (0,) and not body.spaces[loop.space].begins

@@ -35,7 +35,7 @@ class Replay:
     """A plan for the views and extents of one trail."""
 
     __slots__ = ("plan", "points", "partials", "pieces", "used", "shared", "donations", "work", "frames",
-                 "layout", "_fixed", "_fine", "_addresses", "_numbers")
+                 "layout", "partners", "_fixed", "_fine", "_addresses", "_numbers")
 
     def __init__(self, plan: Plan, tasks: Tasks, slots: dict[int, int]) -> None:
         composition = plan.composition
@@ -56,6 +56,8 @@ class Replay:
         """The memory of the arguments in the last launch, on runtimes that place it themselves."""
         self.layout: Layout | None = None
         """The layout of that launch (layout.py)."""
+        self.partners: dict[tuple[Any, ...], Any] = {}
+        """The forms of passes with replays that follow (pairs.py)."""
         self.work = plan.cost(tasks) + traffic([shown(access) for access in arguments])
         self._fixed = _block(composition, tasks, arguments)
         """The block, with offsets in place of addresses and 0 in place of numbers."""

@@ -23,11 +23,11 @@ FIELDS = ("begin", "points", "first", "second", "words_first", "words_second", "
           "chunk", "reach", "low", "high", "rows_first", "tile", "rows_second", "scratch", "scratch_bytes",
           "below", "above", "border", "border_bytes", "arguments_first", "arguments_second", "spaces_first",
           "spaces_second", "extents_first", "extents_second", "table_first", "table_second", "rings",
-          "table_rings")
+          "table_rings", "least")
 """The header's words; `begin` is the first point that runs here, and `points` how many do.  Rows are indices
-of the kernels' iteration dimension 0; `at_`, `table_` and `extents_` are word indices of the kernels' blocks,
-of their arguments' entries, and of lists that say where in its block each of a kernel's spaces has its number
-of rows."""
+of the kernels' iteration dimension 0; those of the first kernel are from `least` to `rows_first`.  `at_`,
+`table_` and `extents_` are word indices of the kernels' blocks, of their arguments' entries, and of lists
+that say where in its block each of a kernel's spaces has its number of rows."""
 
 PLAIN, RING, DEFERRED = 0, 1, 2
 ENTRY = 6
@@ -188,7 +188,7 @@ entry:
 FIELD begin points first second words_first words_second at_first at_second chunk reach low high
 FIELD rows_first tile rows_second
 FIELD scratch scratch_bytes below above border border_bytes arguments_first arguments_second spaces_first
-FIELD spaces_second extents_first extents_second table_first table_second rings table_rings
+FIELD spaces_second extents_first extents_second table_first table_second rings table_rings least
   %kernel1 = inttoptr i64 %first to ptr
   %kernel2 = inttoptr i64 %second to ptr
   %original1 = getelementptr i64, ptr %h, i64 %at_first
@@ -220,7 +220,7 @@ FIELD spaces_second extents_first extents_second table_first table_second rings 
   %above.here = select i1 %islast, i64 0, i64 %above
   %highstart = sub i64 %hi, %above.here
   %start0 = add i64 %lo, %low
-  %start = call i64 @llvm.smax.i64(i64 %start0, i64 0)
+  %start = call i64 @llvm.smax.i64(i64 %start0, i64 %least)
   %last0 = add i64 %hi, %high
   %last = call i64 @llvm.smin.i64(i64 %last0, i64 %rows_first)
   br label %loop

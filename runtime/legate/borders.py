@@ -1,7 +1,7 @@
 """Exchanges the rows at the borders of tiles that the points of a pass read of each other (see passes.py).
 
-A pass leaves its new border rows in the cells that the next pass reads.  Only if anything else has written
-the store since, a task of its own copies them there first.
+A pass leaves the new border rows of what it overwrites in the cells that the next pass reads.  Only if
+anything else has written the store since, a task of its own copies them there first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Borders:
     def passed(self, border: Border, owners: Sequence[LegateInstance], cells: Sequence[Cells]) -> None:
         """Note that a pass was submitted, which left its border rows in the next cells."""
         for edge, each in zip(border.edges, cells, strict=True):
-            each.now, each.next, each.version = each.next, each.now, owners[edge.need].version
+            if edge.writes:
+                each.now, each.next, each.version = each.next, each.now, owners[edge.need].version
 
     def _cells(self, border: Border, edge: Edge, cut: Cut, owner: LegateInstance, title: str) -> Cells:
         name = border.before, border.after, edge, cut.needs[edge.need], cut.spread
@@ -60,8 +61,10 @@ class Borders:
         private = owner.filled and not (owner.shared or owner.foreign)
         if not private or found.version != owner.version:
             self._collect(border, edge, cut, owner, found, title)
-        for store in (found.now, found.next):
-            self._place.store(store)
+            found.version = owner.version
+        self._place.store(found.now)
+        if edge.writes:
+            self._place.store(found.next)
         return found
 
     def _collect(self, border: Border, edge: Edge, cut: Cut, owner: LegateInstance, cells: Cells, title: str

@@ -120,9 +120,13 @@ def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool, rece
         return _message(RUN, cut, sum(hosted) + len(received), stores, fields, scratch, ghosts)
     sides = [[border.before, border.after]]
     for k, edge in enumerate(border.edges):
-        shape = cut.spread[0], border.cell(edge)
-        sides.append([edge.need, len(stores), len(stores) + 1, edge.pitch, len(edge.words), *edge.words])
-        stores += [_cells(INPUT, inputs + k, shape), _cells(OUTPUT, outputs + k, shape)]
+        shape, number = (cut.spread[0], border.cell(edge)), len(stores)
+        following = number + 1 if edge.writes else -1
+        sides.append([edge.need, number, following, edge.pitch, len(edge.words), *edge.words])
+        stores.append(_cells(INPUT, inputs + k, shape))
+        if edge.writes:
+            stores.append(_cells(OUTPUT, outputs, shape))
+            outputs += 1
     return _message(PASS, cut, sum(hosted), stores, fields, scratch, sides)._replace(ghosts=len(border.edges))
 
 

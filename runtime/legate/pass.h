@@ -7,7 +7,8 @@
 //
 // After its scratch the message of a pass has, in words, the numbers of first and of last iterations that read other
 // points' rows, and for each store of which these are rows: the places of the tile, of the cells of all points and of
-// the point's next cell, bytes of a row, the number of words of the block with the store's addresses, and these words.
+// the point's next cell (-1 if the pass only reads the store), bytes of a row, the number of words of the block with the
+// store's addresses, and these words.
 // A cell has a point's first and last rows, which others read, then the rows before the first point and those after
 // the last one, which only these two points have.
 #pragma once
@@ -24,7 +25,7 @@ namespace {
 enum Field : Word {
   BEGIN, POINTS, FIRST, SECOND, WORDS_FIRST, WORDS_SECOND, AT_FIRST, AT_SECOND, CHUNK, REACH, LOW, HIGH, ROWS_FIRST,
   TILE, ROWS_SECOND, SCRATCH, SCRATCH_BYTES, BELOW, ABOVE, BORDER, BORDER_BYTES, ARGUMENTS_FIRST, ARGUMENTS_SECOND,
-  SPACES_FIRST, SPACES_SECOND, EXTENTS_FIRST, EXTENTS_SECOND, TABLE_FIRST, TABLE_SECOND
+  SPACES_FIRST, SPACES_SECOND, EXTENTS_FIRST, EXTENTS_SECOND, TABLE_FIRST, TABLE_SECOND, RINGS, TABLE_RINGS, LEAST
 };
 constexpr Word ENTRY = 6, RING = 1;    // words of an argument's entry; the kind of those that lie in the scratch
 
@@ -51,7 +52,7 @@ bool by_rows(const Place& place) { return place.dims == 1 || place.stride[1] == 
 
 // One store of which points read rows of each other.
 struct Edge {
-  Place *tile{}, *cells{}, *next{};
+  Place *tile{}, *cells{}, *next{};    // no next cell: the pass only reads the store
   Word pitch{};                        // bytes of a row in cells
   const Word* words{};                 // of the block, with addresses of the store
   Word number{};
@@ -82,6 +83,7 @@ struct Edge {
   // Copy the results of the first and the last rows into place, and what others will read to the next cell.
   void put(const Sides& of, Word point)
   {
+    if (!next) return;
     const Word wide = tile->stride[0], low = tile->low[0], high = tile->high[0];
     rows(*tile, low, low + of.before, sides[0] + of.before * wide, wide, pitch, true);
     rows(*tile, high - of.after, high, sides[1] + of.before * wide, wide, pitch, true);
@@ -148,11 +150,13 @@ class Pass {
   {
     for (Word k = 0; k < number; ++k) {
       Edge& edge = edges_.emplace_back();
-      for (Place** place : {&edge.tile, &edge.cells, &edge.next}) *place = &arguments_.place(words.next());
+      for (Place** place : {&edge.tile, &edge.cells, &edge.next})
+        if (const Word number = words.next(); number >= 0) *place = &arguments_.place(number);
       edge.pitch = words.next();
       edge.number = words.next();
       edge.words = words.take(edge.number);
-      if (edge.tile->empty || !by_rows(*edge.tile) || edge.cells->stride[1] != 1 || edge.next->stride[1] != 1) {
+      if (edge.tile->empty || !by_rows(*edge.tile) || edge.cells->stride[1] != 1 ||
+          (edge.next && edge.next->stride[1] != 1)) {
         complain(SCATTERED);
         return false;
       }
@@ -203,7 +207,9 @@ class Pass {
     }
     block[BEGIN] = 0;
     block[POINTS] = workers;
-    block[ROWS_FIRST] = block[ROWS_SECOND] = high - low;
+    block[LEAST] -= low;
+    block[ROWS_FIRST] -= low;
+    block[ROWS_SECOND] = high - low;
     block[TILE] = (high - low + workers - 1) / workers;
     run(block.data(), workers);
   }

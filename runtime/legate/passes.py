@@ -6,17 +6,31 @@ of their tiles beforehand, in a small store: each point writes them to a *cell* 
 its tile and all cells.  It runs the first and the last rows of its tile on copies of them, with the other
 points' rows beside them (pass.h), and writes its new border rows to the cells of another store, for the next
 pass.
+
+Where the second task reads rows of the first one beside its own, each point runs more rows of the first task
+than of the second.  The rows of a store that it reads there overlap those of other points, and Legate has no
+such partitions; so these stores have cells, too, if the pass only reads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
-from diffuse.ir import ITEMSIZE, Privilege
+from diffuse.ir import ITEMSIZE, Privilege, Tiling
 from diffuse.runtime.base import LaunchArgument, Layout
-from diffuse.runtime.legate.joining import WHOLE, Box, around, read
-from diffuse.runtime.legate.requirements import Cut, Need, all_of, box_of, groups, need_of, spread_of
+from diffuse.runtime.legate.joining import WHOLE, Box, Tiles, read
+from diffuse.runtime.legate.requirements import (
+    Cut,
+    Need,
+    all_of,
+    box_of,
+    groups,
+    in_own_coordinates,
+    need_of,
+    spread_of,
+)
 
 POINTS = 16
 """The most Legate points of a pass: each gets the cells of all."""
@@ -37,6 +51,8 @@ class Edge(NamedTuple):
     """The words of the block with the addresses of the store's arguments."""
     pitch: int
     """Bytes of a row of the need."""
+    writes: bool = True
+    """Does the pass overwrite the store, or only read it?"""
 
 
 class Border(NamedTuple):
@@ -54,12 +70,34 @@ class Border(NamedTuple):
 
 
 class Own(NamedTuple):
-    """The part of a store that a point overwrites, and how far beside it points read."""
+    """A point's own part of a store, and how many rows beside it points read."""
 
     box: Box
     before: int
     after: int
     members: tuple[LaunchArgument, ...]
+
+    @property
+    def writes(self) -> bool:
+        """Is the store overwritten?"""
+        return any(a.privilege is not Privilege.READ for a in self.members)
+
+
+class Seen(NamedTuple):
+    """The rows of a store that points access through one argument: point p those from `tile * p + low` to
+    `tile * (p + 1) + high`."""
+
+    low: int
+    high: int
+    tiles: Tiles
+    bounds: tuple[tuple[int, int], ...]
+    """The box of all rows."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        low, high = self.bounds[0]
+        return high - low
 
 
 def passed(layout: Layout, span: int) -> tuple[Cut, Border] | None:
@@ -68,18 +106,20 @@ def passed(layout: Layout, span: int) -> tuple[Cut, Border] | None:
     launch = spread_of(layout, span)
     if len(layout.domain) != 1 or not 1 < launch.spread[0] <= POINTS or layout.scratch:
         return None
-    needs: list[Need] = []
     of = [-1] * len(layout.arguments)
     index = {id(a): k for k, a in enumerate(layout.arguments)}
+    needs: list[Need] = []
     owned: dict[int, Own] = {}
-    for group in groups(layout.arguments):
+    written: Box | None = None
+    for group in sorted(groups(layout.arguments), key=_reads_only):
         parts: dict[Box, list[LaunchArgument]] = {}
         if any(a.late or a.privilege is Privilege.REDUCE for a in group):
             return None
-        if any(a.privilege is not Privilege.READ for a in group):
-            own = _own(group, launch)
+        if not _reads_only(group) or any(_beside(a) for a in group):
+            own = _own(group, launch, written)
             if own is None:
                 return None
+            written = written or own.box
             owned[len(needs)] = own
             parts = {own.box: group}
         else:
@@ -96,24 +136,57 @@ def passed(layout: Layout, span: int) -> tuple[Cut, Border] | None:
     return launch._replace(needs=tuple(_kept(needs, border)), of=tuple(of)), border
 
 
-def _own(group: Sequence[LaunchArgument], launch: Cut) -> Own | None:
-    """The rows of a store that each point overwrites; None unless all arguments of the store are rows of
-    equal tiles, and those that write begin at the same row."""
-    boxes = [box_of(a, launch) for a in group]
-    found = [box for box in boxes if box is not None and launch.distinguished(box[2])]
-    if len(found) < len(group) or len(group[0].storage[0]) > RANK:
+def _reads_only(group: Sequence[LaunchArgument]) -> bool:
+    return all(a.privilege is Privilege.READ for a in group)
+
+
+def _beside(argument: LaunchArgument) -> bool:
+    """Do points access rows that Legate has no partition for: rows that overlap, or whose first tile does not
+    begin at the first row of all?"""
+    partition = argument.access.partition
+    return isinstance(partition, Tiling) and any([
+        c.weight > 0 and (extent > tile or begin != low) for c, tile, extent, begin, (low, _) in zip(
+            partition.projection.coordinates, partition.tile, partition.extent, partition.offset,
+            partition.bounds, strict=True)])
+
+
+def _seen(argument: LaunchArgument, launch: Cut) -> Seen | None:
+    """The rows that points access through an argument; None if these are no rows of tiles."""
+    partition, (shape, _) = argument.access.partition, argument.storage
+    if not isinstance(partition, Tiling) or not in_own_coordinates(argument) or not 0 < len(shape) <= RANK:
         return None
-    written = [box for box, a in zip(found, group, strict=True) if a.privilege is not Privilege.READ]
-    (low, *_), (high, *_), tiles = written[0]
-    if tiles != ((0, 0, tiles[0][2]),) or any(
-            box[2] != tiles or box[1][0] - box[0][0] != high - low for box in found):
+    first, *others = partition.projection.coordinates
+    if (first.dim, first.weight, first.offset) != (0, 1, 0) or any(c.weight for c in others):
         return None
-    if any(box[0][0] != low for box in written):
+    low = partition.offset[0]
+    tiles = launch.tiles(((0, 0, partition.tile[0]),))
+    return Seen(low, low + partition.extent[0] - partition.tile[0], tiles, partition.bounds)
+
+
+def _own(group: Sequence[LaunchArgument], launch: Cut, written: Box | None) -> Own | None:
+    """The rows of a store that each point overwrites or, if the store is only read, as many rows as it
+    overwrites of another one, whose rows of all points are in the box `written`; None unless all arguments of
+    the store are rows of equal tiles, and those that write begin at the same row."""
+    found = [seen for a in group if (seen := _seen(a, launch)) is not None]
+    tiles = found[0].tiles if written is None and found else written and written[2]
+    if len(found) < len(group) or any([seen.tiles != tiles for seen in found]):
         return None
-    first, last = around(*found)
-    shifts = [box[0][0] - low for box in found]
-    box = (low, *first[1:]), (high, *last[1:]), tiles
-    return Own(box, max(0, -min(shifts)), max(0, *shifts), tuple(group))
+    own = {(seen.low, seen.rows) for seen, a in zip(found, group, strict=True)
+           if a.privilege is not Privilege.READ}
+    least, most = min([seen.low for seen in found]), max([seen.high for seen in found])
+    if not own and written is not None:
+        low, count = written[0][0], written[1][0] - written[0][0]
+        if not least <= low <= most or low + count > group[0].storage[0][0]:
+            low = max(0, min((least + most) // 2, group[0].storage[0][0] - count))
+        own = {(low, count)}
+    if len(own) != 1 or any([seen.low != seen.high for seen, a in zip(found, group, strict=True)
+                             if a.privilege is not Privilege.READ]):
+        return None
+    (low, count), = own
+    across = [(min(each)[0], max(each, key=itemgetter(1))[1]) for each in zip(
+        *[seen.bounds[1:] for seen in found], strict=True)]
+    box = (low, *[a for a, _ in across]), (low + count, *[b for _, b in across]), found[0].tiles
+    return Own(box, max(0, low - least), max(0, most - low), tuple(group))
 
 
 def _border(owned: dict[int, Own], points: int) -> Border | None:
@@ -136,7 +209,7 @@ def _border(owned: dict[int, Own], points: int) -> Border | None:
             k, Need(slot, (above, *left), (low, *right), WHOLE, *rest) if above < low and before else None,
             Need(slot, (high, *left), (below, *right), WHOLE, *rest) if high < below and after else None,
             tuple([a.word for a in own.members]),
-            ITEMSIZE[dtype] * (right[0] - left[0] if left else 1)))
+            ITEMSIZE[dtype] * (right[0] - left[0] if left else 1), own.writes))
     return Border(before, after, tuple(edges))
 
 

@@ -169,8 +169,10 @@ class Legate(Calls):
         needs = prepared.cut.needs
         grid = orders.on_grid(launch.kernel.native)
         # inputs are read from the host's copies where these are valid, or small and up to date
-        hosted = tuple([not need.writes and (not owner.nbytes or not grid and (owner.home or owner.handy))
-                        for need, owner in zip(needs, owners, strict=True)])
+        edges = {edge.need for edge in prepared.border.edges} if prepared.border is not None else ()
+        hosted = tuple([not need.writes and k not in edges
+                        and (not owner.nbytes or not grid and (owner.home or owner.handy))
+                        for k, (need, owner) in enumerate(zip(needs, owners, strict=True))])
         key = hosted if divided is None else (hosted, divided.received)
         found = prepared.messages.get(key)
         if found is None:
@@ -289,9 +291,10 @@ class Legate(Calls):
         for ghosts in divided.exchanges if divided is not None else ():
             task.add_input(*place.part(ghosts.store, ghosts.received, cut.spread)[:2])
             pointers.append(address(ghosts.table))
-        for each in cells:
+        for edge, each in zip(border.edges if border is not None else (), cells, strict=True):
             task.add_input(*place.part(each.now, each.received, cut.spread)[:2])
-            task.add_output(*place.part(each.next, each.sent, cut.spread)[:2])
+            if edge.writes:
+                task.add_output(*place.part(each.next, each.sent, cut.spread)[:2])
         partials = self._partials(task, prepared) if cut.several and prepared.layout.scratch else []
         finish = launch.points > 1 and not cut.several or border is not None
         turn = place.launched + 1 if prod(cut.spread) >= self.processors else 0
