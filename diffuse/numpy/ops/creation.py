@@ -285,8 +285,8 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
     step = delta / parts
     ramp = arange(0, count, dtype=float)
     x = ramp * step + first if step != 0 else ramp / parts * delta + first
-    if endpoint:
-        x[-1] = last
+    if endpoint:  # in the same pass, where a write to the element would be a task of its own
+        x = elementwise.issue("where", ("bool", *["float64"] * 3), (ramp == parts, numpy.float64(last), x))
     return (x, numpy.float64(step)) if retstep else x
 
 
