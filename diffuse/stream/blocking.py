@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from diffuse.ir import ITEMSIZE, IndexTask, Point
+from diffuse.ir import ITEMSIZE, IndexTask
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.compose import Composition
