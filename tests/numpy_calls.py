@@ -41,7 +41,8 @@ lexsort((x,)) sort_complex(c) unique(i) unique_all(i).counts unique_counts(i).va
 unique_inverse(i).values unique_values(i) bincount(i) histogram(x,5)[0] histogram2d(x,x,4)[0]
 histogramdd(m[:,:2],3)[0] histogram_bin_edges(x,4) percentile(x,30) percentile(m,[10,50],axis=0)
 quantile(x,.3) median(x) median(m,0) average(x) average(x,weights=x) average(m,axis=1,weights=m[0])
-average(m,0) cov(m) corrcoef(m) correlate(x,x[:9]) convolve(x,x[:9]) interp(x,[0.,9.],[1.,2.]) trapezoid(x)
+average(m,0) average(m,1,returned=True) cov(m) corrcoef(m)
+correlate(x,x[:9]) convolve(x,x[:9]) interp(x,[0.,9.],[1.,2.]) trapezoid(x)
 trapezoid(m,dx=.1) trapezoid(m,x=m[0]) trapezoid(x,cumsum(x)) unwrap(x) angle(c) angle(x) i0(x) sinc(x)
 isclose(x,x+1e-9) isclose(x,x*2) isclose(n,n,equal_nan=True) allclose(x,x) allclose(x,x+1) array_equal(x,x)
 array_equal(x,x+1) array_equal(n,n) array_equal(n,n,equal_nan=True) array_equal(x,m) array_equiv(x,x)

@@ -58,6 +58,20 @@ def test_loops_take_turns_on_pieces_that_fit_the_cache() -> None:
     assert numpy.array_equal(differences(np, x).__array__(), differences(numpy, plain))
 
 
+def stacked(m: Any, x: Any) -> Any:
+    """Loops over two rows and over one, all of whose columns are cut alike."""
+    y = x * 0.5 + 1.0
+    return m.stack([y[0] * y[1], y[0] - y[1]]) * 2.0 + x
+
+
+def test_loops_over_rows_and_over_vectors_take_turns_on_columns() -> None:
+    plain = numpy.random.default_rng(0).random((2, 40 * ROWS))
+    x = np.array(plain)
+    for _ in range(2):
+        assert points(lambda: stacked(np, x)) > [2]
+    assert numpy.array_equal(stacked(np, x).__array__(), stacked(numpy, plain))
+
+
 def test_columns_are_cut_between_leaves_of_sums() -> None:
     plain = numpy.random.default_rng(0).random((ROWS, 40))
     x = np.array(plain)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 import pytest
 
-from diffuse.numpy.bridge import draws
+from diffuse.numpy.bridge import draws, jumping
 
 GENERATORS = [*draws.JUMPS, numpy.random.MT19937, numpy.random.Philox, numpy.random.SFC64]
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
@@ -43,7 +43,7 @@ def test_parts_are_those_of_the_whole(kind: Any, call: str, monkeypatch: pytest.
 
     want = draw(plain, COUNT)
     jumps = draws._steps(name, ours, want.dtype)
-    assert jumps == (kind in draws.JUMPS and call in draws.STEPS)
+    assert jumps == (kind in draws.JUMPS and call in jumping.STEPS)
     fill = (draws._jumping if jumps else draws._marked)(draw, ours, COUNT)
     assert parts(fill, want).tobytes() == want.tobytes()
     for each in ("random", "standard_normal"):
@@ -74,4 +74,4 @@ def test_parts_of_the_old_generator(name: str, monkeypatch: pytest.MonkeyPatch) 
     ("random", (), {"out": 3, "size": 5}, None), ("normal", ([1.0, 2.0],), {"size": 2}, None),
     ("random", ((3, None),), {}, None), ("random", ([3, 4],), {}, None)])
 def test_what_a_call_asks_for(name: str, args: Any, kwargs: Any, found: Any) -> None:
-    assert draws._sized(name, args, kwargs) == found
+    assert jumping.sized(name, args, kwargs) == found

@@ -15,7 +15,7 @@ import numpy.fft as _real
 from diffuse.numpy.bridge import threaded as _threaded
 from diffuse.numpy.bridge.namespace import fill as _fill
 
-_FEWEST = 1 << 15
+_FEWEST = 1 << 17
 """The fewest elements of an array whose transform is worth threads."""
 
 

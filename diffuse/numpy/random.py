@@ -15,6 +15,7 @@ from diffuse.numpy.arrays import core as _core
 from diffuse.numpy.arrays.core import Array as _Array
 from diffuse.numpy.arrays.lending import owned as _owned
 from diffuse.numpy.bridge import fallback as _fallback
+from diffuse.numpy.bridge import jumping as _jumping
 from diffuse.numpy.bridge.namespace import STAND_INS as _STAND_INS
 from diffuse.numpy.bridge.namespace import fill as _fill
 from diffuse.numpy.ops.lowering import OPTIONS as _OPTIONS
@@ -76,13 +77,22 @@ def _on_ranks(name: str, function: Callable[..., Any], ours: Callable[..., Any])
 
 
 def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    threaded = name in _jumping.FEWEST
+
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _plain(args) and (not kwargs or _plain(kwargs.values())):
-            return _drawn(function(self._plain, *args, **kwargs))
+            found = _jumping.drawn(function, name, self._plain, args, kwargs) if threaded else None
+            return _drawn(function(self._plain, *args, **kwargs) if found is None else found)
         return _call(function.__get__(self._plain), name, args, kwargs)
 
     _update_wrapper(run, function)
-    return run if _native is None else _gate(_native.Gate, function, run)
+    if _native is None:
+        return run
+    gate: Any = _gate(_native.Gate, function, run)
+    if threaded:
+        gate.sized, gate.most = _jumping.SIZES[name] + 1, _jumping.FEWEST[name]
+    found: Callable[..., Any] = gate
+    return found
 
 
 def _gate(kind: Any, function: Callable[..., Any], run: Callable[..., Any]) -> Any:

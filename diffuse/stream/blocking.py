@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from diffuse.ir import ITEMSIZE, IndexTask, Point
+from diffuse.ir import ITEMSIZE, IndexTask
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.compose import Composition
@@ -35,50 +35,46 @@ def pieces(composition: Composition, tasks: Tasks) -> tuple[int, int] | None:
     domain = tasks[0].domain
     if len(main) < 2 or len(domain) != 1 or domain[0] < 2:
         return None
-    cut = {loop.space for loop in main}
-    splits = [tasks[composition.spaces[space]].splits[0] for space in cut]
-    axis, tile, _ = splits[0]
-    if any([split[:2] != (axis, tile) for split in splits]):
+    cut = [tasks[composition.spaces[space]] for space in {loop.space for loop in main}]
+    splits = [task.splits[0] for task in cut]
+    tile = splits[0].tile
+    if any([split.axis < 0 or split.tile != tile for split in splits]) or not _rows_apart(composition, tasks):
         return None
-    shapes = [tasks[composition.spaces[space]].shape for space in cut]
-    if axis < 0 or not _rows_apart(composition, tasks, axis):
-        return None
+    lengths = [task.shape[split.axis] for task, split in zip(cut, splits, strict=True)]
     leaves = len(abi.reductions(body)) > len(body.whole)
-    unit = SEGMENT if any(axis == len(shape) - 1 for shape in shapes) else ROWS if leaves else 1
-    rows = max(CACHE // max(_row_bytes(composition, tasks, axis), 1), _rows_of(LEAST, shapes, axis))
+    last = any([split.axis == len(task.shape) - 1 for task, split in zip(cut, splits, strict=True)])
+    unit = SEGMENT if last else ROWS if leaves else 1
+    iterations = max([prod(task.shape) // n for task, n in zip(cut, lengths, strict=True)])
+    rows = max(CACHE // max(_row_bytes(composition, tasks), 1), -(-LEAST // iterations))
     rows = max(rows // unit, 1) * unit
     if rows >= tile:
         return None
     count = -(-tile // rows)
     rows = -(-tile // count // unit) * unit  # of about equal length
-    ends = [shape[axis] + (split.begin or 0) for shape, split in zip(shapes, splits, strict=True)]
+    ends = [n + (split.begin or 0) for n, split in zip(lengths, splits, strict=True)]
     return -(-max(ends) // rows), rows
 
 
-def _rows_of(iterations: int, shapes: Sequence[Point], axis: int) -> int:
-    """The rows of the largest of these spaces that have so many iterations."""
-    return -(-iterations // max([prod(shape) // shape[axis] for shape in shapes]))
-
-
-def _rows_apart(composition: Composition, tasks: Tasks, axis: int) -> bool:
+def _rows_apart(composition: Composition, tasks: Tasks) -> bool:
     """Are the rows of everything that the kernel writes disjoint?  They would overlap if a store coordinate
     depended on the rows and another dimension."""
     arguments = composition.body.arguments
     written = {a.slot for a in arguments if a.privilege.writes}
     for argument, (number, position) in zip(arguments, composition.arguments, strict=True):
-        rows = tasks[number].accesses[position].map.rows
+        task = tasks[number]
+        axis, rows = task.splits[0].axis, task.accesses[position].map.rows
         if argument.slot in written and any(
                 len(terms) > 1 and any(k == axis for k, _ in terms) for _, terms in rows):
             return False
     return True
 
 
-def _row_bytes(composition: Composition, tasks: Tasks, axis: int) -> int:
+def _row_bytes(composition: Composition, tasks: Tasks) -> int:
     """The bytes of all stores that one row of the loops accesses."""
     found: dict[int, int] = {}
     for argument, (number, _) in zip(composition.body.arguments, composition.arguments, strict=True):
-        shape = tasks[number].shape
-        if len(argument.classes) > axis and argument.classes[axis] != "0":
+        shape, axis = tasks[number].shape, tasks[number].splits[0].axis
+        if len(argument.classes) > axis >= 0 and argument.classes[axis] != "0":
             elements = prod([n for d, n in enumerate(shape) if d != axis and argument.classes[d] != "0"])
             found[argument.slot] = max(found.get(argument.slot, 0), elements * ITEMSIZE[argument.dtype])
     return sum(found.values())

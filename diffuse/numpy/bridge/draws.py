@@ -23,18 +23,13 @@ from diffuse import library
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.forms import NATIVE, row_major
 from diffuse.numpy.bridge import shuffling
+from diffuse.numpy.bridge.jumping import SIZES, STEPS, sized
 from diffuse.numpy.ops import elementwise
 
 Array = numpy.ndarray[Any, Any]
-SIZES = {"random": 0, "random_sample": 0, "standard_normal": 0, "standard_exponential": 0, "exponential": 1,
-         "uniform": 2, "normal": 2, "integers": 2, "randint": 2, "rand": -1, "randn": -1}
-"""Functions that draw their numbers one after another, with the position of the size argument; -1: all
-arguments."""
 CHOOSING = "choice", "permutation", "shuffle"
 """Functions that choose elements or rows of an array, or change their order."""
 NAMES = frozenset((*SIZES, *CHOOSING))
-STEPS = "random", "uniform"
-"""Functions for which each 64-bit number takes one step of the generator."""
 JUMPS = numpy.random.PCG64, numpy.random.PCG64DXSM
 """Generators that can jump ahead any number of steps."""
 WIDE = frozenset({"float64", "float32", "int64", "uint64", "int32", "uint32"})
@@ -57,7 +52,7 @@ def in_parts(function: Callable[..., Any], name: str, generator: Any, args: tupl
         return None
     if name in CHOOSING:
         return _chosen(function, name, generator, args, kwargs, runtime.ranks)
-    found = _sized(name, args, kwargs)
+    found = sized(name, args, kwargs)
     if found is None:
         return None
     shape, given, named = found
@@ -112,28 +107,6 @@ def _chosen(function: Callable[..., Any], name: str, generator: Any, args: tuple
         return (x.take(function(generator, length, *args[1:], **kwargs), 0),)
     x[...] = x.take(type(generator).permutation(generator, length), 0)
     return (None,)
-
-
-def _sized(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-           ) -> tuple[tuple[int, ...], tuple[Any, ...], dict[str, Any]] | None:
-    """The shape that a call requests, and its other arguments; None if NumPy has to draw."""
-    place = SIZES[name]
-    named = dict(kwargs)
-    size: Any
-    given: tuple[Any, ...]
-    if place < 0:
-        size, given = args, ()
-    else:
-        size = args[place] if len(args) > place else named.pop("size", None)
-        given, rest = args[:place], args[place + 1:]
-        if rest or len(args) > place and "size" in named:
-            return None
-    if "out" in named or any(type(v) not in core.NUMBERS for v in given):
-        return None
-    shape: Any = (size,) if type(size) is int else size
-    if type(shape) is not tuple or not shape or any(type(n) is not int or n <= 0 for n in shape):
-        return None
-    return shape, given, named
 
 
 def _steps(name: str, generator: Any, dtype: Any) -> bool:

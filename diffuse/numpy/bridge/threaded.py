@@ -18,8 +18,11 @@ from typing import Any
 import numpy
 
 from diffuse import library
+from diffuse.numpy.arrays import access, core, soon
 from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops.lowering import FAR, lowered, named
 from diffuse.numpy.ops.manipulation import asks
+from diffuse.numpy.ops.operands import wrap
 
 FEWEST = 1 << 14
 """The fewest elements of a stack of matrices that is worth threads."""
@@ -46,8 +49,13 @@ def offered(threaded: Any, real: Any, module: str, in_parts: Callable[..., Any] 
     """A function of `over` for the program, in place of NumPy's `real`.  On several ranks `in_parts` is tried
     first; it returns None if the function needs whole arrays."""
     path = f"numpy.{module}.{real.__name__}"
+    new = module == "fft"  # results share no memory with arguments
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        if new and fallback.listener is None:
+            found = _at_once(threaded, args, kwargs)
+            if found is not None:
+                return found if found.size < core.TINY else wrap(found)
         if in_parts is not None and library.current().runtime.ranks > 1:
             found = in_parts(real.__name__, args, kwargs)
             if found is not None:
@@ -56,6 +64,21 @@ def offered(threaded: Any, real: Any, module: str, in_parts: Callable[..., Any] 
         return fallback.call(real if asked else threaded, args, kwargs, path, "library")
 
     return fallback.dressed(run, real, f"diffuse.numpy.{module}")
+
+
+def _at_once(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of an array at hand, numbers and names, which returns a new array; None if `fallback`
+    has to convert arguments or results."""
+    if not args or type(args[0]) is not core.array_class or library.current().runtime.ranks > 1:
+        return None
+    arrays: list[Any] = []
+    given = lowered(args, arrays, look=access.at_hand)
+    options: Any = named(kwargs, arrays) if kwargs and given is not FAR else kwargs
+    if given is FAR or options is FAR or len(arrays) > 1 or not library.current().host_sees:
+        return None
+    soon.looked()
+    found = function(*given, **options)
+    return found if fallback.is_new(found) else None
 
 
 class Stacked:

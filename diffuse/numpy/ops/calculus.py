@@ -130,9 +130,11 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     if axis is not None:
         axis = numpy.lib.array_utils.normalize_axis_tuple(axis, x.ndim, argname="axis")
     if weights is None:
-        found = x.mean(axis, **options)
+        found = x.mean(axis[0] if axis is not None and len(axis) == 1 else axis, **options)
         if not returned:
             return found
+        if type(found) is numpy.ndarray:
+            return found, numpy.full(found.shape, x.size / found.size, found.dtype)
         found = asanyarray(found)
         total = found.dtype.type(x.size / found.size)
         return _averaged(found, total, returned)

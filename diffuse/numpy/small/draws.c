@@ -22,6 +22,31 @@ static int all_taken(PyObject *const *args, Py_ssize_t first, Py_ssize_t all)
     return all <= MOST;
 }
 
+/* The numbers of an array of this size; 0 where that is not plain. */
+static double numbers_of(PyObject *size)
+{
+    if (PyLong_CheckExact(size)) {
+        int far;
+        long long found = PyLong_AsLongLongAndOverflow(size, &far);
+        return far || found < 0 ? 0.0 : (double)found;
+    }
+    double count = PyTuple_CheckExact(size);
+    for (Py_ssize_t k = 0; count && k < PyTuple_GET_SIZE(size); k++)
+        count *= PyLong_CheckExact(PyTuple_GET_ITEM(size, k)) ? numbers_of(PyTuple_GET_ITEM(size, k)) : 0.0;
+    return count;
+}
+
+/* Does a call draw as many numbers as Diffuse's own function draws? */
+static int many(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    if (gate->sized == 0)
+        return 0;
+    Py_ssize_t named = small_keyword(kwnames, "size");
+    if (named < 0 && n <= gate->sized)
+        return 0;
+    return numbers_of(named < 0 ? args[gate->sized] : args[n + named]) >= (double)gate->most;
+}
+
 /* What the program gets of numbers that were drawn; steals them. */
 static PyObject *drawn(Gate *gate, PyObject *found)
 {
@@ -40,7 +65,7 @@ PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject 
 {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf), all = small_count(n, kwnames);
     int method = absent(gate->told);
-    if (n < method || !all_taken(args, method, all))
+    if (n < method || !all_taken(args, method, all) || many(gate, args, n, kwnames))
         return PyObject_Vectorcall(gate->ours, args, n, kwnames);
     if (!method)
         return drawn(gate, PyObject_Vectorcall(gate->real, args, n, kwnames));

@@ -259,6 +259,8 @@ static PyMemberDef gate_members[] = {
     {"watched", T_OBJECT_EX, offsetof(Gate, watched), 0, NULL},
     {"told", T_OBJECT_EX, offsetof(Gate, told), 0, NULL},
     {"few", T_INT, offsetof(Gate, few), 0, NULL},
+    {"sized", T_PYSSIZET, offsetof(Gate, sized), 0, NULL},
+    {"most", T_PYSSIZET, offsetof(Gate, most), 0, NULL},
     {NULL}};
 
 static PyGetSetDef gate_getset[] = {

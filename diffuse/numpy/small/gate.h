@@ -47,6 +47,8 @@ typedef struct {
     int searches;  /* `any` or `all` */
     int rolls;     /* `roll` */
     int zeros;     /* `zeros` */
+    Py_ssize_t sized, most; /* of a method that draws: which argument says how many numbers, and the number from which
+                               Diffuse's own draws them; 0 where NumPy's draws any */
     vectorcallfunc call;
 } Gate;
 
