@@ -64,8 +64,9 @@ def streams(composition: Composition, tasks: Sequence[IndexTask], live: Containe
     for access in accesses:
         sizes[access.store.id] = max(_bytes(access), sizes.get(access.store.id, 0))
     first, whole = next(iter(written)), sum(sizes.values())
-    return (whole >= least() * ranks and 4 * sizes[first] >= whole
-            and ITEMSIZE[shown(written[first]).dtype] >= WIDE and all([store in resting for store in written]))
+    wide = ITEMSIZE[shown(written[first]).dtype] >= WIDE
+    return (wide and whole >= least() * ranks and 4 * sizes[first] >= whole
+            and all([store in resting for store in written]))
 
 
 def _bytes(access: Access) -> int:
