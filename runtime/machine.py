@@ -17,9 +17,10 @@ from diffuse import settings
 CACHES = {1: 32 << 10, 2: 1 << 20, 3: 16 << 20}
 """Sizes assumed for the data caches where the system does not tell them."""
 
-MOST_SHARE = 64 << 20
+MOST_SHARE = 24 << 20
 """Bytes of the last-level cache, at most, for each processor that shares it: measured on a virtual machine
-of two processors whose host has 480 MB, where loops over 140 MB find them in the cache, over 280 MB not."""
+of two processors whose host has 480 MB.  Loops over 140 MB find most of them in the cache there, but not what
+was written 10 ms earlier, as other machines of the host use it, too."""
 
 
 def threads(root: str = "/") -> int:

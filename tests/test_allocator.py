@@ -442,7 +442,7 @@ def test_cache_sizes_come_from_the_machine_or_have_defaults(tmp_path: Path) -> N
     assert machine.cache_bytes(1, root) == machine.CACHES[1]
 
 
-@pytest.mark.parametrize("shared, share", [("0-1\n", 128 << 20), ("0-3,8\n", 320 << 20), ("", 480 << 20),
+@pytest.mark.parametrize("shared, share", [("0-1\n", 48 << 20), ("0-3,8\n", 120 << 20), ("", 480 << 20),
                                            ("0-63\n", 480 << 20)])
 def test_few_processors_count_on_a_part_of_a_large_cache(tmp_path: Path, shared: str, share: int) -> None:
     """A virtual machine of two processors is told that its host has 480 MB."""

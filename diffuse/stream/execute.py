@@ -201,7 +201,9 @@ class Forwarder:
         runtime, body = self.stores.runtime, composition.body
         target = runtime.target
         gains = target == "host" and (runtime.addressed or runtime.splits or not runtime.pipelines)
-        if gains and streams(composition, group.tasks, live, self.stores.alive, runtime.ranks):
+        alive, users, taken = self.stores.alive, self.stores.users, self.stores.taken
+        resting = {store for store in group.slots if store in alive and users[store] <= taken}
+        if gains and streams(composition, group.tasks, live, resting, runtime.ranks):
             body = replace(body, streams=True)
         if runtime.splits:
             from diffuse.stream.gathers import split  # for ranks of Legate's alone

@@ -71,7 +71,7 @@ class Plan:
         self.stored = stored(composition)
         """The accesses of the stores that it writes: (task, access)."""
         self.vanished = len(composition.vanished)
-        self.donations = donations(composition, tasks, live)
+        self.donations = _donations(composition, tasks, live)
         """(input, output) pairs, each (task, access): the output may take over the input's memory."""
         self.shared = _shared(composition, tasks, gone)
         """(temporary, output) pairs, each (task, access): the temporary may use the output's memory."""
@@ -193,8 +193,8 @@ def rowwise(body: Body) -> bool:
         for loop in body.loops)
 
 
-def donations(composition: Composition, tasks: Sequence[IndexTask], live: Container[int]
-              ) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Container[int]
+               ) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
     """Pairs of a dead input and an output that is written just where the input is read.
 
     If both access whole stores of one type in the same order, and the body has one loop, overwriting the

@@ -23,6 +23,7 @@ from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.conversion import asanyarray, elsewhere
 from diffuse.numpy.ops.operands import foreign
+from diffuse.numpy.ops.traits import SPREADING
 
 MODULE = "diffuse.numpy.bridge.rebound"
 """The `__module__` of these functions; the line of a call is that of the program."""
@@ -69,14 +70,15 @@ STAND_INS = {"_array_converter": Converter, "warnings": Warnings()}
 
 
 def rebound(real: Callable[..., Any], path: str, reason: str | None) -> Callable[..., Any]:
-    """Make NumPy's function `real` for Diffuse's arrays: recorded if one of them is large, else run by
-    NumPy."""
+    """Make NumPy's function `real` for Diffuse's arrays: recorded if one of them, or the result, is large,
+    else run by NumPy."""
     ours: list[Callable[..., Any]] = []
+    spreads = real.__name__ in SPREADING
 
     def run(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("like") is not None:
             elsewhere(None, kwargs["like"])  # raises for a number
-        if not _large(args, kwargs):
+        if not _large(args, kwargs, spreads):
             return fallback.call(real, args, kwargs, path, reason)
         if not ours:
             ours.append(over(getattr(real, "_implementation", real)))
@@ -85,13 +87,15 @@ def rebound(real: Callable[..., Any], path: str, reason: str | None) -> Callable
     return fallback.dressed(run, real, "diffuse.numpy")
 
 
-def _large(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Is one of the arguments a large array, and none another library's or of a type left to NumPy?"""
-    large = False
+def _large(args: tuple[Any, ...], kwargs: dict[str, Any], spreads: bool) -> bool:
+    """Is one of the arguments a large array, or are all arrays `spreads` over a large result, and is none
+    another library's or of a type left to NumPy?"""
+    large, size = False, 1
     for value in (*args, *kwargs.values()):
         for item in value if type(value) in (list, tuple) else (value,):
             if isinstance(item, Array):
-                large = large or item.form.size >= max(core.SMALL, 1)
+                size = item.form.size * (size if spreads else 1)
+                large = large or size >= max(core.SMALL, 1)
             elif foreign(item) and hasattr(type(item), "__array_function__"):
                 return False
             elif type(item) is numpy.ndarray and item.dtype not in NATIVE:

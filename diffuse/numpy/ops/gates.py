@@ -19,10 +19,10 @@ from diffuse import library
 from diffuse.library import provenance, trace
 from diffuse.numpy.arrays import access, core
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import elementwise, single, traits
+from diffuse.numpy.ops import elementwise, rules, single, traits
 from diffuse.numpy.ops.lowering import FAR, before_out, lowered, named, raised
 from diffuse.numpy.ops.native_gates import BELONGS, compiled
-from diffuse.numpy.ops.traits import CREATING, EXACT, listed
+from diffuse.numpy.ops.traits import CREATING, EXACT, UNKNOWN, listed
 from diffuse.numpy.small import native
 
 NDARRAY = numpy.ndarray
@@ -33,7 +33,7 @@ DEEP = 3 if native is None else 2
 
 def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[..., int]) -> Callable[..., Any]:
     """Make a function that calls NumPy's `real` if that makes a small array, and else `ours`."""
-    counted, as_it_is = name in traits.COUNTED, name == "asarray"
+    counted, as_it_is, limit = name in traits.COUNTED, name == "asarray", _limit(name)
     if name in EXACT:
         ours = watched(real, real, ours, None if count is listed else count)
 
@@ -50,7 +50,7 @@ def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[...,
         if given is FAR or options is FAR:
             return ours(*args, **kwargs)
         if not arrays:
-            if count(*given) >= core.SMALL:
+            if count(*given) >= limit:
                 return ours(*args, **kwargs)
             found = real(*given, **dict(zip(kwargs, options, strict=True)))
             return core.given(found) if type(found) is NDARRAY else found
@@ -80,7 +80,7 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
     if name in CREATING and getattr(numpy, name, None) is real:
         return created(name, real, ours, CREATING[name])
     size = _product if name in traits.SPREADING else _broadcast if name in traits.BROADCASTING else None
-    viewing = name in traits.VIEWING
+    viewing, repeating, limit = name in traits.VIEWING, name in traits.REPEATING, _limit(name)
     if name in EXACT:
         ours = watched(real, plain, ours)
 
@@ -94,7 +94,9 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
         options: Any = named(kwargs, arrays) if kwargs else kwargs
         if options is FAR:
             return ours(*args, **kwargs)
-        if size is not None and size(arrays) >= core.SMALL:
+        if size is not None and size(arrays) >= limit:
+            return ours(*args, **kwargs)
+        if repeating and len(args) > 1 and limit <= arrays[0].size * traits.extent(args[1]) < UNKNOWN:
             return ours(*args, **kwargs)
         return raised(plain(*given, **options), arrays)
 
@@ -145,22 +147,19 @@ def watched(real: Any, plain: Any, ours: Callable[..., Any], count: Callable[...
     return run
 
 
+def _limit(name: str) -> int:
+    """The elements from which on a function's result is Diffuse's, though all arguments are small."""
+    return max(core.SMALL, traits.FEW) if core.SMALL and name in traits.COPYING else core.SMALL
+
+
 def _product(arrays: list[Any]) -> int:
-    """An upper bound on the elements of a result: the product of all sizes, unless the shapes are equal."""
-    shape, size, same = arrays[0].shape, 1, True
-    for x in arrays:
-        size *= x.size
-        same = same and x.shape == shape
-    return int(arrays[0].size) if same else size
+    """An upper bound on the elements of a result: the product of all sizes."""
+    return prod([max(1, x.size) for x in arrays])
 
 
 def _broadcast(arrays: list[Any]) -> int:
-    """The number of elements of arrays broadcast together; 0 if the shapes do not fit, which NumPy
-    reports."""
-    try:
-        return prod(numpy.broadcast_shapes(*[x.shape for x in arrays]))
-    except ValueError:
-        return 0
+    """The number of elements of arrays broadcast together."""
+    return rules.broadcast_size([x.shape for x in arrays])
 
 
 def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from math import prod
 from typing import Any
 
 import numpy
@@ -38,11 +39,12 @@ TURNS = {1: "roll", 2: "roll2"}
 """The operations that shift an array cyclically, by the number of shifted dimensions."""
 
 
-def _at_once(arrays: list[Any]) -> bool:
-    """Should NumPy compute the call: for element types without kernels, or small arrays that are ready?"""
+def _at_once(arrays: list[Any], times: int = 1) -> bool:
+    """Should NumPy compute the call: for element types without kernels, or small arrays that are ready, if so
+    many times their elements are few?"""
     if not all(type(x) is core.array_class for x in arrays):
         return True
-    return sum(x.size for x in arrays) < config.small and all(access.ready(x) for x in arrays)
+    return times * sum(x.size for x in arrays) < config.small and all(access.ready(x) for x in arrays)
 
 
 def _fallback(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -273,7 +275,7 @@ def tile(A: Any, reps: Any) -> Any:
     a = asanyarray(A)
     times = tuple(reps) if isinstance(reps, (tuple, list)) else (reps,)
     rank = max(a.ndim, len(times))
-    if _at_once([a]) or not all(map(_counts, times)):
+    if not all(map(_counts, times)) or _at_once([a], prod(map(int, times))):
         return _fallback(numpy.tile, a, reps)
     if all(r == 1 for r in times):
         return array(a, ndmin=rank)
@@ -301,7 +303,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     if answers_with(a, "repeat"):
         return _fallback(numpy.repeat, a, repeats, axis)
     a = asanyarray(a)
-    if not _counts(repeats) or _at_once([a]):
+    if not _counts(repeats) or _at_once([a], int(repeats)):
         return _fallback(numpy.repeat, a, repeats, axis)
     if axis is None or not a.ndim:
         a = a.ravel()

@@ -16,7 +16,16 @@ from diffuse.library import operations, pace
 from diffuse.numpy.arrays import access
 from diffuse.numpy.ops import single
 from diffuse.numpy.ops.lowering import OPTIONS, before_out, raised
-from diffuse.numpy.ops.traits import AIMED, BROADCASTING, EXACT, RUNNING, SPREADING, WRITING
+from diffuse.numpy.ops.traits import (
+    AIMED,
+    BROADCASTING,
+    COPYING,
+    EXACT,
+    REPEATING,
+    RUNNING,
+    SPREADING,
+    WRITING,
+)
 from diffuse.numpy.small import native
 
 ARRAYS, ANYTHING, SHAPED, RANGING, SPACING, SQUARING, DRAWING = range(7)
@@ -40,7 +49,9 @@ READS = 1 << 17  # is a method that reads memory of any size
 FOLDS = 1 << 18  # is a reduction that gives NumPy's bits of all real elements
 ADDS = 1 << 19  # is a reduction that gives NumPy's bits of integers only
 BLANK = 1 << 20  # makes an array whose elements have no values
-WAYS = 1 << 21  # times one of the following
+REPEATS = 1 << 21  # the result is the first argument as many times as the second one says
+COPIES = 1 << 22  # has NumPy's bits in results of any size, of which NumPy makes traits.FEW elements faster
+WAYS = 1 << 23  # times one of the following
 
 NEVER, WHOLE, SINGLE, REAL, DOUBLE, ANY = range(6)
 """The element types for which a function's kernel has NumPy's bits and NumPy is not slow: none, integers,
@@ -66,7 +77,7 @@ LOOKING = {**dict.fromkeys("""transpose permute_dims matrix_transpose swapaxes m
 at hand, and functions that write nothing."""
 
 NEEDS = {"zeros": SHAPED, "ones": SHAPED, "empty": SHAPED, "full": SHAPED, "arange": RANGING,
-         "linspace": SPACING, "array": ANYTHING, "asarray": ANYTHING, "eye": SQUARING}
+         "indices": SHAPED, "linspace": SPACING, "array": ANYTHING, "asarray": ANYTHING, "eye": SQUARING}
 """The requirements of gates on the arguments of functions that make arrays; all others require `ARRAYS`."""
 
 REFUSALS = re.compile(r"(?:\w+\.)*(\w+)\(\) (?:takes|missing|got an unexpected|got multiple) ")
@@ -111,6 +122,7 @@ def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, functi
     function, or method, of this name."""
     flags |= ((WRITES if name in WRITING else 0) | (AIMS if name in AIMED else 0)
               | (OPERATES if name in BROADCASTING else 0) | (MULTIPLIES if name in SPREADING else 0)
+              | (REPEATS if name in REPEATING else 0) | (COPIES if name in COPYING else 0)
               | (OVERRUNS if name in RUNNING else 0))
     known = vars(numpy.ndarray if flags & BELONGS else numpy).get(name)  # NumPy warns of old names
     if known is (plain if flags & BELONGS else function):

@@ -6,8 +6,9 @@ Each decision is made once for operands of the same forms and kept in a `Rule`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy
@@ -145,6 +146,15 @@ def resolve(function: Any, operands: tuple[Any, ...], outs: tuple[Any, ...], dty
     options = {"casting": casting} if signature is None else {"casting": casting, "signature": signature}
     found: tuple[numpy.dtype[Any], ...] = function.numpy.resolve_dtypes(types, **options)
     return found
+
+
+def broadcast_size(shapes: Sequence[tuple[int, ...]]) -> int:
+    """The number of elements of arrays broadcast together; 0 if the shapes do not fit, which NumPy
+    reports."""
+    try:
+        return prod(numpy.broadcast_shapes(*shapes))
+    except ValueError:
+        return 0
 
 
 def shape_of(operands: tuple[Any, ...], outs: tuple[Any, ...] = (), where: Any = None) -> tuple[int, ...]:

@@ -12,6 +12,13 @@ BROADCASTING = frozenset(("where", "clip"))
 SPREADING = frozenset(("outer", "meshgrid", "kron"))
 """Functions whose results may have as many elements as the product of all their arguments' sizes."""
 
+COPYING = frozenset(("meshgrid", "kron", "tile", "repeat", "indices"))
+"""Functions that have NumPy's bits in results of any size, of which NumPy makes `FEW` elements faster."""
+FEW = 1 << 18
+
+REPEATING = frozenset(("tile", "repeat"))
+"""Functions whose results have the elements of their first argument as many times as the second one says."""
+
 WRITING = frozenset("copyto putmask put place fill_diagonal put_along_axis shuffle nan_to_num fill".split())
 """Functions and methods that write into arguments other than `out`."""
 
@@ -64,7 +71,7 @@ UNKNOWN = 1 << 62
 CREATING: dict[str, Callable[..., int]] = {
     "zeros": lambda shape, *_: extent(shape), "ones": lambda shape, *_: extent(shape),
     "empty": lambda shape, *_: extent(shape), "full": lambda shape, *_: extent(shape),
-    "arange": lambda *numbers: steps(*numbers[:3]),
+    "arange": lambda *numbers: steps(*numbers[:3]), "indices": lambda shape, *_: extent(shape),
     "eye": lambda n, m=None, *_: extent((n, n if m is None else m)),
     "linspace": lambda start, stop, num=50, *_: num if type(num) is int else UNKNOWN,
     "array": listed, "asarray": listed,

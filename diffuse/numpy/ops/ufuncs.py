@@ -202,7 +202,8 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
                 key = operands[1].form if type(operands[1]) in ARRAYS else type(operands[1])
                 rules.RULES[self.numpy, operands[0].form, key, "in place"] = rule
         arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
-        small = all(x.form.size < core.SMALL or not x.form.size for x in arrays)
+        small = (all(x.form.size < core.SMALL or not x.form.size for x in arrays)
+                 and rules.broadcast_size([x.form.shape for x in arrays]) < core.SMALL)
         whole = self.operation == "power" and types[0].kind in "iu"  # its errors depend on the values
         small = small and (not self.exact(types) or all(map(ready, arrays)))
         narrowed = any(isinstance(x, Array) and folds.narrows(x, t)  # NumPy may warn

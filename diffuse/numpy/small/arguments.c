@@ -21,7 +21,7 @@ static int note(Found *found, PyObject *given, PyArrayObject *array)
             found->shape[k] = extent;
     }
     npy_intp size = PyArray_SIZE(array);
-    found->product = found->product > state.small ? found->product : found->product * (size ? size : 1);
+    found->product = found->product > Py_MAX(state.small, FEW) ? found->product : found->product * (size ? size : 1);
     found->total += PyArray_NBYTES(array);
     found->seen[found->arrays++] = given;
     return 1;

@@ -28,7 +28,10 @@ enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        FOLDS = 1 << 18, /* a reduction that gives NumPy's bits of all real elements */
        ADDS = 1 << 19,  /* only of whole numbers */
        BLANK = 1 << 20, /* makes an array whose elements have no values */
-       WAYS = 1 << 21 }; /* times SMALL_ANY and the like: for which types it has NumPy's bits (soon.c) */
+       REPEATS = 1 << 21, /* the result is the first argument as many times as the second one says */
+       COPIES = 1 << 22, /* has NumPy's bits in results of any size, of which NumPy makes FEW elements faster */
+       WAYS = 1 << 23 }; /* times SMALL_ANY and the like: for which types it has NumPy's bits (soon.c) */
+enum { FEW = 1 << 18 };
 enum { MOST = 16 }; /* arguments that a gate looks at */
 
 typedef struct {

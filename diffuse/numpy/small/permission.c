@@ -58,9 +58,15 @@ npy_intp small_makes(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *
     return count;
 }
 
+/* The elements from which on a result is Diffuse's, though all arguments are small. */
+static npy_intp result_limit(Gate *gate)
+{
+    return state.small && (gate->flags & COPIES) ? Py_MAX(state.small, FEW) : state.small;
+}
+
 int small_makes_few(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    npy_intp count = small_makes(gate, args, n, kwnames), most = state.small;
+    npy_intp count = small_makes(gate, args, n, kwnames), most = result_limit(gate);
     if ((gate->flags & BLANK) && state.small && state.sees)
         most = Py_MAX(most, state.bytes / 16);
     return count >= 0 && count < most;
@@ -95,6 +101,15 @@ int small_writes_small(Gate *gate, Found *found, PyObject *kwnames)
     return stays_small(found) && (!(gate->flags & MASKLESS) || small_keyword(kwnames, "where") < 0);
 }
 
+/* Is the first argument so many times small, as far as the second one is an integer or a tuple of integers? */
+static int repeats_few(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t n)
+{
+    npy_intp times = n > 1 ? small_extent(args[1]) : 1, most = result_limit(gate);
+    if (PyErr_Occurred())
+        PyErr_Clear(); /* a number that is too large, which NumPy refuses */
+    return times < most && found->product * times < most;
+}
+
 int small_permitted(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     if (gate->need == ARRAYS && !found->arrays && !found->numbers)
@@ -105,7 +120,9 @@ int small_permitted(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t 
         return 0;
     if (found->wrapped && (gate->flags & WRITES) && !((gate->flags & AIMS) && PyArray_CheckExact(args[0])))
         return 0;
-    if ((gate->flags & MULTIPLIES) && found->different && found->product >= state.small)
+    if ((gate->flags & MULTIPLIES) && found->product >= result_limit(gate))
+        return 0;
+    if ((gate->flags & REPEATS) && !repeats_few(gate, found, args, n))
         return 0;
     return !(gate->flags & OPERATES) || small_writes_small(gate, found, kwnames);
 }
