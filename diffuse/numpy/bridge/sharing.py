@@ -39,6 +39,7 @@ ADAPTED = {
     "h5py": ("Dataset.read_direct", "Dataset.write_direct"),
     "numba": ("@njit",),
     "numpy.ctypeslib": ("_ndptr.from_param",),
+    "numpy.random": ("@generators",),
     "pandas": ("factorize", "unique", "Series.__init__", "Index.__new__", "RangeIndex.__new__",
                "DataFrame.__init__", "DataFrame.insert", "DataFrame.set_index", "DataFrame.groupby",
                "Series.groupby", "DataFrame._align_for_op", "DataFrame.__getitem__", "DataFrame.__setitem__",

@@ -68,6 +68,15 @@ static PyObject *teach(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *teach_generator(PyObject *module, PyObject *args)
+{
+    PyObject *method, *function;
+    if (!PyArg_ParseTuple(args, "OO", &method, &function))
+        return NULL;
+    small_teach_generator(method, function);
+    Py_RETURN_NONE;
+}
+
 static PyObject *connect_moving(PyObject *module, PyObject *args)
 {
     PyObject *grants, *counters;
@@ -278,6 +287,8 @@ static PyMethodDef methods[] = {
     {"set_classes", set_classes, METH_VARARGS, "Say of which classes arrays and pending numbers are."},
     {"connect", connect, METH_VARARGS, "Give the Python functions for what is not done here."},
     {"teach", teach, METH_VARARGS, "Have NumPy's own arrays take arrays as outputs and values; give base.writable, base.wrote and base.host."},
+    {"teach_generator", teach_generator, METH_VARARGS,
+     "Have a method of NumPy's generators take arrays; give what calls it with such."},
     {"connect_moving", connect_moving, METH_VARARGS,
      "Give the table of what was decided about places, the counters, and where mirrors lie."},
     {"calls", (PyCFunction)(void (*)(void))calls, METH_FASTCALL,

@@ -102,6 +102,7 @@ void small_numbers(void); /* of numbers.c: NumPy's numbers know arrays on their 
 /* Of taught.c: NumPy's own arrays know arrays as outputs, values and masks; base.writable, base.wrote and base.host are
  * given. */
 void small_teach(PyObject *for_writing, PyObject *after_writing, PyObject *for_reading);
+void small_teach_generator(PyObject *method, PyObject *function);
 
 /* Of record.c: a call of NumPy's function that was recorded before on these views, recorded again; `b` is NULL for
  * one operand.  Py_None if it was not, NULL with an exception. */

@@ -1,5 +1,5 @@
-/* What NumPy's own arrays are taught of Diffuse's: outputs of their methods, values for their elements, and masks of
- * their iterators.  NumPy itself takes nothing but its own arrays there, and has no protocol that would ask. */
+/* What NumPy's own objects are taught of Diffuse's arrays: arrays as outputs of their methods and as values for their
+ * elements, iterators as masks, generators as what they shuffle and fill.  NumPy itself takes nothing but its own arrays there, and has no protocol that would ask. */
 #include "small.h"
 
 static PyObject *writable, *wrote, *readable; /* of base; base.host */
@@ -205,6 +205,53 @@ static int write_flat(PyObject *flat, PyObject *index, PyObject *value)
     int failed = plain == NULL ? -1 : numpys_write(flat, plain, value);
     Py_XDECREF(plain);
     return failed;
+}
+
+/* -- generators --------------------------------------------------------------------------------------------------- */
+
+enum { TAUGHT = 16 /* methods of generators, at most */ };
+
+static struct {
+    PyObject *method;
+    vectorcallfunc numpys;
+} generators[TAUGHT];
+
+static PyObject *drawing; /* calls such a method with an array of ours */
+
+static PyObject *draw(PyObject *method, PyObject *const *args, size_t n, PyObject *kwnames)
+{
+    Py_ssize_t by_place = PyVectorcall_NARGS(n), all = by_place + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    int k = 0, found = 0;
+    while (generators[k].method != method)
+        k++;
+    for (Py_ssize_t at = 0; at < all && !found; at++)
+        found = ours(args[at]);
+    if (!found)
+        return generators[k].numpys(method, args, n, kwnames);
+    PyObject **given = PyMem_New(PyObject *, all + 1);
+    if (given == NULL)
+        return PyErr_NoMemory();
+    given[0] = method;
+    memcpy(given + 1, args, all * sizeof *given);
+    PyObject *drawn = PyObject_Vectorcall(drawing, given, by_place + 1, kwnames);
+    PyMem_Free(given);
+    return drawn;
+}
+
+/* Puts `draw` before a method that Cython made.  The method stays the same object, which others are bound to. */
+void small_teach_generator(PyObject *method, PyObject *function)
+{
+    Py_ssize_t offset = Py_TYPE(method)->tp_vectorcall_offset;
+    int k = 0;
+    while (k < TAUGHT && generators[k].method != NULL && generators[k].method != method)
+        k++;
+    Py_XSETREF(drawing, Py_NewRef(function));
+    if (k == TAUGHT || generators[k].method != NULL || offset <= 0 || PyVectorcall_Function(method) == NULL)
+        return;
+    vectorcallfunc *place = (vectorcallfunc *)((char *)method + offset);
+    generators[k].method = Py_NewRef(method);
+    generators[k].numpys = *place;
+    *place = draw;
 }
 
 void small_teach(PyObject *for_writing, PyObject *after_writing, PyObject *for_reading)
