@@ -390,3 +390,17 @@ def test_a_matrix_of_a_view_with_strides(copy: bool) -> None:
         return found, numpy.matrix(x[::3], dtype="f4").dtype, type(numpy.matrix(x)) is numpy.matrix
 
     assert made(dnp) == made(numpy)
+
+
+@pytest.mark.skipif(native is None, reason="without it the method returns the output")
+@pytest.mark.parametrize("call", ["sum(out=y)", "round(out=y)", "max(None, y)", "clip(1, 2, out=y)", "take(0, out=y)",
+                                  "conj(y)", "any(out=y)", "std(out=y)"])
+def test_a_method_of_a_number_returns_the_element_that_it_wrote(call: str) -> None:
+    def found(np: Any) -> Any:
+        y = np.zeros(20_000)[:1].reshape(())
+        result = eval(f"np.float64(3).{call}", {"np": np, "y": y})
+        written = float(y)
+        y[...] = 5  # which changes the output, not the result
+        return type(result) is numpy.float64, float(result), written
+
+    assert found(dnp) == found(numpy)

@@ -109,9 +109,10 @@ static PyObject *slow(Method *method, PyObject *self, PyObject *args, PyObject *
 METHODS(DEFINE)
 
 /* Puts one of three functions, by how NumPy's is called, before that; the method stays the same object. */
-static void precede(const char *name, Method *method, void (*quick)(void), void (*named)(void), void (*plain)(void))
+static void precede(PyTypeObject *type, const char *name, Method *method, void (*quick)(void), void (*named)(void),
+                    void (*plain)(void))
 {
-    PyObject *found = PyDict_GetItemString(PyArray_Type.tp_dict, name);
+    PyObject *found = PyDict_GetItemString(type->tp_dict, name);
     if (found == NULL || !Py_IS_TYPE(found, &PyMethodDescr_Type) || method->numpys != NULL)
         return;
     PyMethodDef *definition = ((PyMethodDescrObject *)found)->d_method;
@@ -125,8 +126,42 @@ static void precede(const char *name, Method *method, void (*quick)(void), void 
 }
 
 #define PRECEDE(name, place)                                                                                           \
-    precede(#name, &method_##name, (void (*)(void))fast_##name, (void (*)(void))named_##name,                          \
+    precede(&PyArray_Type, #name, &method_##name, (void (*)(void))fast_##name, (void (*)(void))named_##name,                          \
             (void (*)(void))plain_##name);
+
+/* -- numbers ------------------------------------------------------------------------------------------------------ */
+
+/* The methods of NumPy's numbers in C that may return an output without dimensions. */
+#define NUMBERS(N) N(all) N(any) N(clip) N(conj) N(conjugate) N(max) N(mean) N(min) N(prod) N(round) N(std) N(sum)  \
+    N(take) N(var)
+
+/* A number's method returns the element of such an output, where an array's method returns the output. */
+static PyObject *element(PyObject *found)
+{
+    if (found == NULL || !ours(found))
+        return found;
+    PyObject *empty = PyTuple_New(0), *value = empty == NULL ? NULL : PyObject_GetItem(found, empty);
+    Py_XDECREF(empty);
+    Py_DECREF(found);
+    return value;
+}
+
+#define DEFINE_NUMBERS(name)                                                                                           \
+    static Method number_##name;                                                                                       \
+    static PyObject *number_named_##name(PyObject *self, PyObject *args, PyObject *named)                              \
+    {                                                                                                                  \
+        return element(((Named)number_##name.numpys)(self, args, named));                                              \
+    }                                                                                                                  \
+    static PyObject *number_plain_##name(PyObject *self, PyObject *args)                                               \
+    {                                                                                                                  \
+        return element(((PyCFunction)number_##name.numpys)(self, args));                                               \
+    }
+
+NUMBERS(DEFINE_NUMBERS)
+
+#define PRECEDE_NUMBERS(name)                                                                                          \
+    precede(&PyGenericArrType_Type, #name, &number_##name, NULL, (void (*)(void))number_named_##name,                  \
+            (void (*)(void))number_plain_##name);
 
 /* -- elements ----------------------------------------------------------------------------------------------------- */
 
@@ -260,6 +295,7 @@ void small_teach(PyObject *for_writing, PyObject *after_writing, PyObject *for_r
     Py_XSETREF(wrote, Py_NewRef(after_writing));
     Py_XSETREF(readable, Py_NewRef(for_reading));
     METHODS(PRECEDE)
+    NUMBERS(PRECEDE_NUMBERS)
     teach_elements();
     PyMappingMethods *mapping = PyArrayIter_Type.tp_as_mapping;
     if (numpys_read == NULL) {
