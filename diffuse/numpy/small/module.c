@@ -319,11 +319,11 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__small(void)
 {
     import_array();
-    PyTypeObject *types[] = {&Array_Type, &Operators_Type, &Described_Type, &Gate_Type, &StaticGate_Type};
-    const char *names[] = {"Array", "Operators", "Described", "Gate", "StaticGate"};
+    PyTypeObject *types[] = {&Array_Type, &Operators_Type, &Described_Type, &Gate_Type, &StaticGate_Type, &Kind_Type};
+    const char *names[] = {"Array", "Operators", "Described", "Gate", "StaticGate", "Kind"};
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || small_hand_ready() < 0 || small_operators_ready() < 0 || small_draws_ready() < 0
-            || teach_view() < 0 || small_memory_ready() < 0)
+            || teach_view() < 0 || small_kind_ready() < 0 || small_memory_ready() < 0)
         return NULL;
     for (size_t k = 0; k < sizeof types / sizeof *types; k++)
         if (PyType_Ready(types[k]) < 0 || PyModule_AddObjectRef(module, names[k], (PyObject *)types[k]) < 0)

@@ -54,7 +54,8 @@ typedef struct {
 } State;
 
 extern State state;
-extern PyTypeObject Array_Type, Operators_Type, Described_Type, Gate_Type, StaticGate_Type;
+extern PyTypeObject Array_Type, Operators_Type, Described_Type, Gate_Type, StaticGate_Type, Kind_Type;
+int small_kind_ready(void);
 
 /* Both return a new reference, or NULL: with an exception if one was raised, else for "not at hand". */
 PyObject *small_near(Array *x);
