@@ -63,7 +63,7 @@ SILENT_MODULES = {"numpy.linalg": "library", "numpy.fft": "library", "numpy.rand
                   "numpy.strings": "text", "numpy.rec": "text", "numpy.polynomial": "library"}
 """Modules whose functions lose nothing by running in NumPy."""
 
-ALIASES = {"amin": "min", "amax": "max", "around": "round"}
+ALIASES = {"amin": "min", "amax": "max", "around": "round", "concat": "concatenate", "permute_dims": "transpose"}
 """Alternative names that NumPy keeps for functions."""
 
 STAND_INS: dict[type, type] = {}
@@ -119,7 +119,8 @@ def _vectorize() -> type:
 @cache
 def native(name: str) -> Any:
     """Diffuse's own object of this name in NumPy's main namespace, or None."""
-    name = ALIASES.get(name, name)
+    if name in ALIASES:
+        return native(ALIASES[name])
     if name == "ndarray":
         return core.array_class
     found = UFUNCS.get(name)
