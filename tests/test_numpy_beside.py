@@ -356,15 +356,17 @@ def test_an_element_of_numpys_own_array_takes_an_array_as_numpy_does(kind: str, 
 
 @pytest.mark.skipif(native is None, reason="without it NumPy's generators know no arrays but its own")
 @pytest.mark.parametrize("call", [
-    "g.shuffle(x)", "g.shuffle(x=x)", "g.shuffle(x.reshape(2, -1), axis=1)", "g.permuted(x, out=x)", "g.random(out=x)",
-    "g.standard_normal(out=x)", "g.standard_exponential(out=x)", "g.standard_gamma(2.0, out=x)", "old.shuffle(x)",
-    "numpy.random.shuffle(x)", "numpy.random.RandomState.shuffle(old, x)", "g.random(out=x[::2])", "g.shuffle(locked)"])
+    "g.shuffle(x)", "g.shuffle(x=x)", "g.shuffle(x.reshape(2, -1), axis=1)", "g.permuted(x, out=x)",
+    "g.random(out=x)", "g.standard_normal(out=x)", "g.standard_exponential(out=x)", "old.shuffle(x)",
+    "g.standard_gamma(2.0, out=x)", "numpy.random.shuffle(x)", "numpy.random.RandomState.shuffle(old, x)",
+    "g.random(out=x[::2])", "g.shuffle(locked)"])
 def test_numpys_generators_shuffle_and_fill(call: str) -> None:
     def drawn(np: Any) -> Any:
         x, locked = np.arange(20_000.0), np.arange(20_000.0)
         locked.flags.writeable = False
         numpy.random.seed(3)
-        given = {"x": x, "locked": locked, "g": numpy.random.default_rng(3), "old": numpy.random.RandomState(3)}
+        given = {"x": x, "locked": locked,
+                 "g": numpy.random.default_rng(3), "old": numpy.random.RandomState(3)}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -393,8 +395,8 @@ def test_a_matrix_of_a_view_with_strides(copy: bool) -> None:
 
 
 @pytest.mark.skipif(native is None, reason="without it the method returns the output")
-@pytest.mark.parametrize("call", ["sum(out=y)", "round(out=y)", "max(None, y)", "clip(1, 2, out=y)", "take(0, out=y)",
-                                  "conj(y)", "any(out=y)", "std(out=y)"])
+@pytest.mark.parametrize("call", ["sum(out=y)", "round(out=y)", "max(None, y)", "clip(1, 2, out=y)",
+                                  "take(0, out=y)", "conj(y)", "any(out=y)", "std(out=y)"])
 def test_a_method_of_a_number_returns_the_element_that_it_wrote(call: str) -> None:
     def found(np: Any) -> Any:
         y = np.zeros(20_000)[:1].reshape(())

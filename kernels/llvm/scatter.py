@@ -42,7 +42,8 @@ COPIED = 2048
 """The row length in bytes from which on the C library copies a row."""
 
 COMPARING = "maximum", "minimum"
-"""The operators whose loops in NumPy set a flag where they compare a NaN, if `ufunc.at` calls them directly."""
+"""The operators whose loops in NumPy note an invalid value where they compare a NaN, if `ufunc.at` calls
+them directly."""
 COMPARISON = {f"float{bits}": f"llvm.experimental.constrained.fcmps.f{bits}" for bits in (32, 64)}
 """The comparison that sets this flag, for each element type."""
 
@@ -306,10 +307,11 @@ class Scatter:
         return RULES[self.operator](self.code, kinds, self.dtype, (before, value)) if self.operator else value
 
     def _compared(self, before: str, value: str) -> None:
-        """Compare two elements as C does, so that the processor notes an invalid value if one of them is NaN."""
+        """Compare two elements as C does, so that the processor notes an invalid value if one is NaN."""
         code, kind, name = self.code, self.code.type(self.dtype), COMPARISON[self.dtype]
         code.declare(f"declare i1 @{name}({kind}, {kind}, metadata, metadata)")
-        code.do(f'call i1 @{name}({kind} {before}, {kind} {value}, metadata !"oge", metadata !"fpexcept.strict")')
+        modes = 'metadata !"oge", metadata !"fpexcept.strict"'
+        code.do(f"call i1 @{name}({kind} {before}, {kind} {value}, {modes})")
 
     def _rest(self, dimension: int, bases: Mapping[int, str]) -> None:
         """Write the loops over the dimensions after the indexed one, the last one with vectors."""

@@ -59,7 +59,8 @@ def adapt(module: ModuleType) -> None:
 def generators_shuffle(random: Any) -> None:
     """Let NumPy's own generators shuffle and fill Diffuse's arrays, if the extension is there."""
     def run(method: Any, generator: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return fallback.call(method.__get__(generator), args, kwargs, f"numpy.random.{method.__name__}", "source")
+        path = f"numpy.random.{method.__name__}"
+        return fallback.call(method.__get__(generator), args, kwargs, path, "source")
 
     if native is not None:
         for name in "shuffle permuted random standard_normal standard_exponential standard_gamma".split():

@@ -63,7 +63,8 @@ SILENT_MODULES = {"numpy.linalg": "library", "numpy.fft": "library", "numpy.rand
                   "numpy.strings": "text", "numpy.rec": "text", "numpy.polynomial": "library"}
 """Modules whose functions lose nothing by running in NumPy."""
 
-ALIASES = {"amin": "min", "amax": "max", "around": "round", "concat": "concatenate", "permute_dims": "transpose"}
+ALIASES = {"amin": "min", "amax": "max", "around": "round", "concat": "concatenate",
+           "permute_dims": "transpose"}
 """Alternative names that NumPy keeps for functions."""
 
 STAND_INS: dict[type, type] = {}
