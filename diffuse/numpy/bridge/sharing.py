@@ -59,6 +59,8 @@ ADAPTED = {
     "scipy.optimize._differentiable_functions": (
         "-> _ScalarGradWrapper.__call__", "-> _VectorFunWrapper.__call__", "-> _VectorJacWrapper.__call__",
         "-> VectorFunction.jac"),
+    "scipy.spatial._qhull": ("_QhullUser.add_points", "_QhullUser._add_points",
+                             "HalfspaceIntersection.__init__", "HalfspaceIntersection.add_halfspaces"),
     "statsmodels.base.data": ("handle_data",),
     "torch": ("from_numpy",),
     "xarray.core.indexing": ("@indexing",),
