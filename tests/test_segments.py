@@ -60,7 +60,7 @@ def test_options_are_numpys(options: dict[str, Any]) -> None:
 @pytest.mark.local_only("other runtimes let NumPy fold")
 def test_several_threads_fold_and_numpy_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    together = segments.together
+    from diffuse.numpy.order.team import together
 
     def counting(jobs: Any) -> Any:
         calls.append(len(jobs))

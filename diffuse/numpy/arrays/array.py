@@ -39,6 +39,12 @@ MERGING = getattr(getattr(functools, "_c3_merge", None), "__code__", None)
 """The code of `functools.singledispatch` that orders classes; it takes classes that compare equal for one."""
 
 
+if TYPE_CHECKING or native is None:
+    Classes = type
+else:
+    Classes = native.Kind
+
+
 def _printed(x: Array) -> Mirror:
     """A NumPy array that prints as `x` does."""
     if library.current().host_sees:
@@ -48,7 +54,7 @@ def _printed(x: Array) -> Mirror:
     return edges.printed(x)
 
 
-class Kind(type if TYPE_CHECKING or native is None else native.Kind):
+class Kind(Classes):
     """The metaclass of `ndarray`.  NumPy's own arrays are instances, too, as small results are such
     arrays."""
 
@@ -69,7 +75,7 @@ class Kind(type if TYPE_CHECKING or native is None else native.Kind):
         """List the names of NumPy's array, without the slots."""
         return [name for name in super().__dir__() if name.startswith("_") or hasattr(numpy.ndarray, name)]
 
-    def __eq__(cls, kind: object) -> bool:
+    def __eq__(cls, kind: object) -> Any:
         """Equal NumPy's class, which is the class of short arrays: `type(x) == np.ndarray` holds for all
         arrays.
 
