@@ -352,8 +352,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
     def reduceat(self, array: Any, indices: Any, axis: Any = _NoValue, dtype: Any = _NoValue,
                  out: Any = None) -> Any:
-        own = import_module("diffuse.numpy.order.segments").reduceat
-        found = own(self.numpy, array, indices, axis, dtype, out)
+        found = import_module("diffuse.numpy.order.segments").reduceat(self, array, indices, axis, dtype, out)
         if found is None:
             found = self._method("reduceat", (array, indices), axis=axis, dtype=dtype, out=out)
             self.told.add(provenance.where(2))

@@ -19,7 +19,7 @@ from diffuse.numpy.order.team import SHARE, threads, together
 _NoValue: Any = numpy._NoValue
 
 
-def reduceat(ufunc: numpy.ufunc, array: Any, indices: Any, axis: Any, dtype: Any, out: Any) -> Any:
+def reduceat(ufunc: Any, array: Any, indices: Any, axis: Any, dtype: Any, out: Any) -> Any:
     """Fold the segments of an array of one dimension, of at least two threads' share of elements; returns
     None if NumPy has to."""
     if (type(array) is not core.array_class or array.form.ndim != 1 or array.form.size < 2 * SHARE
@@ -35,12 +35,12 @@ def reduceat(ufunc: numpy.ufunc, array: Any, indices: Any, axis: Any, dtype: Any
     many = min(threads(), elements.size // SHARE)
     cuts = [0, *numpy.searchsorted(starts, [elements.size * k // many for k in range(1, many)]), starts.size]
     ends = [starts[cut] if cut < starts.size else elements.size for cut in cuts[1:]]
-    found = numpy.empty(starts.size, ufunc.reduceat(elements[:1], [0]).dtype)
+    found = numpy.empty(starts.size, ufunc.numpy.reduceat(elements[:1], [0]).dtype)
 
     def fold(low: int, high: int, end: int) -> None:
         if low < high:
             begin = starts[low]
-            found[low:high] = ufunc.reduceat(elements[begin:end], starts[low:high] - begin)
+            found[low:high] = ufunc.numpy.reduceat(elements[begin:end], starts[low:high] - begin)
 
     modes: Any = {error: "raise" for error, mode in numpy.geterr().items() if mode != "ignore"}
     try:
