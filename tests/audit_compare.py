@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from types import ModuleType
 from typing import Any
 
 import numpy
@@ -102,7 +103,9 @@ class Outcome:
             return [type(value).__name__, numpy.asarray(value)]
         if isinstance(value, memoryview):
             return ["memoryview", value.shape, value.strides, value.format, value.readonly]
-        if type(value).__name__ in ("module", "function", "MethodType", "builtin_function_or_method", "Flat"):
+        if isinstance(value, ModuleType):
+            return "module"
+        if type(value).__name__ in ("function", "MethodType", "builtin_function_or_method", "Flat"):
             return type(value).__name__.lower()
         if type(value).__name__ in ("flatiter", "nditer"):
             return "flat"

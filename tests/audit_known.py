@@ -18,8 +18,6 @@ KNOWN = {
     "no flag of NaN in comparisons of complex numbers": r"NumPy's .*encountered in (less|greater)(_equal)?'",
     "no flag of NaN in logaddexp, at the poles of arctan, in spacing":
         r"NumPy's .*(logaddexp2?|arctan|spacing)'\)",
-    "no flag of NaN in maximum.at and minimum.at, which NumPy sets for one index array only":
-        r"(maximum|minimum)\.at\(.*=> warnings: .*NumPy's .*'invalid value encountered in (maximum|minimum)'",
     "which NaN and infinities meet first in sums and products goes by their order":
         r"^(?!.*dtype=(np\.dtype\()?.?[iu]).*=> warnings: .*invalid value .*"
         r" in ([a-z_ ]* or )?(reduce|accumulate|dot|matmul)",

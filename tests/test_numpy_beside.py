@@ -352,3 +352,57 @@ def test_an_element_of_numpys_own_array_takes_an_array_as_numpy_does(kind: str, 
     for values in 300, float("nan"), 1j, True:
         for shape in (), (1,), (9,):
             assert assigned(dnp, values, shape) == assigned(numpy, values, shape), (values, shape)
+
+
+@pytest.mark.skipif(native is None, reason="without it NumPy's generators know no arrays but its own")
+@pytest.mark.parametrize("call", [
+    "g.shuffle(x)", "g.shuffle(x=x)", "g.shuffle(x.reshape(2, -1), axis=1)", "g.permuted(x, out=x)",
+    "g.random(out=x)", "g.standard_normal(out=x)", "g.standard_exponential(out=x)", "old.shuffle(x)",
+    "g.standard_gamma(2.0, out=x)", "numpy.random.shuffle(x)", "numpy.random.RandomState.shuffle(old, x)",
+    "g.random(out=x[::2])", "g.shuffle(locked)"])
+def test_numpys_generators_shuffle_and_fill(call: str) -> None:
+    def drawn(np: Any) -> Any:
+        x, locked = np.arange(20_000.0), np.arange(20_000.0)
+        locked.flags.writeable = False
+        numpy.random.seed(3)
+        given = {"x": x, "locked": locked,
+                 "g": numpy.random.default_rng(3), "old": numpy.random.RandomState(3)}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                found = eval(call, {"numpy": numpy, **given})
+            except Exception as error:
+                found = str(error)
+        return found is x or found, x.tolist(), [str(one.message) for one in caught], given["g"].random()
+
+    expected, found = drawn(numpy), drawn(dnp)
+    assert found[1:] == expected[1:] and (found[0] == expected[0] or type(found[0]) is dnp.ndarray)
+
+
+@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_a_matrix_of_a_view_with_strides(copy: bool) -> None:
+    def made(np: Any) -> Any:
+        x = np.arange(40_000.0).reshape(-1, 4)
+        found = []
+        for view in x[::3, ::2], x.T, x[::2], x[0], x:
+            m = numpy.matrix(view, copy=copy)
+            m[0, 1] = 7
+            found.append((m.shape, m.strides, m.flags.f_contiguous, float(view.reshape(-1)[1]), m.sum()))
+        return found, numpy.matrix(x[::3], dtype="f4").dtype, type(numpy.matrix(x)) is numpy.matrix
+
+    assert made(dnp) == made(numpy)
+
+
+@pytest.mark.skipif(native is None, reason="without it the method returns the output")
+@pytest.mark.parametrize("call", ["sum(out=y)", "round(out=y)", "max(None, y)", "clip(1, 2, out=y)",
+                                  "take(0, out=y)", "conj(y)", "any(out=y)", "std(out=y)"])
+def test_a_method_of_a_number_returns_the_element_that_it_wrote(call: str) -> None:
+    def found(np: Any) -> Any:
+        y = np.zeros(20_000)[:1].reshape(())
+        result = eval(f"np.float64(3).{call}", {"np": np, "y": y})
+        written = float(y)
+        y[...] = 5  # which changes the output, not the result
+        return type(result) is numpy.float64, float(result), written
+
+    assert found(dnp) == found(numpy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array as plain_arrays
 import ctypes
+import pickle
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -262,3 +263,13 @@ def test_flags_are_those_of_the_array(step: int) -> None:
     fixed = np.asarray(numpy.frombuffer(values().tobytes())[::step])
     with pytest.raises(ValueError, match="cannot set WRITEABLE"):
         fixed.flags.writeable = True
+
+
+def test_an_array_that_numpy_unpickled_is_written() -> None:
+    ours = np.zeros(20_000) + 1
+    theirs = pickle.loads(pickle.dumps(numpy.zeros(20_000)))  # writeable, in the memory of `bytes`
+    assert type(theirs.base) is bytes
+    np.add(ours, ours, out=theirs)
+    assert theirs[7] == 2
+    np.cumsum(ours, out=theirs[::-1])
+    assert theirs[0] == 20_000

@@ -9,11 +9,14 @@ import inspect
 import pickle
 import sys
 import weakref
+from collections.abc import Iterable, Sequence
 
 import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse.numpy.arrays import core
+from diffuse.numpy.small import native
 from tests.kinds import is_ours
 
 
@@ -37,6 +40,20 @@ def test_functions_for_one_kind_of_arguments_know_all_arrays() -> None:
         found = told(x), told(x + 1), told(x.sum()), told([x])
         assert found == ("an array", "an array", "a number", "something")
     assert told(numpy.ones(5)) == told(numpy.matrix([1])) == "an array" and np.ndarray == numpy.ndarray
+
+
+@pytest.mark.skipif(native is None, reason="without it the classes have hashes of their own")
+@pytest.mark.parametrize("kind", [np.ndarray, numpy.ndarray])
+def test_tables_of_types_find_short_and_large_arrays(kind: type) -> None:
+    table, weak = {kind: "array", list: "list"}, weakref.WeakKeyDictionary({kind: "array"})
+    for array in np.zeros(3), np.zeros(20_000), numpy.zeros(3), np.zeros(20_000)[:2]:
+        assert table[type(array)] == weak[type(array)] == "array" and type(array) in {kind}
+    assert {type(np.zeros(3)), type(np.zeros(20_000))} == {np.ndarray} and np.float64 not in table
+    told = functools.singledispatch(lambda value: "something")
+    told.register(kind, lambda value: "array")
+    assert told(np.zeros(3)) == told(np.zeros(20_000)) == told(np.ma.array([1])) == "array"
+    assert isinstance(np.zeros(20_000), Iterable) and not isinstance(np.zeros(20_000), Sequence)
+    assert np.ndarray not in core.NUMBERS and "ndarray" in repr({np.ndarray: 1})
 
 
 @pytest.mark.parametrize("name", ["device", "size", "ndim", "base", "T", "nbytes"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,3 +104,25 @@ def test_positions_of_a_mask_ascend_without_a_look_at_them() -> None:
     mask = np.array(numpy.random.default_rng(0).random(300_000) > 0.5)
     found = np.flatnonzero(mask)
     assert indices._ascending[indices.name(found)]
+
+
+@pytest.mark.local_only("other runtimes let NumPy write")
+@pytest.mark.parametrize("compile", MODES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_extremes_of_nan_at_indices_are_invalid_where_numpy_says_so(compile: str, dtype: str) -> None:
+    def reported(m: Any, ufunc: str, rank: int, nan: str) -> list[str]:
+        i, v = m.arange(300) % 150, m.ones(300, dtype)
+        x = m.zeros((300, 2)[:rank or 1], dtype)
+        x[1], v[2] = math.nan if "x" in nan else 0, math.nan if "v" in nan else 1
+        if rank == 0:  # indices and values with rows
+            i, v = i.reshape(3, 100), v.reshape(3, 100)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            getattr(m, ufunc).at(x, (i, i % 2) if rank == 2 else i, v)
+            assert float(x.reshape(-1)[0]) in (0, 1)
+        return [str(each.message) for each in found]
+
+    with using(small=0, compile=compile):
+        for ufunc, rank, nan in itertools.product(("maximum", "minimum"), (0, 1, 2), ("", "x", "v", "xv")):
+            expected = reported(numpy, ufunc, rank, nan)
+            assert reported(np, ufunc, rank, nan) == expected, (ufunc, rank, nan)

@@ -27,7 +27,7 @@ def body(operator: str, dtype: str, source: str, letter: str) -> Body:
                  Argument(1, 0, "int64", 0, "0", Privilege.READ),
                  Argument(2, 0, source, 0, "0", Privilege.READ))
     ops = (*[Op("scalar", "int64", (), k) for k in range(3)],
-           Op("scatter", dtype, (0, 1, 2), (operator, 0, 1, 2, 0)))
+           Op("scatter", dtype, (0, 1, 2), (operator, 0, 1, 2, 0, "a")))
     return Body((Space(1, (0,)),), arguments, ("int64",) * 3, (Loop(0, (0,), ops),))
 
 

@@ -3,6 +3,7 @@ compiled for one: arrays in and out, no warning."""
 
 from __future__ import annotations
 
+import copy
 import importlib
 import pickle
 from collections.abc import Callable, Iterator
@@ -136,3 +137,36 @@ def test_submodules_and_missing_names() -> None:
     diffuse.scipy.signal.windows.hann], ids=lambda f: f"{f.__module__}.{f.__name__}")
 def test_functions_can_be_sent_to_other_processes(function: Any) -> None:
     assert pickle.loads(pickle.dumps(function)) is function
+
+
+def test_ufuncs_that_scipy_computes_are_ufuncs() -> None:
+    special = importlib.import_module("diffuse.scipy.special")
+    for function in special.jv, special.agm, special.gamma:
+        assert isinstance(function, np.ufunc) and special.__dict__[function.__name__] is function
+        sent = pickle.loads(pickle.dumps(function))
+        assert sent is copy.deepcopy(function) is copy.copy(function) is function
+    assert isinstance(np.ma.add, type(numpy.ma.add)) and pickle.loads(pickle.dumps(np.ma.add))(1, 2) == 3
+    fused = importlib.import_module("diffuse.scipy.special.cython_special").jv
+    assert fused["double"](1, 2.0) == special.jv(1, 2.0)
+
+
+def test_points_are_added_to_triangulations() -> None:
+    # SciPy's object in C, given an array of another class by its own method, ends the process
+    from scipy.spatial import ConvexHull, Delaunay, HalfspaceIntersection, Voronoi
+
+    def found(np: Any) -> list[Any]:
+        points = np.asarray(numpy.random.default_rng(3).random((300, 2))) * 1.0
+        angles = np.asarray(numpy.random.default_rng(4).random(100)) * 6.28
+        lines = np.stack([np.cos(angles), np.sin(angles), -np.ones(100)], 1)
+        both = HalfspaceIntersection(lines, np.zeros(20_000)[:2], incremental=True)
+        both.add_halfspaces(lines - np.asarray([0, 0, 0.01]), restart=True)
+        counts: list[Any] = [len(both.intersections)]
+        for kind in Delaunay, Voronoi, ConvexHull:
+            for restart in False, True:
+                made = kind(points[:100], incremental=True)
+                made.add_points(points[100:], restart=restart)
+                corners = numpy.asarray(getattr(made, "simplices", [0])).ravel()
+                counts += [made.npoints, numpy.sort(corners).tolist()]
+        return counts
+
+    assert found(np) == found(numpy)

@@ -50,3 +50,18 @@ def test_annotations_are_numpys() -> None:
                    np.ndarray[tuple[int, ...], np.dtype[np.float64]]]
     real = importlib.import_module("numpy")
     assert str(annotations[0]) == str(theirs.NDArray[real.float64])
+
+
+def test_a_copy_of_the_function_that_finds_names_knows_no_list_of_them() -> None:
+    # autograd's own namespace has it, and `from autograd.numpy import *` asks for such a list
+    np: Any = importlib.import_module("diffuse.numpy")
+    with pytest.raises(AttributeError, match="module 'numpy' has no attribute '__all__'"):
+        np.__getattr__("__all__")
+    assert "add" in np.__all__ and np.concat is np.concatenate and np.permute_dims is np.transpose
+
+
+def test_a_mirror_has_what_every_module_has() -> None:
+    # pytest asks all names of SciPy's tests for it
+    pytest.importorskip("scipy")
+    for name in "numpy.lib.array_utils", "scipy.special._ufuncs":
+        assert hasattr(importlib.import_module("diffuse." + name), "__builtins__")

@@ -37,6 +37,8 @@ __all__ = [*_numpy.__all__]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":  # a namespace with a copy of this function is asked for a list of its own names
+        raise AttributeError(f"module 'numpy' has no attribute {name!r}")
     value = _namespace.resolve(name)
     if name in vars(_numpy):  # NumPy's `__getattr__` warns of each use of the names that it provides
         globals()[name] = value

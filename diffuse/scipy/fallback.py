@@ -45,8 +45,8 @@ def ours(real: ModuleType, name: str) -> Any:
     if isinstance(value, ModuleType):
         below = value.__name__.startswith(real.__name__ + ".")
         return importlib.import_module("diffuse." + value.__name__) if below else value
-    if isinstance(value, type) or not callable(value):
-        return value
+    if isinstance(value, type) or not callable(value) or hasattr(type(value), "__getitem__"):
+        return value  # Cython's functions of several types (`f[dtype]`) take numbers
     if isinstance(value, numpy.ufunc):
         return FallbackUfunc(value, path)
     loud = path.split(".")[1] in WARNING

@@ -90,7 +90,7 @@ def _result(body: Body, loop: Loop, op: Op, inputs: tuple[str, ...]) -> str:
             if found != ["int64", "int64", "bool", "int64"]:
                 raise TypeError(f"it is on {', '.join(found)}: expected two of int64, a mask and int64")
             return "int64"
-        case "scatter", (str(operator), int(target), int(index), int(values), int(axis)):
+        case "scatter", (str(operator), int(target), int(index), int(values), int(axis), "a" | "d"):
             _argument(body, loop, values)
             if (*inputs, _argument(body, loop, index).dtype) != ("int64",) * 4:
                 raise TypeError("its indices, their number and order, the distance of values are not int64")

@@ -271,9 +271,10 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
             elif kind == "reduce":
                 named = named[0], argument(named[1], written)
             elif kind == "scatter":
-                operator, target, *others, axis = named
+                operator, target, *others, axis, letter = named
                 argument(target, read)
-                named = operator, argument(target, written), *[argument(k, read) for k in others], axis
+                named = (operator, argument(target, written), *[argument(k, read) for k in others], axis,
+                         letter)
             elif kind == "turn":
                 named = argument(named[0], read), named[1]
             found.append(op if named is op[3] else _op(Op, (*op[:3], named)))

@@ -31,11 +31,13 @@ Kinds of `Op`:
     turn      args = (shift, ...), attribute = (argument, (dimension, ...)): the element of the argument at
               this iteration, but along each of these dimensions, of extent n, at index (i + shift) mod n;
               0 <= shift < n
-    scatter   args = (count, pitch, ascending), attribute = (operator, target, indices, values, dimension),
-              the middle ones arguments: for k = 0, 1, ... below `count`, in this order, at iterations whose
-              index along the dimension is indices[k]: target = values[k], or operator(target, values[k]) if
-              there is one, where elements k of the values lie `pitch` elements apart.  `ascending` is 1 if
-              the indices are known to be in order, else 0.  Such a loop has nothing else
+    scatter   args = (count, pitch, ascending), attribute = (operator, target, indices, values, dimension,
+              letter), three of them arguments: for k = 0, 1, ... below `count`, in this order, at
+              iterations whose index along the dimension is indices[k]: target = values[k], or
+              operator(target, values[k]) if there is one, where elements k of the values lie `pitch`
+              elements apart.  `ascending` is 1 if the indices are known to be in order, else 0.  With the
+              letter "d", and not "a", a maximum or minimum of floats notes an invalid value where it meets
+              NaN.  Such a loop has nothing else
     otherwise an op of the table (operations.py), as "add", "exp", "where" or "clip", computing in the dtypes
               of its args, with a result of `dtype`
 """

@@ -62,13 +62,13 @@ def nth(b: Builder) -> None:
 
 def scatter(operator: str) -> Generator:
     """Write to the first input, which is also the output, at indices (the second input) along the dimension
-    at the end of the operation's name, behind a letter: `a` where NumPy's warnings name `at`.  The third
-    input has the values; then come their number, how far they lie apart, and whether the indices are known to
-    ascend."""
+    at the end of the operation's name, behind a letter: `a` where NumPy goes from element to element.  The
+    third input has the values; then come their number, how far they lie apart, and whether the indices are
+    known to ascend."""
     def body(b: Builder) -> None:
         arguments = b.outputs[0].argument, b.argument(1), b.argument(2)
         b.emit("scatter", b.outputs[0].dtype, b.input(3), b.input(4), b.input(5),
-               attribute=(operator, *arguments, int(b.attribute[1:])))
+               attribute=(operator, *arguments, int(b.attribute[1:]), b.attribute[0]))
     return body
 
 

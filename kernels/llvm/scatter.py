@@ -41,6 +41,12 @@ QUEUED = SOME + LANES
 COPIED = 2048
 """The row length in bytes from which on the C library copies a row."""
 
+COMPARING = "maximum", "minimum"
+"""The operators whose loops in NumPy note an invalid value where they compare a NaN, if `ufunc.at` calls
+them directly."""
+COMPARISON = {f"float{bits}": f"llvm.experimental.constrained.fcmps.f{bits}" for bits in (32, 64)}
+"""The comparison that sets this flag, for each element type."""
+
 Bounds = Mapping[int, tuple[str, str]]
 
 
@@ -49,12 +55,13 @@ class Scatter:
 
     def __init__(self, iteration: Iteration, op: Op, bounds: Bounds) -> None:
         self.it, self.code, self.bounds = iteration, iteration.code, bounds
-        self.operator, self.target, self.index, self.values, self.axis = op.attribute
+        self.operator, self.target, self.index, self.values, self.axis, letter = op.attribute
         self.count, self.pitch, self.ascending = (str(iteration.values[a]) for a in op.args)
         arguments = iteration.body.arguments
         self.dtype, self.source = arguments[self.target].dtype, arguments[self.values].dtype
         self.packs = self.code.module.target.packs
         block = iteration.block
+        self.comparing = letter == "d" and self.operator in COMPARING and self.dtype in ("float32", "float64")
         self.places = block.room("int64", 4 * QUEUED)
         self.queue = element(self.code, "int64", self.places, str(2 * QUEUED))
         self.kept = self.queue if self.source in GATHERED else ""
@@ -294,8 +301,17 @@ class Scatter:
             self._rest(self.axis + 1, {self.target: there, self.values: value})
 
     def _folded(self, before: Value, value: Value) -> Value:
+        if self.comparing:
+            self._compared(str(before), str(value))
         kinds = (self.dtype, self.dtype)
         return RULES[self.operator](self.code, kinds, self.dtype, (before, value)) if self.operator else value
+
+    def _compared(self, before: str, value: str) -> None:
+        """Compare two elements as C does, so that the processor notes an invalid value if one is NaN."""
+        code, kind, name = self.code, self.code.type(self.dtype), COMPARISON[self.dtype]
+        code.declare(f"declare i1 @{name}({kind}, {kind}, metadata, metadata)")
+        modes = 'metadata !"oge", metadata !"fpexcept.strict"'
+        code.do(f"call i1 @{name}({kind} {before}, {kind} {value}, {modes})")
 
     def _rest(self, dimension: int, bases: Mapping[int, str]) -> None:
         """Write the loops over the dimensions after the indexed one, the last one with vectors."""

@@ -50,7 +50,7 @@ class Counted:
 
 def scattered(launch: LaunchValues, loop: Loop, p: int) -> None:
     """Run the op `scatter` at one point: NumPy, too, goes through the indices in order."""
-    operator, target, index, values, axis = loop.ops[-1].attribute
+    operator, target, index, values, axis, letter = loop.ops[-1].attribute
     count, pitch = (int(launch.scalars[loop.ops[a].attribute]) for a in loop.ops[-1].args[:2])
     box, dtype = launch.box(loop.space, p), np.dtype(launch.body.arguments[values].dtype)
     others, extents = [d for d in range(len(box)) if d != axis], launch.spaces[loop.space][1]
@@ -64,6 +64,8 @@ def scattered(launch: LaunchValues, loop: Loop, p: int) -> None:
     taken = found[inner][chosen].astype(mine.dtype)
     if operator:
         folding: Any = functions.function(operator)
+        if letter == "a" and mine.ndim == 1:  # which NumPy processes element by element where there are rows
+            mine, taken = mine[:, None], taken[:, None]
         folding.at(mine, places[chosen], taken)
     else:
         mine[places[chosen]] = taken

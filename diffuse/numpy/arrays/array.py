@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import cache, wraps
 from operator import attrgetter
 from types import FunctionType, GenericAlias, MethodDescriptorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet, ref
 
 import numpy
 
@@ -38,6 +39,12 @@ MERGING = getattr(getattr(functools, "_c3_merge", None), "__code__", None)
 """The code of `functools.singledispatch` that orders classes; it takes classes that compare equal for one."""
 
 
+if TYPE_CHECKING or native is None:
+    Classes = type
+else:
+    Classes = native.Kind
+
+
 def _printed(x: Array) -> Mirror:
     """A NumPy array that prints as `x` does."""
     if library.current().host_sees:
@@ -47,7 +54,7 @@ def _printed(x: Array) -> Mirror:
     return edges.printed(x)
 
 
-class Kind(type):
+class Kind(Classes):
     """The metaclass of `ndarray`.  NumPy's own arrays are instances, too, as small results are such
     arrays."""
 
@@ -68,18 +75,19 @@ class Kind(type):
         """List the names of NumPy's array, without the slots."""
         return [name for name in super().__dir__() if name.startswith("_") or hasattr(numpy.ndarray, name)]
 
-    def __eq__(cls, kind: object) -> bool:
+    def __eq__(cls, kind: object) -> Any:
         """Equal NumPy's class, which is the class of short arrays: `type(x) == np.ndarray` holds for all
         arrays.
 
-        Tables of types tell the two apart by the hash, which is that of any class, and so does
-        `functools.singledispatch` where it takes classes out of a list of the classes that it may choose.
+        A program's tables of types find both, because the hashes are equal too, and Diffuse's own tables
+        tell them apart (small/kind.c).  So does `functools.singledispatch` where it takes classes out of a
+        list of the classes that it may choose.
         """
         if kind is numpy.ndarray:
             return sys._getframe(1).f_code is not MERGING
         return super().__eq__(kind)
 
-    __hash__ = type.__hash__
+    __hash__ = type.__hash__ if native is None else native.Kind.__hash__
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, numpy.ndarray) or super().__instancecheck__(value)
@@ -367,6 +375,9 @@ def refusal(name: str) -> Callable[..., None]:
 
 documented(ndarray)
 core.set_classes(ndarray, scalar, PENDING)
+NAMED = ref(ndarray)
+"""What weak tables name the class by, kept because it keeps the hash that it has outside of Diffuse."""
+assert ndarray not in WeakSet[Any]()
 core.slow.getitem, core.slow.setitem, core.slow.locate = views.getitem, assign.setitem, base.locate
 core.slow.set_shape, core.slow.set_dtype = set_shape, inplace.set_dtype
 core.slow.component, core.slow.set_component = views.component, views.set_component

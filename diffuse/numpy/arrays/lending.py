@@ -50,15 +50,17 @@ def held(span: Lent) -> bool:
 
     Views and buffers refer to the arrays that they belong to, so each array along `base` must have one
     reference only, and the last must own the memory.  Weak references count, as they give access to the
-    array.  Read-only flags say nothing: an earlier view may be writable.  Only `bytes` never change.
+    array.  Read-only flags say nothing: an earlier view may be writable.  `bytes` never change, unless NumPy
+    unpickled an array: that is writeable memory of `bytes`, to which nobody else refers.
     """
-    outside, array = False, span.keep
+    outside, writeable, array = False, False, span.keep
     while isinstance(array, numpy.ndarray):
         outside = outside or getrefcount(array) > _ALONE or getweakrefcount(array) > 0
+        writeable = writeable or array.flags.writeable
         if array.base is None:
             return outside or not array.flags.owndata
         array = array.base
-    return type(array) is not bytes
+    return type(array) is not bytes or outside and writeable
 
 
 def owned(array: Mirror) -> bool:

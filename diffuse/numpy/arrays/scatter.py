@@ -60,7 +60,7 @@ def write(x: Array, index: Any, value: Any, operator: str = "") -> bool:
         target, axis = found
         if not running.host_sees:
             return _apart(x, chosen, value, target, axis, operator)
-        direct = (x.meta.ndim == 1 and value.form.dtype == x.form.dtype
+        direct = (x.meta.ndim == 1 and value.form.ndim <= 1 and value.form.dtype == x.form.dtype
                   and (type(index) is not tuple or index[0] is not None))
         _record(x, chosen, value, target, axis, operator, direct)
     except base.Unaddressable:
@@ -117,7 +117,7 @@ def _fits(x: Array, chosen: Chosen, value: Any) -> bool:
 def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, operator: str,
             direct: bool) -> None:
     """Record the task.  Unless a write is `direct`, NumPy's `ufunc.at` goes from element to element, and its
-    warnings name `at` instead of the operation."""
+    warnings name `at` instead of the operation; NaN is no error of `maximum.at` and `minimum.at` then."""
     view = base.view_in(x, target)
     storage = x.storage
     numbers, values = _operands(x, chosen, value, target, axis)

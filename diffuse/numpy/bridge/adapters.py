@@ -18,9 +18,11 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import core
+from diffuse.numpy.bridge import fallback
 from diffuse.numpy.bridge.plain import plain
 from diffuse.numpy.bridge.sharing import ADAPTED
 from diffuse.numpy.ops.ufuncs import ufunc
+from diffuse.numpy.small import native
 
 
 def adapt(module: ModuleType) -> None:
@@ -28,6 +30,9 @@ def adapt(module: ModuleType) -> None:
     for path in ADAPTED[module.__name__]:
         if path == "@njit":
             importlib.import_module("diffuse.numpy.bridge.jitted").register()
+            continue
+        if path == "@generators":
+            generators_shuffle(module)
             continue
         if path == "@indexing":
             index_as_numpy(module)
@@ -49,6 +54,18 @@ def adapt(module: ModuleType) -> None:
                 if isinstance(owner, ModuleType) and isinstance(new, FunctionType):
                     new.__module__ = owner.__name__  # where pickle finds it; SciPy names a private module
                 setattr(owner, name, new)
+
+
+def generators_shuffle(random: Any) -> None:
+    """Let NumPy's own generators shuffle and fill Diffuse's arrays, if the extension is there."""
+    def run(method: Any, generator: Any, /, *args: Any, **kwargs: Any) -> Any:
+        path = f"numpy.random.{method.__name__}"
+        return fallback.call(method.__get__(generator), args, kwargs, path, "source")
+
+    if native is not None:
+        for name in "shuffle permuted random standard_normal standard_exponential standard_gamma".split():
+            native.teach_generator(vars(random.Generator)[name], run)
+        native.teach_generator(vars(random.RandomState)["shuffle"], run)
 
 
 def index_as_numpy(xarray: Any) -> None:

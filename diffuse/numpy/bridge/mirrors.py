@@ -6,6 +6,7 @@ Programs that read the `__dict__` of such a module, or of another one that looks
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import importlib.util
 import sys
@@ -66,6 +67,7 @@ class Mirror(Whole):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
+        _namespace(self)["__builtins__"] = builtins  # as every module of Python's or Cython's has
         # a class's would not handle `module.__getattribute__(name)`
         _namespace(self)["__getattr__"] = self._find
 

@@ -63,7 +63,8 @@ SILENT_MODULES = {"numpy.linalg": "library", "numpy.fft": "library", "numpy.rand
                   "numpy.strings": "text", "numpy.rec": "text", "numpy.polynomial": "library"}
 """Modules whose functions lose nothing by running in NumPy."""
 
-ALIASES = {"amin": "min", "amax": "max", "around": "round"}
+ALIASES = {"amin": "min", "amax": "max", "around": "round", "concat": "concatenate",
+           "permute_dims": "transpose"}
 """Alternative names that NumPy keeps for functions."""
 
 STAND_INS: dict[type, type] = {}
@@ -119,7 +120,8 @@ def _vectorize() -> type:
 @cache
 def native(name: str) -> Any:
     """Diffuse's own object of this name in NumPy's main namespace, or None."""
-    name = ALIASES.get(name, name)
+    if name in ALIASES:
+        return native(ALIASES[name])
     if name == "ndarray":
         return core.array_class
     found = UFUNCS.get(name)
@@ -245,6 +247,24 @@ class FallbackUfunc:
         self.__wrapped__ = real  # which has its signature
         self.__module__ = getattr(real, "__module__", "numpy")
 
+    @property
+    def __class__(self) -> Any:
+        """The class of the real one: `isinstance(scipy.special.jv, np.ufunc)`."""
+        return type(self._real)
+
+    @__class__.setter
+    def __class__(self, kind: Any) -> None:
+        self._real.__class__ = kind  # raises
+
+    def __reduce__(self) -> Any:
+        return named, (self._path,)
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, known: Any) -> Any:
+        return self
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return fallback.call(self._real, args, kwargs, self._path)
 
@@ -261,6 +281,12 @@ class FallbackUfunc:
 
     def __repr__(self) -> str:
         return repr(self._real)
+
+
+def named(path: str) -> Any:
+    """Diffuse's object for a name of a library's module, from a pickle."""
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(f"diffuse.{module}"), name)
 
 
 def member(real: ModuleType, name: str) -> Any:

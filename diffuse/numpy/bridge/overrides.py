@@ -14,8 +14,8 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable
-from functools import cache, wraps
-from types import FunctionType, ModuleType
+from functools import cache, update_wrapper, wraps
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -214,5 +214,25 @@ def _numpys(kind: Any) -> Any:
     return numpy.ndarray if kind is core.array_class else kind
 
 
+class _Either(type):
+    """The metaclass of the class that stands for `numpy.ndarray` in the constructor of `numpy.matrix`, of
+    which arrays of Diffuse's are instances, too."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, numpy.ndarray) or type(value) is core.array_class
+
+
+def _matrices() -> None:
+    """Let the constructor of `numpy.matrix` take Diffuse's arrays for NumPy's.  It makes views of arrays of
+    any strides, while it takes memory from others, which has to be contiguous.  It stays NumPy's own code, as
+    its warning names the caller's line."""
+    new = numpy.matrix.__new__
+    stands = SimpleNamespace(array=numpy.array, dtype=numpy.dtype,
+                             ndarray=_Either("ndarray", (), {"__new__": numpy.ndarray.__new__}))
+    found = FunctionType(new.__code__, {**new.__globals__, "N": stands}, new.__name__, new.__defaults__)
+    numpy.matrix.__new__ = update_wrapper(found, new)  # type: ignore[method-assign]
+
+
 acquaint(Derived)
 acquaint(numpy.matrix)
+_matrices()

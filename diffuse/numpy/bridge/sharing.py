@@ -39,6 +39,7 @@ ADAPTED = {
     "h5py": ("Dataset.read_direct", "Dataset.write_direct"),
     "numba": ("@njit",),
     "numpy.ctypeslib": ("_ndptr.from_param",),
+    "numpy.random": ("@generators",),
     "pandas": ("factorize", "unique", "Series.__init__", "Index.__new__", "RangeIndex.__new__",
                "DataFrame.__init__", "DataFrame.insert", "DataFrame.set_index", "DataFrame.groupby",
                "Series.groupby", "DataFrame._align_for_op", "DataFrame.__getitem__", "DataFrame.__setitem__",
@@ -58,6 +59,8 @@ ADAPTED = {
     "scipy.optimize._differentiable_functions": (
         "-> _ScalarGradWrapper.__call__", "-> _VectorFunWrapper.__call__", "-> _VectorJacWrapper.__call__",
         "-> VectorFunction.jac"),
+    "scipy.spatial._qhull": ("_QhullUser.add_points", "_QhullUser._add_points",
+                             "HalfspaceIntersection.__init__", "HalfspaceIntersection.add_halfspaces"),
     "statsmodels.base.data": ("handle_data",),
     "torch": ("from_numpy",),
     "xarray.core.indexing": ("@indexing",),

@@ -105,12 +105,6 @@ def _laid(parts: list[Any], form: Any, places: list[tuple[slice, ...]]) -> Any:
     return joined
 
 
-@asking(numpy.concat, _sequence)
-def concat(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None,
-           casting: Any = "same_kind") -> Any:
-    return concatenate(arrays, axis, out, dtype=dtype, casting=casting)
-
-
 @asking(numpy.stack, _sequence)
 def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None,
           casting: Any = "same_kind") -> Any:

@@ -109,7 +109,6 @@ def _view_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 transpose = _view_function(numpy.transpose)
-permute_dims = _view_function(numpy.permute_dims)
 matrix_transpose = _view_function(numpy.matrix_transpose)
 swapaxes = _view_function(numpy.swapaxes)
 moveaxis = _view_function(numpy.moveaxis)

@@ -41,6 +41,7 @@ from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import compiled, elementwise, rules
 from diffuse.numpy.ops.functions import small
+from diffuse.numpy.ops.identity import Identity
 from diffuse.numpy.ops.operands import adopt, foreign
 from diffuse.settings import config
 
@@ -272,7 +273,7 @@ def _numpys(value: Any) -> Any:
         return sys.modules.get(value.__name__.removeprefix("diffuse."), value)
     if isinstance(value, Array) and not value.form.ndim:
         return host(value)[()]
-    return value.numpy if isinstance(value, numpy.ufunc) and type(value) is not numpy.ufunc else value
+    return value.numpy if isinstance(value, Identity) else value
 
 
 def _report(raised: list[str], name: str) -> None:

@@ -68,6 +68,15 @@ static PyObject *teach(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *teach_generator(PyObject *module, PyObject *args)
+{
+    PyObject *method, *function;
+    if (!PyArg_ParseTuple(args, "OO", &method, &function))
+        return NULL;
+    small_teach_generator(method, function);
+    Py_RETURN_NONE;
+}
+
 static PyObject *connect_moving(PyObject *module, PyObject *args)
 {
     PyObject *grants, *counters;
@@ -278,6 +287,8 @@ static PyMethodDef methods[] = {
     {"set_classes", set_classes, METH_VARARGS, "Say of which classes arrays and pending numbers are."},
     {"connect", connect, METH_VARARGS, "Give the Python functions for what is not done here."},
     {"teach", teach, METH_VARARGS, "Have NumPy's own arrays take arrays as outputs and values; give base.writable, base.wrote and base.host."},
+    {"teach_generator", teach_generator, METH_VARARGS,
+     "Have a method of NumPy's generators take arrays; give what calls it with such."},
     {"connect_moving", connect_moving, METH_VARARGS,
      "Give the table of what was decided about places, the counters, and where mirrors lie."},
     {"calls", (PyCFunction)(void (*)(void))calls, METH_FASTCALL,
@@ -308,11 +319,11 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__small(void)
 {
     import_array();
-    PyTypeObject *types[] = {&Array_Type, &Operators_Type, &Described_Type, &Gate_Type, &StaticGate_Type};
-    const char *names[] = {"Array", "Operators", "Described", "Gate", "StaticGate"};
+    PyTypeObject *types[] = {&Array_Type, &Operators_Type, &Described_Type, &Gate_Type, &StaticGate_Type, &Kind_Type};
+    const char *names[] = {"Array", "Operators", "Described", "Gate", "StaticGate", "Kind"};
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || small_hand_ready() < 0 || small_operators_ready() < 0 || small_draws_ready() < 0
-            || teach_view() < 0 || small_memory_ready() < 0)
+            || teach_view() < 0 || small_kind_ready() < 0 || small_memory_ready() < 0)
         return NULL;
     for (size_t k = 0; k < sizeof types / sizeof *types; k++)
         if (PyType_Ready(types[k]) < 0 || PyModule_AddObjectRef(module, names[k], (PyObject *)types[k]) < 0)

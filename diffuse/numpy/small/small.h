@@ -54,7 +54,8 @@ typedef struct {
 } State;
 
 extern State state;
-extern PyTypeObject Array_Type, Operators_Type, Described_Type, Gate_Type, StaticGate_Type;
+extern PyTypeObject Array_Type, Operators_Type, Described_Type, Gate_Type, StaticGate_Type, Kind_Type;
+int small_kind_ready(void);
 
 /* Both return a new reference, or NULL: with an exception if one was raised, else for "not at hand". */
 PyObject *small_near(Array *x);
@@ -102,6 +103,7 @@ void small_numbers(void); /* of numbers.c: NumPy's numbers know arrays on their 
 /* Of taught.c: NumPy's own arrays know arrays as outputs, values and masks; base.writable, base.wrote and base.host are
  * given. */
 void small_teach(PyObject *for_writing, PyObject *after_writing, PyObject *for_reading);
+void small_teach_generator(PyObject *method, PyObject *function);
 
 /* Of record.c: a call of NumPy's function that was recorded before on these views, recorded again; `b` is NULL for
  * one operand.  Py_None if it was not, NULL with an exception. */

@@ -1,5 +1,5 @@
-/* What NumPy's own arrays are taught of Diffuse's: outputs of their methods, values for their elements, and masks of
- * their iterators.  NumPy itself takes nothing but its own arrays there, and has no protocol that would ask. */
+/* What NumPy's own objects are taught of Diffuse's arrays: arrays as outputs of their methods and as values for their
+ * elements, iterators as masks, generators as what they shuffle and fill.  NumPy itself takes nothing but its own arrays there, and has no protocol that would ask. */
 #include "small.h"
 
 static PyObject *writable, *wrote, *readable; /* of base; base.host */
@@ -109,9 +109,10 @@ static PyObject *slow(Method *method, PyObject *self, PyObject *args, PyObject *
 METHODS(DEFINE)
 
 /* Puts one of three functions, by how NumPy's is called, before that; the method stays the same object. */
-static void precede(const char *name, Method *method, void (*quick)(void), void (*named)(void), void (*plain)(void))
+static void precede(PyTypeObject *type, const char *name, Method *method, void (*quick)(void), void (*named)(void),
+                    void (*plain)(void))
 {
-    PyObject *found = PyDict_GetItemString(PyArray_Type.tp_dict, name);
+    PyObject *found = PyDict_GetItemString(type->tp_dict, name);
     if (found == NULL || !Py_IS_TYPE(found, &PyMethodDescr_Type) || method->numpys != NULL)
         return;
     PyMethodDef *definition = ((PyMethodDescrObject *)found)->d_method;
@@ -125,8 +126,42 @@ static void precede(const char *name, Method *method, void (*quick)(void), void 
 }
 
 #define PRECEDE(name, place)                                                                                           \
-    precede(#name, &method_##name, (void (*)(void))fast_##name, (void (*)(void))named_##name,                          \
+    precede(&PyArray_Type, #name, &method_##name, (void (*)(void))fast_##name, (void (*)(void))named_##name,                          \
             (void (*)(void))plain_##name);
+
+/* -- numbers ------------------------------------------------------------------------------------------------------ */
+
+/* The methods of NumPy's numbers in C that may return an output without dimensions. */
+#define NUMBERS(N) N(all) N(any) N(clip) N(conj) N(conjugate) N(max) N(mean) N(min) N(prod) N(round) N(std) N(sum)  \
+    N(take) N(var)
+
+/* A number's method returns the element of such an output, where an array's method returns the output. */
+static PyObject *element(PyObject *found)
+{
+    if (found == NULL || !ours(found))
+        return found;
+    PyObject *empty = PyTuple_New(0), *value = empty == NULL ? NULL : PyObject_GetItem(found, empty);
+    Py_XDECREF(empty);
+    Py_DECREF(found);
+    return value;
+}
+
+#define DEFINE_NUMBERS(name)                                                                                           \
+    static Method number_##name;                                                                                       \
+    static PyObject *number_named_##name(PyObject *self, PyObject *args, PyObject *named)                              \
+    {                                                                                                                  \
+        return element(((Named)number_##name.numpys)(self, args, named));                                              \
+    }                                                                                                                  \
+    static PyObject *number_plain_##name(PyObject *self, PyObject *args)                                               \
+    {                                                                                                                  \
+        return element(((PyCFunction)number_##name.numpys)(self, args));                                               \
+    }
+
+NUMBERS(DEFINE_NUMBERS)
+
+#define PRECEDE_NUMBERS(name)                                                                                          \
+    precede(&PyGenericArrType_Type, #name, &number_##name, NULL, (void (*)(void))number_named_##name,                  \
+            (void (*)(void))number_plain_##name);
 
 /* -- elements ----------------------------------------------------------------------------------------------------- */
 
@@ -207,12 +242,60 @@ static int write_flat(PyObject *flat, PyObject *index, PyObject *value)
     return failed;
 }
 
+/* -- generators --------------------------------------------------------------------------------------------------- */
+
+enum { TAUGHT = 16 /* methods of generators, at most */ };
+
+static struct {
+    PyObject *method;
+    vectorcallfunc numpys;
+} generators[TAUGHT];
+
+static PyObject *drawing; /* calls such a method with an array of ours */
+
+static PyObject *draw(PyObject *method, PyObject *const *args, size_t n, PyObject *kwnames)
+{
+    Py_ssize_t by_place = PyVectorcall_NARGS(n), all = by_place + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    int k = 0, found = 0;
+    while (generators[k].method != method)
+        k++;
+    for (Py_ssize_t at = 0; at < all && !found; at++)
+        found = ours(args[at]);
+    if (!found)
+        return generators[k].numpys(method, args, n, kwnames);
+    PyObject **given = PyMem_New(PyObject *, all + 1);
+    if (given == NULL)
+        return PyErr_NoMemory();
+    given[0] = method;
+    memcpy(given + 1, args, all * sizeof *given);
+    PyObject *drawn = PyObject_Vectorcall(drawing, given, by_place + 1, kwnames);
+    PyMem_Free(given);
+    return drawn;
+}
+
+/* Puts `draw` before a method that Cython made.  The method stays the same object, which others are bound to. */
+void small_teach_generator(PyObject *method, PyObject *function)
+{
+    Py_ssize_t offset = Py_TYPE(method)->tp_vectorcall_offset;
+    int k = 0;
+    while (k < TAUGHT && generators[k].method != NULL && generators[k].method != method)
+        k++;
+    Py_XSETREF(drawing, Py_NewRef(function));
+    if (k == TAUGHT || generators[k].method != NULL || offset <= 0 || PyVectorcall_Function(method) == NULL)
+        return;
+    vectorcallfunc *place = (vectorcallfunc *)((char *)method + offset);
+    generators[k].method = Py_NewRef(method);
+    generators[k].numpys = *place;
+    *place = draw;
+}
+
 void small_teach(PyObject *for_writing, PyObject *after_writing, PyObject *for_reading)
 {
     Py_XSETREF(writable, Py_NewRef(for_writing));
     Py_XSETREF(wrote, Py_NewRef(after_writing));
     Py_XSETREF(readable, Py_NewRef(for_reading));
     METHODS(PRECEDE)
+    NUMBERS(PRECEDE_NUMBERS)
     teach_elements();
     PyMappingMethods *mapping = PyArrayIter_Type.tp_as_mapping;
     if (numpys_read == NULL) {
