@@ -26,15 +26,15 @@ TABLE = 1 << 20
 INDEX = numpy.dtype(numpy.int64)
 
 
-def here() -> bool:
-    """Do several ranks run the program, and call functions together?"""
-    runtime = library.current().runtime
-    return bool(runtime.ranks > 1 and hasattr(runtime, "call_together") and not elementwise.eager_errors)
+def here(*things: Any) -> bool:
+    """Do several ranks run the program, and call functions of these arguments together?"""
+    nbytes = max([x.form.size * x.form.itemsize for x in things if type(x) is core.array_class], default=0)
+    return library.current().runtime.in_parts(nbytes) and not elementwise.eager_errors
 
 
 def wanted(*arrays: Any) -> bool:
     """Is one of these a large distributed array, and are all of them arrays of numbers?"""
-    return (here() and all([x.form.dtype.kind in KINDS for x in arrays])
+    return (here(*arrays) and all([x.form.dtype.kind in KINDS for x in arrays])
             and max([x.form.size for x in arrays]) >= (core.SMALL or 1))
 
 

@@ -24,9 +24,8 @@ KINDS = "biufc"
 
 def wanted(x: Any) -> bool:
     """Is this a distributed array that is large enough for a call in parts?"""
-    runtime = library.current().runtime
     return (type(x) is core.array_class and x.size >= (core.SMALL or 1) and x.dtype.kind in KINDS
-            and runtime.ranks > 1 and hasattr(runtime, "call_parts") and not elementwise.eager_errors)
+            and library.current().runtime.in_parts(x.nbytes) and not elementwise.eager_errors)
 
 
 def axis_of(axis: Any, ndim: int) -> int | None:
