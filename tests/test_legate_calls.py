@@ -97,7 +97,7 @@ def test_an_array_that_no_rank_has_room_for_is_a_memory_error_and_the_session_go
     path = tmp_path / "program.py"
     path.write_text(MEMORY)
     local = diffuse("run", str(path), cwd=tmp_path)
-    done = diffuse("run", "--ranks", "3", "--cpus", "1", "--memory", "24M", "--output", "all", str(path),
+    done = diffuse("run", "--ranks", "3", "--cpus", "1", "--memory", "20M", "--output", "all", str(path),
                    cwd=tmp_path, seconds=RANKS_SECONDS)
     assert done.returncode == 0, done.tail
     lines = [line.split("] ")[-1] for line in done.stdout.splitlines()]

@@ -108,7 +108,7 @@ class Calls(ABC):
         return None if instance.apart is None else self.apart.known(instance.apart)
 
     def piece(self, instance: Any, offset: int, nbytes: int) -> NDArray[np.uint8] | None:
-        return None if instance.apart is None else self.apart.piece(instance.apart, offset, nbytes)
+        return self.apart.piece(instance.apart, offset, nbytes) if self.brought(instance) else None
 
     def call(self, function: Callable[[], None]) -> None:
         """Run a host function on whole arrays."""
