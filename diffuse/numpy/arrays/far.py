@@ -28,8 +28,13 @@ INDEX = numpy.dtype(numpy.int64)
 
 def here(*things: Any) -> bool:
     """Do several ranks run the program, and call functions of these arguments together?"""
-    nbytes = max([x.form.size * x.form.itemsize for x in things if type(x) is core.array_class], default=0)
+    nbytes = max([held(x) for x in things if type(x) is core.array_class], default=0)
     return library.current().runtime.in_parts(nbytes) and not elementwise.eager_errors
+
+
+def held(x: Any) -> int:
+    """The bytes of the array that owns the memory of this one, which may be a part of it."""
+    return int((x if x.owner is None else x.owner).meta.nbytes)
 
 
 def wanted(*arrays: Any) -> bool:
