@@ -59,7 +59,6 @@ def test_arrays_move_between_stores_and_ranks(tmp_path: Path) -> None:
     path.write_text(textwrap.dedent(MOVING))
     plain = diffuse("run", str(path), cwd=tmp_path, DIFFUSE_RUNTIME="local", **TINY)
     assert plain.returncode == 0 and "divide by zero" in plain.stdout, plain.tail
-    for ranks in 2, 3:
-        done = diffuse("run", "--ranks", str(ranks), "--cpus", "1", str(path), cwd=tmp_path,
-                       seconds=RANKS_SECONDS, **TINY)
-        assert done.stdout == f"{plain.stdout}moved {ranks}\n", done.tail
+    done = diffuse("run", "--ranks", "3", "--cpus", "1", str(path), cwd=tmp_path, seconds=RANKS_SECONDS,
+                   **TINY)
+    assert done.stdout == f"{plain.stdout}moved 3\n", done.tail

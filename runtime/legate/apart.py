@@ -48,10 +48,11 @@ class Apart(Mpi):
 
     def launch(self, launch: Launch) -> None:
         """Run a launch on arrays that move here."""
-        instances: Any = launch.instances
+        owners: Any = launch.instances
         watched: Any = launch.watched
-        super().launch(launch._replace(instances=tuple(self.taken(instances)),
-                                       watched=tuple(self.taken(watched))))
+        instances = tuple(self.taken(owners))
+        watched = tuple([owner.apart for owner in watched])
+        super().launch(launch._replace(instances=instances, watched=watched))
         self._place.launched += 1
 
     def taken(self, instances: Sequence[LegateInstance]) -> list[MpiInstance]:
@@ -71,7 +72,11 @@ class Apart(Mpi):
         else:  # the host may look at it
             made = self.attach(owner.memory[:owner.nbytes], owner.store)
         if parted:
-            self._get_parts(owner, made)
+            try:
+                self._get_parts(owner, made)
+            except MemoryError:
+                self.release(made)
+                raise
         self._place.forget(owner)
         owner.home = owner.fresh = owner.filled = owner.written = False
         owner.apart = made
