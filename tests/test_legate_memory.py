@@ -62,3 +62,24 @@ def test_arrays_move_between_stores_and_ranks(tmp_path: Path) -> None:
     done = diffuse("run", "--ranks", "3", "--cpus", "1", str(path), cwd=tmp_path, seconds=RANKS_SECONDS,
                    **TINY)
     assert done.stdout == f"{plain.stdout}moved 3\n", done.tail
+
+
+APART = """
+import numpy as np
+from diffuse.runtime.ranks import launcher
+
+x = np.arange(2e6) * 2
+print(float(x[::-1].sum()))
+n = 5 if launcher.rank() else 6
+x = x[n:] - x[:-n]
+print(float((x[::-1] + 1).sum()))
+"""
+
+
+def test_ranks_that_diverge_apart_end_with_both_lines(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(textwrap.dedent(APART))
+    done = diffuse("run", "--ranks", "2", "--cpus", "1", "--memory", "16M", str(path), cwd=tmp_path,
+                   seconds=RANKS_SECONDS, **TINY)
+    assert done.returncode and "went different ways" in done.stderr, done.tail
+    assert "program.py:8" in done.stderr, done.tail

@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from diffuse.ir import ITEMSIZE, Point
 from diffuse.memory import address
 from diffuse.movement.boxes import Layout as Boxes
-from diffuse.runtime.base import Launch
+from diffuse.runtime.base import Launch, Layout
 from diffuse.runtime.legate import message, prepare
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.placement import COPIED
@@ -35,7 +38,8 @@ class Apart(Mpi):
     def __init__(self, runtime: Legate) -> None:
         self._legate, self._place = runtime, runtime.placement
         self.ranks, self.rank = runtime.ranks, runtime.rank
-        self.network, self.agreement = self._place.network, self._place.agreement
+        network: Any = self._place.network  # with all that launches need of the other one
+        self.network, self.agreement = network, self._place.agreement
         self.threads = runtime.points // runtime.ranks
         self._begin(self.threads, prepare.memory_given())
         self._traffic = None
@@ -135,13 +139,22 @@ class Apart(Mpi):
                  for low, high in zip(ends, ends[1:])]
         return shared(shape, ((d, 0, tile),), (processors,)), tuple(parts)
 
+    def _announce(self, form: bytes, layout: Layout, instances: Sequence[Any], packed: bytes) -> None:
+        """Compare ranks before each launch: they could not find out while they wait for messages here."""
+        super()._announce(form, layout, instances, packed)
+        self._tell(layout.title)
+
+    def _tell(self, event: str, content: bytes = b"") -> None:
+        if self.agreement is not None:
+            self.agreement.meet(event)
+
     def raised(self) -> int:
         """Wait for what was launched, and return the floating-point exceptions that no other rank knows of
         yet."""
         self._pool.fence()
         return self._raised()
 
-    def host(self, instance: Any, write: bool) -> Any:
+    def host(self, instance: Any, write: bool) -> NDArray[np.uint8]:
         self._most = self._given - self._place.occupied
         return super().host(instance, write)
 

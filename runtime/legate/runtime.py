@@ -156,7 +156,7 @@ class Legate(Calls):
             return
         prepared = self._prepared(layout, launch.points)
         assert prepared is not None
-        if self.runs_apart(instances, prepared.replicated):
+        if self.runs_apart(cast(Any, instances), prepared.replicated):
             self.apart.launch(launch)
             return
         process.tick()

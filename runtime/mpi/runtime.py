@@ -168,14 +168,13 @@ class Mpi(Answers, Exchanges, Reads, Calls):
             known = layout.derived[self._key] = self._prepared(layout, shares(shared_out(layout, self.ranks)))
         known, ghosts = self._inspected(layout, known.share, instances, watched, lambda shared: (
             self._prepared(layout, shared))) or (known, [])
+        self._announce(known.form, layout, instances, packed)
         mine = self._steps_of(layout, known, instances)
         short = mine.growth is not None and not self._affords(mine.growth)
         if short and self._relocated(known.share, instances):
             mine = self._steps_of(layout, known, instances)
         if short and mine.growth is not None and not self._affords(mine.growth):
             self._relieved(instances)
-        if self.agreement is not None:
-            self.agreement.launch(known.form, layout.title, instances, packed[8 * layout.header:])
         if mine.growth is not None:
             self._afford(mine.growth, layout.title)
         if self._traffic is not None:
@@ -273,6 +272,11 @@ class Mpi(Answers, Exchanges, Reads, Calls):
         return Foresight(self.ranks, ((self._inspector, instances),), self.over_ranks, frames, watched)
 
     # -- waiting -------------------------------------------------------------------------------------------
+
+    def _announce(self, form: bytes, layout: Layout, instances: Sequence[Any], packed: bytes) -> None:
+        """Tell the agreement that a launch or a call follows."""
+        if self.agreement is not None:
+            self.agreement.launch(form, layout.title, instances, packed[8 * layout.header:])
 
     def _tell(self, event: str, content: bytes = b"") -> None:
         if self.agreement is not None:
