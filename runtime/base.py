@@ -19,13 +19,14 @@ attributes of these names, and nothing outside of this package asks for a runtim
     target     for what is machine code compiled?               host      host      host    host      host
     completes  does a point complete folds of its own rows?     yes       yes       yes     yes       yes
     ranks      processes that run the program together          1         1         any     1         any
+    in_parts   do host functions run on the parts of ranks?     no        no        short   no        yes
     splits     may rows of a dense operand lie in two places?   no        no        yes     no        no
     blocks     how many points of a rank share a block?         0         0         0       0         threads
     sharing    may other libraries hold a store as well?        None      None      at once when done None
     fate       is it known what an interrupt left of a launch?  yes       no        no      no        no
 
-The runtime mpi answers as legate, with no sharing.  A GPU's memory has addresses that the host does not see:
-addressed, but not host_sees; so has its simulator's.
+The runtime mpi answers as legate, with no sharing; legate divides functions where memory is short.  A GPU's
+memory has addresses that the host does not see: addressed, but not host_sees; so has its simulator's.
 Where a runtime is not `addressed`, a launch comes with offsets in the place of addresses, with a `Layout`
 and with its instances.  Where the host does not see the memory, what `host` gives is a copy: it is good until
 the next launch that writes the instance, and once the host asked to write to it, it is the copy that counts
@@ -40,6 +41,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from diffuse.ir import Access, Point, Privilege, Store
+from diffuse.runtime.together import OnRanks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -294,7 +296,7 @@ class Fate(Enum):
     LOST = "it may have stopped halfway, or its state is unknown"
 
 
-class Runtime(Protocol):
+class Runtime(OnRanks, Protocol):
     """A system that keeps the memory of stores and runs launches."""
 
     name: str
@@ -310,8 +312,6 @@ class Runtime(Protocol):
     """How launches use machine code."""
     target: str
     """The target of machine code: "host", or one that runs grid kernels (`GridCode`)."""
-    ranks: int
-    """The number of processes that run the program together; each records the same tasks."""
     splits: bool
     """May rows of a sparse product's dense operand lie in two places (`Gather.split`)?"""
     blocks: int

@@ -15,6 +15,7 @@ from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
+from diffuse.runtime.together import OneRank
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +45,7 @@ def attached(array: NDArray[Any]) -> NDArray[np.uint8]:
     return array.reshape(-1).view(np.uint8)
 
 
-class Reference:
+class Reference(OneRank):
     """Launches on the calling thread, one point after another."""
 
     name = "reference"
@@ -52,7 +53,6 @@ class Reference:
     pipelines = False
     code = CodeUse.UNUSED
     target = "host"
-    ranks = 1
     blocks = 0
     splits = False
     sharing = None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from diffuse.runtime.ranks import process
 from diffuse.runtime.ranks.activity import Activity, Report
 from diffuse.runtime.ranks.judgement import BUSY, Seen, Verdict, judge
 from tests.jobs import RANKS_SECONDS, TINY, diffuse, environment, run
@@ -63,6 +64,15 @@ def test_a_rank_that_nobody_can_ask_is_given_as_long_as_one_that_computes() -> N
     verdict = judged(waits(0, 8.0), Seen(None, 4.0, connected=False))
     assert not verdict.ends and "rank 1 of 2 is missing, and cannot be asked" in verdict.said
     assert judged(waits(0, 8.0 * BUSY), Seen(None, 4.0, connected=False)).ends
+
+
+def test_a_process_that_is_ending_says_goodbye_on_a_late_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(process, "_farewells", [lambda: said.append("early")])
+    monkeypatch.setattr(process, "_leaving", False)
+    process._say_farewell()
+    process.before_the_end(lambda: said.append("late"))
+    assert said == ["early", "late"]
 
 
 def test_ranks_that_all_wait_are_named_and_left_alone() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import lcm, prod
 from typing import Any, NamedTuple
 
-from diffuse.ir import Frame, IndexTask, Point, Privilege, Split, tiling
+from diffuse.ir import ITEMSIZE, Frame, IndexTask, Point, Privilege, Split, tiling
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.ir.view import View, shown
@@ -55,7 +55,8 @@ class Parts:
     def run(self, task: IndexTask) -> bool:
         """Run a host function in parts, if it allows that and the runtime supports it; else return False."""
         runtime = self._stores.runtime
-        if runtime.ranks == 1 or not hasattr(runtime, "call_parts"):
+        if not runtime.in_parts(max([prod(access.store.shape) * ITEMSIZE[access.store.dtype]
+                                     for access in task.accesses], default=0)):
             return False
         divided = division(task, runtime.points)
         if divided is None:
@@ -87,7 +88,7 @@ class Parts:
     def _together(self, divided: DividedCall, layout: Layout, views: Sequence[View], instances: Sequence[Any]
                   ) -> None:
         """Run a function that all ranks run at once, each on its parts of arrays of any lengths."""
-        runtime: Any = self._stores.runtime
+        runtime = self._stores.runtime
         ((cut, tiles),), = divided.grids
         lengths = _lengths(views, cut)
 
@@ -105,7 +106,7 @@ class Parts:
                  ) -> None:
         """Run a function on a grid of blocks of which ranks that have the same one add it up, in the order of
         the last launch dimension; each rank has one block at most."""
-        runtime: Any = self._stores.runtime
+        runtime = self._stores.runtime
         grid, = divided.grids
         chain, (tile, *_) = layout.domain[-1], grid[-1][1]
         ends = tuple([tile * number for number in range(chain + 1)])

@@ -8,7 +8,7 @@ from math import prod
 from operator import index
 from typing import Any, SupportsIndex
 
-from diffuse.ir import ONE, Decomposition, Point, Split
+from diffuse.ir import ITEMSIZE, ONE, Decomposition, Point, Split
 from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import operations
 from diffuse.observe import trace
@@ -167,7 +167,8 @@ class schedule(ContextDecorator):
             return template.under(ONE)
         if operations.known(template.operation):
             return self._cut(template, runtime)
-        if not hasattr(runtime, "call_parts"):
+        nbytes = max([prod(use.frame) * ITEMSIZE[use.dtype] for use in template.uses], default=0)
+        if not runtime.in_parts(nbytes):
             return template.under(ONE)
         names = [name for name, _ in cuts(recorded)]
         parts = tuple([cut.get(name, 1) for name in names])

@@ -23,6 +23,7 @@ from diffuse.runtime.base import CodeUse, Fate, GridCode, Instance, Launch, Layo
 from diffuse.runtime.device.instances import DeviceInstance
 from diffuse.runtime.device.sharing import DeviceSharing
 from diffuse.runtime.reference import attached
+from diffuse.runtime.together import OneRank
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +33,7 @@ ALONE = 1 << 16
 """The size of a copy that takes as long as a copy's fixed overhead, which the host waits for."""
 
 
-class Device(ABC):
+class Device(OneRank, ABC):
     """Launches on one device, in order."""
 
     name: str
@@ -43,7 +44,6 @@ class Device(ABC):
     host_sees = False
     pipelines = False
     code = CodeUse.NEEDED
-    ranks = 1
     blocks = 0
     splits = False
     sharing: DeviceSharing | None = None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from diffuse.ir import ITEMSIZE, Point, Store
 from diffuse.runtime.legate.reuse import Piece
+from diffuse.runtime.mpi.instances import MpiInstance
 
 DIMENSIONS = 6
 """The largest rank of a store in Legate."""
@@ -38,13 +39,16 @@ class LegateInstance:
     """The data of one store."""
 
     __slots__ = ("shape", "dtype", "nbytes", "piece", "filled", "written", "memory", "home", "fresh", "lent",
-                 "shared", "foreign", "scattered", "number", "version", "exchanges", "cells", "array")
+                 "shared", "foreign", "scattered", "number", "version", "exchanges", "cells", "array",
+                 "store", "apart")
 
     address = 0
     """Unknown: Legate places stores anew for each task."""
     private = False
 
     def __init__(self, store: Store, memory: NDArray[np.uint8] | None = None) -> None:
+        self.store = store
+        """The store, under its own shape."""
         self.shape, self.dtype = normal(store.shape, store.dtype)
         self.nbytes = prod(self.shape) * ITEMSIZE[self.dtype]
         self.piece: Piece | None = None
@@ -78,6 +82,8 @@ class LegateInstance:
         """How points exchange the rows at the borders of their tiles (borders.py)."""
         self.array: NDArray[np.uint8] | None = None
         """The memory that a host function sees while it runs on parts (calls.py)."""
+        self.apart: MpiInstance | None = None
+        """Its memory on the ranks, if the data does not lie in Legate's store (apart.py)."""
 
     def changed(self) -> None:
         """Note that elements may have changed."""

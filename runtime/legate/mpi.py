@@ -81,12 +81,12 @@ class Network:
         return list(theirs)
 
     def exchange(self, sends: Messages, receives: Messages, tag: int) -> None:
-        """Send and receive bytes, at most one array to each rank and from it."""
-        given, taken = dict(sends), dict(receives)
+        """Send and receive bytes; for each pair of ranks both sides list their messages in the same order."""
+        given, taken = self._pieces(sends), self._pieces(receives)
         self.since = monotonic()
         for k in range(1, self.ranks):
             to, source = (self.rank + k) % self.ranks, (self.rank - k) % self.ranks
-            outgoing, incoming = self._pieces(given.get(to), to), self._pieces(taken.get(source), source)
+            outgoing, incoming = given.get(to, []), taken.get(source, [])
             for number in range(max(len(outgoing), len(incoming))):
                 out, into = outgoing[number:number + 1], incoming[number:number + 1]
                 if out and into:
@@ -97,10 +97,11 @@ class Network:
                     self._library.legate_mpi_recv(*into[0], self._communicator, self._status)
         self.since = 0.0
 
-    def _pieces(self, memory: Any, peer: int) -> list[tuple[int, int, int, int, int]]:
-        """The arguments of MPI for the messages with these bytes."""
-        if memory is None:
-            return []
-        begin, nbytes = address(memory), memory.nbytes
-        return [(begin + low, min(PIECE, nbytes - low), self._byte, peer, TAG)
-                for low in range(0, nbytes, PIECE)]
+    def _pieces(self, messages: Messages) -> dict[int, list[tuple[int, int, int, int, int]]]:
+        """The arguments of MPI for these messages, for each other rank."""
+        found: dict[int, list[tuple[int, int, int, int, int]]] = {}
+        for peer, memory in messages:
+            begin, nbytes = address(memory), memory.nbytes
+            found.setdefault(peer, []).extend([(begin + low, min(PIECE, nbytes - low), self._byte, peer, TAG)
+                                               for low in range(0, nbytes, PIECE)])
+        return found

@@ -219,6 +219,20 @@ class Placement:
                               "more with DIFFUSE_LEGATE_MEMORY (or --memory)")
         self._reuse.shrink(most - used - nbytes)
 
+    @property
+    def occupied(self) -> int:
+        """The bytes of a rank's parts of all stores, and of its whole copies of stores."""
+        return (self._reuse.bytes_used + self._reuse.bytes_kept) // self.ranks + self._reuse.bytes_copied
+
+    def copied(self, owner: LegateInstance, nbytes: int) -> None:
+        """Note that each rank gets a copy of so many bytes of a store, which Legate keeps."""
+        if owner.piece is not None:
+            self._reuse.copied(owner.piece, nbytes)
+
+    def leave(self) -> None:
+        """Keep no freed stores from now on."""
+        self._reuse.keep(0)
+
     def store(self, owner: LegateInstance) -> Any:
         """Legate's store of an instance, made now if there is none."""
         if owner.piece is None:
@@ -312,9 +326,16 @@ class Placement:
             assert piece is not None
             if instance.shared or instance.foreign:
                 self._keep(piece)
-                self._reuse.forget(piece.nbytes)
+                self._reuse.forget(piece)
             else:
                 self._reuse.give(instance.shape, instance.dtype, piece)
+
+    def forget(self, instance: LegateInstance) -> None:
+        """Free the store of an instance whose data lies elsewhere from now on."""
+        piece, instance.piece = instance.piece, None
+        if piece is not None:
+            self._keep(piece)
+            self._reuse.forget(piece)
 
     def _keep(self, piece: Piece) -> None:
         """Keep a store alive until everything submitted has ended; Legate does so only for its own tasks."""
@@ -357,6 +378,7 @@ class Placement:
             self.wait()
         if order == message.GET:  # every rank gets the whole store
             self.afford(owner.nbytes, f"reading an array of shape {owner.shape}, {owner.dtype}")
+            self.copied(owner, owner.nbytes)
             task = self.task((spread,))
             task.add_input(store)
         elif self.alone:

@@ -54,6 +54,13 @@ class Need(NamedTuple):
     reads: bool
     writes: bool
 
+    @property
+    def whole(self) -> int:
+        """The number of elements that each point gets or writes whole."""
+        if self.tiles != WHOLE:
+            return 0
+        return prod([high - low for low, high in zip(self.low, self.high, strict=True)])
+
 
 @lru_cache(1024)
 def shared(shape: Point, tiles: Tiles, spread: Point) -> Need:
@@ -89,9 +96,9 @@ class Cut(NamedTuple):
         return prod(self.spread) > 1
 
     def replicated(self, of: Mapping[int, int]) -> int:
-        """The bytes that each point gets whole, given the size of an element of each slot's store."""
-        return sum([of[need.slot] * prod([high - low for low, high in zip(need.low, need.high, strict=True)])
-                    for need in self.needs if need.reads and need.tiles == WHOLE])
+        """The bytes that each point, or `finish`, gets or writes whole, given the size of an element of each
+        slot's store."""
+        return sum([of[need.slot] * need.whole for need in (*self.needs, *self.results)])
 
     def tiles(self, tiles: Tiles) -> Tiles:
         """Convert the tiles of points to those of Legate points, in launch dimensions with several Legate

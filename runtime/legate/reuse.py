@@ -23,7 +23,7 @@ MOST_PARTS = 256
 class Piece:
     """A store of Legate with its partitions and its address."""
 
-    __slots__ = ("store", "nbytes", "parts", "address")
+    __slots__ = ("store", "nbytes", "parts", "address", "copied")
 
     def __init__(self, store: Any, nbytes: int, address: int | None = None) -> None:
         self.store = store
@@ -32,6 +32,8 @@ class Piece:
         """Partitions made so far, by the identity of their need."""
         self.address = address
         """The permanent address of its first element; None until it is looked up."""
+        self.copied = 0
+        """The bytes of the largest copy that each rank got besides its part."""
 
 
 class Reuse:
@@ -47,6 +49,8 @@ class Reuse:
         self._kept: OrderedDict[tuple[Point, str], list[Piece]] = OrderedDict()
         self.bytes_kept = 0
         self.bytes_used = 0
+        self.bytes_copied = 0
+        """Bytes of copies of stores on each rank."""
 
     def take(self, shape: Point, dtype: str, nbytes: int) -> tuple[Piece, bool]:
         """A store, and whether it is recycled: initialised, with meaningless data."""
@@ -79,9 +83,20 @@ class Reuse:
         if self.bytes_kept > self._limit:
             self.shrink(self._limit)
 
-    def forget(self, nbytes: int) -> None:
-        """Stop counting a store that another library holds."""
-        self.bytes_used -= nbytes
+    def copied(self, piece: Piece, nbytes: int) -> None:
+        """Count a copy of a store, which stays as long as the store."""
+        self.bytes_copied += max(0, nbytes - piece.copied)
+        piece.copied = max(nbytes, piece.copied)
+
+    def forget(self, piece: Piece) -> None:
+        """Stop counting a store that another library holds, or that nobody needs."""
+        self.bytes_used -= piece.nbytes
+        self.bytes_copied -= piece.copied
+
+    def keep(self, limit: int) -> None:
+        """Cache at most so many bytes from now on."""
+        self._limit = limit
+        self.shrink(limit)
 
     def shrink(self, limit: int) -> None:
         """Drop the oldest cached stores until they take at most so many bytes."""
@@ -90,6 +105,7 @@ class Reuse:
             pieces = self._kept[key]
             piece = pieces.pop(0)
             self._part(piece)
+            self.bytes_copied -= piece.copied
             self.bytes_kept -= piece.nbytes
             if not pieces:
                 del self._kept[key]

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from diffuse.ir import Store
+from diffuse.ir import ITEMSIZE, Store
 from diffuse.memory import address
 from diffuse.observe import trace
 from diffuse.runtime import machine
@@ -29,7 +29,7 @@ from diffuse.runtime.legate.calls import Calls
 from diffuse.runtime.legate.ghosts import Divided, Exchanges
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.orders import Orders, Prepared
-from diffuse.runtime.legate.placement import Placement
+from diffuse.runtime.legate.placement import COPIED, Placement
 from diffuse.runtime.legate.requirements import Need, shared
 from diffuse.runtime.legate.sharing import LegateSharing
 from diffuse.runtime.local.pool import Pool
@@ -100,7 +100,7 @@ class Legate(Calls):
     # -- stores --------------------------------------------------------------------------------------------
 
     def scratch(self, nbytes: int) -> HostInstance:
-        return HostInstance(np.empty(nbytes if self.alone else 0, np.uint8))  # else a task has its own
+        return HostInstance(np.empty(nbytes, np.uint8))  # not for a task of Legate's, which has its own
 
     def create(self, nbytes: int, store: Store | None = None) -> LegateInstance:
         return LegateInstance(store or Store(-1, (nbytes,), "uint8"))
@@ -115,16 +115,13 @@ class Legate(Calls):
     def release(self, instance: Instance) -> None:
         if isinstance(instance, LegateInstance):
             self.placement.drop(instance)
-
-    def known(self, instance: Instance) -> None:
-        return None
-
-    def piece(self, instance: Instance, offset: int, nbytes: int) -> None:
-        return None
+            self.freed(instance)
 
     def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
         if not isinstance(instance, LegateInstance):
             raise TypeError(f"{instance!r} is no instance of this runtime")
+        if self.brought(instance):
+            return self.apart.host(instance.apart, write)
         stale = instance.shared or not instance.fresh
         if instance.lent > self.placement.fenced and (write or stale):
             self.fence()
@@ -159,6 +156,9 @@ class Legate(Calls):
             return
         prepared = self._prepared(layout, launch.points)
         assert prepared is not None
+        if self.runs_apart(cast(Any, instances), prepared.replicated):
+            self.apart.launch(launch)
+            return
         process.tick()
         if place.alone and self._run_directly(launch, prepared):
             return
@@ -277,6 +277,9 @@ class Legate(Calls):
                                    block[8 * launch.layout.header:] + bytes(hosted))
         task = place.task(cut.spread, bool(told.launcher))
         pointers = []
+        if prepared.replicated >= COPIED:
+            for need, owner in zip(cut.needs, owners, strict=True):
+                place.copied(owner, need.whole * ITEMSIZE[owner.dtype])
         for need, owner, at_home in zip(cut.needs, owners, hosted, strict=True):
             if at_home:
                 pointers.append(place.lend(owner, need))
@@ -358,6 +361,7 @@ class Legate(Calls):
         place = self.placement
         place.check_thread()
         if place.launched != place.fenced:
+            place.noted |= self.raised()
             place.wait()
         place.lent.clear()
         place.sweep()

@@ -46,6 +46,8 @@ class LegateSharing:
     def share(self, instance: LegateInstance) -> Any:
         place = self._place
         place.check_thread()
+        if instance.apart is not None:
+            self._runtime.apart.give_back(instance)
         if instance.lent > place.fenced:  # queued launches still read the host's copy
             self._runtime.fence()
         store = place.store(instance)

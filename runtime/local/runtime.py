@@ -23,6 +23,7 @@ from diffuse.runtime.local.allocator import Allocator, Lease, Usage
 from diffuse.runtime.local.pool import Pool, Team
 from diffuse.runtime.local.system import MAPPED
 from diffuse.runtime.reference import attached
+from diffuse.runtime.together import OneRank
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
@@ -70,7 +71,7 @@ class LocalInstance:
         return self._array
 
 
-class Local:
+class Local(OneRank):
     """Launches on the threads of this machine.
 
     `points` threads compute: those of the pool, and the program's own while it waits.  While the program
@@ -81,7 +82,6 @@ class Local:
     addressed = host_sees = completes = True
     code = CodeUse.PREFERRED
     target = "host"
-    ranks = 1
     blocks = 0
     splits = False
     sharing = None

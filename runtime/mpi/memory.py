@@ -24,6 +24,8 @@ MUCH = 16 << 20
 class Memory(WithGhosts):
     """The part of the runtime mpi that counts and returns memory."""
 
+    setting = "DIFFUSE_MPI_MEMORY"
+    """The setting of the memory that arrays may take."""
     _touched: list[int]
     _peak: int
     _most: int
@@ -56,7 +58,7 @@ class Memory(WithGhosts):
             if more > 0 and used + more > self._most:
                 raise MemoryError(f"{more} bytes more on rank {rank} for {what}, where arrays take {used} "
                                   f"bytes of {self._most}: use more ranks or smaller arrays, or give them "
-                                  "more with DIFFUSE_MPI_MEMORY")
+                                  f"more with {self.setting}")
         self._charge(growth, 1)
 
     def _trim(self, instance: MpiInstance, number: int) -> None:

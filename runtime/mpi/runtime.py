@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from diffuse.ir import Frame, Store
 from diffuse.ir.bounded import Bounded
 from diffuse.runtime import machine
-from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
+from diffuse.runtime.base import Instance, Launch, Layout
 from diffuse.runtime.local.allocator import Allocator, Lease
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.mpi import prepare, traffic
+from diffuse.runtime.mpi.answers import Answers
 from diffuse.runtime.mpi.calls import Calls
 from diffuse.runtime.mpi.collected import Collected
 from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, Mine, Prepared, addressed
@@ -45,7 +46,7 @@ from diffuse.runtime.ranks.agreement import Agreement, form
 from diffuse.runtime.ranks.alike import alike
 from diffuse.runtime.ranks.interpret import interpret
 from diffuse.runtime.ranks.watchdog import watch
-from diffuse.runtime.reference import HostInstance, attached
+from diffuse.runtime.reference import attached
 from diffuse.settings import config
 
 KEPT = 64 << 20
@@ -54,16 +55,8 @@ BOUNDS = Struct("<2q")
 """A rank's first point and its number of points, at the beginning of a block with a header."""
 
 
-class Mpi(Exchanges, Reads, Calls):
+class Mpi(Answers, Exchanges, Reads, Calls):
     """Launches on the ranks of MPI."""
-
-    name = "mpi"
-    addressed = host_sees = False
-    completes = pipelines = True
-    splits = False
-    code = CodeUse.NEEDED
-    target = "host"
-    sharing = None
 
     def __init__(self, points: int | None = None) -> None:
         if said := prepare.refusal():
@@ -86,9 +79,6 @@ class Mpi(Exchanges, Reads, Calls):
         self._begin(self.threads, memory)
         if self.network is not None:
             self.network.raised = self._raised
-
-    def passes(self, layout: Layout) -> bool:
-        return True
 
     def _begin(self, workers: int, memory: int) -> None:
         """Initialise, with this many threads here and this many bytes for the arrays of a rank."""
@@ -118,18 +108,12 @@ class Mpi(Exchanges, Reads, Calls):
 
     # -- stores --------------------------------------------------------------------------------------------
 
-    def scratch(self, nbytes: int) -> HostInstance:
-        return HostInstance(np.empty(nbytes, np.uint8))
-
     def create(self, nbytes: int, store: Store | None = None) -> MpiInstance:
         if config.memory is not None and self._held + nbytes > config.memory:
             raise MemoryError(f"{nbytes} bytes requested, {self._held} in use: the setting memory "
                               f"(DIFFUSE_MEMORY) allows {config.memory} bytes; raise it or hold fewer arrays")
         lease = Lease(self._allocator, nbytes)
         return self._made(MpiInstance(lease, None, _named(store, nbytes), self.ranks))
-
-    def zeroed(self, nbytes: int, store: Store | None = None) -> None:
-        return None
 
     def attach(self, array: NDArray[Any], store: Store | None = None) -> MpiInstance:
         memory = attached(array)
@@ -184,14 +168,13 @@ class Mpi(Exchanges, Reads, Calls):
             known = layout.derived[self._key] = self._prepared(layout, shares(shared_out(layout, self.ranks)))
         known, ghosts = self._inspected(layout, known.share, instances, watched, lambda shared: (
             self._prepared(layout, shared))) or (known, [])
+        self._announce(known.form, layout, instances, packed)
         mine = self._steps_of(layout, known, instances)
         short = mine.growth is not None and not self._affords(mine.growth)
         if short and self._relocated(known.share, instances):
             mine = self._steps_of(layout, known, instances)
         if short and mine.growth is not None and not self._affords(mine.growth):
             self._relieved(instances)
-        if self.agreement is not None:
-            self.agreement.launch(known.form, layout.title, instances, packed[8 * layout.header:])
         if mine.growth is not None:
             self._afford(mine.growth, layout.title)
         if self._traffic is not None:
@@ -290,6 +273,11 @@ class Mpi(Exchanges, Reads, Calls):
 
     # -- waiting -------------------------------------------------------------------------------------------
 
+    def _announce(self, form: bytes, layout: Layout, instances: Sequence[Any], packed: bytes) -> None:
+        """Tell the agreement that a launch or a call follows."""
+        if self.agreement is not None:
+            self.agreement.launch(form, layout.title, instances, packed[8 * layout.header:])
+
     def _tell(self, event: str, content: bytes = b"") -> None:
         if self.agreement is not None:
             self.agreement.event(event, content)
@@ -339,12 +327,6 @@ class Mpi(Exchanges, Reads, Calls):
             return seen | self._raised()
         seen, self.network.flags = seen | self.network.flags, 0
         return seen
-
-    def mark(self) -> int:
-        return 0
-
-    def fate(self, mark: int) -> Fate:
-        return Fate.LOST
 
 
 def _named(store: Store | None, nbytes: int) -> Store:

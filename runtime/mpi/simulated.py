@@ -21,8 +21,9 @@ from diffuse.ir.bounded import Bounded
 from diffuse.memory import address
 from diffuse.movement.boxes import Layout as Boxes
 from diffuse.runtime import machine
-from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
+from diffuse.runtime.base import Instance, Launch, Layout
 from diffuse.runtime.mpi import prepare, traffic
+from diffuse.runtime.mpi.answers import Answers
 from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, Prepared
 from diffuse.runtime.mpi.foresight import Foresight
 from diffuse.runtime.mpi.inspector import Inspector
@@ -34,7 +35,6 @@ from diffuse.runtime.mpi.steps import Step
 from diffuse.runtime.mpi.validity import State
 from diffuse.runtime.ranks.agreement import Agreement
 from diffuse.runtime.ranks.peers import Run
-from diffuse.runtime.reference import HostInstance
 from diffuse.settings import config
 
 T = TypeVar("T")
@@ -145,20 +145,13 @@ class Parts:
         return self.ranks[0].state
 
 
-class Simulated:
+class Simulated(Answers):
     """The runtime over virtual ranks.
 
     Each has one thread, or as many as the setting names; their number determines the points of a rank, which
     this process computes one by one.
     """
 
-    name = "mpi"
-    addressed = host_sees = False
-    completes = pipelines = True
-    splits = False
-    code = CodeUse.NEEDED
-    target = "host"
-    sharing = None
     network = None
     rank = 0
 
@@ -192,17 +185,8 @@ class Simulated:
 
     # -- stores --------------------------------------------------------------------------------------------
 
-    def passes(self, layout: Layout) -> bool:
-        return True
-
-    def scratch(self, nbytes: int) -> HostInstance:
-        return HostInstance(np.empty(nbytes, np.uint8))
-
     def create(self, nbytes: int, store: Store | None = None) -> Parts:
         return Parts([each.create(nbytes, store) for each in self._each], False, self._lockstep)
-
-    def zeroed(self, nbytes: int, store: Store | None = None) -> None:
-        return None
 
     def attach(self, array: NDArray[Any], store: Store | None = None) -> Parts:
         return Parts([each.attach(array, store) for each in self._each], True, self._lockstep)
@@ -305,9 +289,3 @@ class Simulated:
         for each in self._each:
             found |= each.flags()
         return found
-
-    def mark(self) -> int:
-        return 0
-
-    def fate(self, mark: int) -> Fate:
-        return Fate.LOST

@@ -38,6 +38,7 @@ _settled = False
 _seeded = False
 _launches = 0
 _farewells: list[Callable[[], None]] = []
+_leaving = False
 
 
 def settle_in(rank: int, ranks: int) -> None:
@@ -92,12 +93,18 @@ def _silence() -> None:
 
 
 def before_the_end(function: Callable[[], None]) -> None:
-    """Call a function when this process ends in good order, or with an error message of its own."""
+    """Call a function when this process ends in good order, or with an error message of its own; at once if
+    it is ending already."""
+    if _leaving:
+        function()
+        return
     _farewells.append(function)
     atexit.register(_say_farewell)
 
 
 def _say_farewell() -> None:
+    global _leaving
+    _leaving = True
     while _farewells:
         _farewells.pop()()
 

@@ -201,7 +201,8 @@ def host(x: Array) -> Mirror:
 NEAR = 1 << 16
 """The size in bytes up to which a store is fetched as a whole for one element."""
 SPARSE = 8
-"""A part of a store is gathered before it is fetched if it spans this many times its own size."""
+"""A part of a store is gathered before it is fetched if it spans this many times its own size: from a device,
+and from ranks of which none has room for the whole store and another such array."""
 
 
 def short(x: Array) -> Mirror | None:
@@ -214,7 +215,8 @@ def short(x: Array) -> Mirror | None:
     ends = [s * (n - 1) for s, n in zip(f.strides, f.shape, strict=True)]
     nbytes = sum(map(abs, ends)) + f.itemsize
     if nbytes + NEAR > storage.nbytes:
-        if (not running.runtime.addressed or f.size * f.itemsize * SPARSE > nbytes
+        fits = not running.runtime.addressed and 2 * storage.nbytes <= running.runtime.room
+        if (fits or f.size * f.itemsize * SPARSE > nbytes
                 or not library.busy(storage) or library.look(storage) is not None):
             return None
         gathered = slow.gathered(x)

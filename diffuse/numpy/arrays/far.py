@@ -26,15 +26,20 @@ TABLE = 1 << 20
 INDEX = numpy.dtype(numpy.int64)
 
 
-def here() -> bool:
-    """Do several ranks run the program, and call functions together?"""
-    runtime = library.current().runtime
-    return bool(runtime.ranks > 1 and hasattr(runtime, "call_together") and not elementwise.eager_errors)
+def here(*things: Any) -> bool:
+    """Do several ranks run the program, and call functions of these arguments together?"""
+    nbytes = max([held(x) for x in things if type(x) is core.array_class], default=0)
+    return library.current().runtime.in_parts(nbytes) and not elementwise.eager_errors
+
+
+def held(x: Any) -> int:
+    """The bytes of the array that owns the memory of this one, which may be a part of it."""
+    return int((x if x.owner is None else x.owner).meta.nbytes)
 
 
 def wanted(*arrays: Any) -> bool:
     """Is one of these a large distributed array, and are all of them arrays of numbers?"""
-    return (here() and all([x.form.dtype.kind in KINDS for x in arrays])
+    return (here(*arrays) and all([x.form.dtype.kind in KINDS for x in arrays])
             and max([x.form.size for x in arrays]) >= (core.SMALL or 1))
 
 

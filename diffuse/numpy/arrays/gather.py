@@ -57,7 +57,7 @@ def positions(mask: Any) -> Sequence[Any]:
 
 def masked(x: Array, mask: Any) -> Any:
     """`x[mask]` for a mask of the array's shape: the selected elements in C order."""
-    if not masks.recordable(mask) or not mask.form.shape or masks.few(mask, x):
+    if not masks.recordable(mask, x) or not mask.form.shape or masks.few(mask, x):
         return None
     found = masks.positions(mask)
     part, count = masks.flat(x), found.form.size

@@ -104,11 +104,12 @@ def _counted(mask: Array, memory: Any) -> Any:
     return counts
 
 
-def recordable(mask: Any) -> bool:
-    """Can a task find the true elements of a mask?  Not if the host does not see the memory."""
+def recordable(mask: Any, *others: Any) -> bool:
+    """Can a task find the true elements of a mask, in a call with other arrays?  Where the host does not see
+    the memory, only ranks together can."""
     running = library.current()
     if not running.host_sees:
-        return indices.distant(mask)
+        return indices.distant(mask, *others)
     return (running.runtime.addressed and mask.form.size > 0
             and not (mask.form.size < core.SMALL and access.ready(mask)))
 

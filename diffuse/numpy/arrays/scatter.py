@@ -82,7 +82,7 @@ def _through(x: Array, index: Any, value: Any) -> bool | None:
 def _flat(x: Array, index: Any) -> Chosen | None:
     """The flat elements of an array that a mask of its shape selects; None if they are not contiguous."""
     mask: Any = indices.integers(index)
-    if not x.meta.flags.c_contiguous or not masks.recordable(mask):
+    if not x.meta.flags.c_contiguous or not masks.recordable(mask, x):
         return None
     found = masks.positions(mask)
     return Chosen(x.meta.reshape(-1), (0,), (found,), 0, found.form.shape, False)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays import base, core, far
 from diffuse.numpy.arrays.forms import NATIVE, row_major
 from diffuse.numpy.bridge import shuffling
 from diffuse.numpy.bridge.jumping import SIZES, STEPS, sized
@@ -34,6 +34,8 @@ JUMPS = numpy.random.PCG64, numpy.random.PCG64DXSM
 """Generators that can jump ahead any number of steps."""
 WIDE = frozenset({"float64", "float32", "int64", "uint64", "int32", "uint32"})
 """Element types that are drawn without leftover bits for the next call."""
+WORD = 8
+"""Bytes of an element, at most."""
 CHUNK = 1 << 16
 """The number of elements that are drawn at once."""
 MARKS = 64
@@ -48,9 +50,11 @@ def in_parts(function: Callable[..., Any], name: str, generator: Any, args: tupl
     """Draw the result of a generator's function in parts, and return it in a tuple; None if NumPy has to draw
     it."""
     runtime = library.current().runtime
-    if runtime.ranks == 1 or not hasattr(runtime, "call_parts") or elementwise.eager_errors:
+    if runtime.ranks == 1 or elementwise.eager_errors:
         return None
     if name in CHOOSING:
+        if not far.here(*args[:1]):
+            return None
         return _chosen(function, name, generator, args, kwargs, runtime.ranks)
     found = sized(name, args, kwargs)
     if found is None:
@@ -63,7 +67,7 @@ def in_parts(function: Callable[..., Any], name: str, generator: Any, args: tupl
         return numpy.asarray(function(source, *given, **named, size=count))
 
     count = prod(shape)
-    if count < (core.SMALL or 1):
+    if count < (core.SMALL or 1) or not runtime.in_parts(count * WORD):
         return None
     dtype = draw(deepcopy(generator), 1).dtype  # raises what NumPy raises
     if dtype not in NATIVE or dtype.name not in WIDE:

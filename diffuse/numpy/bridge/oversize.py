@@ -32,7 +32,7 @@ Function = Callable[..., Any]
 def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
     """The result of a function, in a tuple; None if there is no way to run it in parts.  Raises NumPy's
     errors for wrong arguments."""
-    if not far.here():
+    if not far.here(*args):
         return None
     module, _, function = name.rpartition(".")
     if module in ("numpy.fft", "scipy.fft"):
@@ -59,8 +59,7 @@ def beforehand(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
         most = max(x.itemsize, 16 if x.dtype.kind != "c" else 8)
     elif "arg" in name:
         most = far.INDEX.itemsize
-    runtime: Any = library.current().runtime
-    fits = x.size * (x.itemsize + most) <= getattr(runtime, "room", 0)
+    fits = x.size * (x.itemsize + most) <= library.current().runtime.room
     return None if fits else call(name, args, kwargs)
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays import base, core, far
 from diffuse.numpy.arrays.forms import NATIVE, Form, resized, row_major
-from diffuse.numpy.ops import elementwise
 
 Array = numpy.ndarray[Any, Any]
 KINDS = "biufc"
@@ -24,9 +23,8 @@ KINDS = "biufc"
 
 def wanted(x: Any) -> bool:
     """Is this a distributed array that is large enough for a call in parts?"""
-    runtime = library.current().runtime
     return (type(x) is core.array_class and x.size >= (core.SMALL or 1) and x.dtype.kind in KINDS
-            and runtime.ranks > 1 and hasattr(runtime, "call_parts") and not elementwise.eager_errors)
+            and far.here(x))
 
 
 def axis_of(axis: Any, ndim: int) -> int | None:

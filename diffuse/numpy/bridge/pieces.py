@@ -144,7 +144,7 @@ def _offered(function: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[st
             bound = signature(function).bind(*args, **kwargs)
         except TypeError:  # NumPy says what is wrong
             return None
-        found = function(*bound.args, **bound.kwargs) if far.here() else None
+        found = function(*bound.args, **bound.kwargs) if far.here(*bound.args) else None
         return None if found is None else (found,)
 
     return run

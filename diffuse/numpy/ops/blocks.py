@@ -57,13 +57,13 @@ _known: dict[ProductShapes, int | None] = library.Bounded()
 
 def in_blocks(x: Any, y: Any, product: Callable[..., None]) -> Callable[..., None]:
     """The product of two arrays as a call on blocks, if these have the bits of the whole; else `product`."""
-    runtime: Any = library.current().runtime
+    runtime = library.current().runtime
     cuts = _cuts(x, y)
     if not cuts:
         return product
     if library.current().window.region is not None:
         return _on_grids(x, y, product, cuts)
-    if runtime.ranks == 1 or not hasattr(runtime, "call_parts"):
+    if not runtime.in_parts(max(x.nbytes, y.nbytes)):
         return product
     if max(x.ndim, y.ndim) > 2:
         return library.Independent(product, cuts)
@@ -104,9 +104,9 @@ def _in_rows(x: Any, y: Any, product: Callable[..., None], cut: Cut, runtime: An
 
 def _on_grids(x: Any, y: Any, product: Callable[..., None], cuts: tuple[Cut, ...]) -> Callable[..., None]:
     """Return the product as a call that a region of the program may cut into a grid of blocks."""
-    runtime: Any = library.current().runtime
+    runtime = library.current().runtime
     return _grids(x.form, y.form, storage_of(x) is storage_of(y), _same(x, y), product, cuts, runtime.points,
-                  runtime.ranks if hasattr(runtime, "call_parts") else 1)
+                  runtime.ranks if runtime.in_parts(max(x.nbytes, y.nbytes)) else 1)
 
 
 @lru_cache(1 << 10)

@@ -147,7 +147,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
 def _place(arr: Any, mask: Any, vals: Any) -> bool:
     target, chosen = _target(arr), adopt(asanyarray(mask))
     if (target is None or type(chosen) is not core.array_class or chosen.form.size != target.form.size
-            or not masks.recordable(chosen)):
+            or not masks.recordable(chosen, target)):
         return False
     if isinstance(vals, Array) and access.storage_of(vals) is access.storage_of(arr):
         return False  # NumPy reads values that it has written
