@@ -71,8 +71,10 @@ def assembling(runtime: Any, seed: int) -> None:
 
         patched: Any = requirements
         short: Any = calls
-        short.COPIES, runtime._leaves = (1 << 60 if seed % 4 < 2 else 3), seed % 8 < 2
-        runtime.splits, patched.LEAST, patched.SAVES = True, 0, seed % 2 and 1 << 60
+        patched.LEAST, patched.SAVES = 0, seed % 2 and 1 << 60
+        if runtime.placement.devices is None:  # devices keep all arrays in Legate's stores
+            short.COPIES, runtime._leaves = (1 << 60 if seed % 4 < 2 else 3), seed % 8 < 2
+            runtime.splits = True
 
 
 def main(first: int, last: int, loops: int) -> None:

@@ -112,7 +112,8 @@ def test_what_the_program_holds_does_not_count() -> None:
             kept += [first, second, change, a]
         return kept
 
-    assert max(groups(run)[0]) == 4 + 8 * 5
+    first = 5 + 4  # linspace, and the stack of sine and cosine
+    assert max(groups(run)[0]) == first + 8 * 5
 
 
 def test_stores_that_vanish_do_not_count() -> None:
