@@ -44,7 +44,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
 
 
 def _copied(value: Any, array: Any) -> Any:
-    """An array over NumPy's copy of a value.  It is no copy if the value's `__array__` returned its own memory
+    """An array over NumPy's copy of a value.  It is no copy if the value's `__array__` returns its own memory
     all the same, as that of NumPy's iterators (`x.flat`) does."""
     return wrap(array) if type(value) in PLAIN else shared(array)
 
