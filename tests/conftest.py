@@ -18,6 +18,9 @@ import pytest
 if "DIFFUSE_CACHE_DIR" not in os.environ:
     os.environ["DIFFUSE_CACHE_DIR"] = tempfile.mkdtemp(prefix="diffuse-tests-")
     atexit.register(shutil.rmtree, os.environ["DIFFUSE_CACHE_DIR"], ignore_errors=True)
+elif Path(os.environ["DIFFUSE_CACHE_DIR"], "machine.json").exists():
+    # Partitions depend on the machine that was measured; tests are about the one that `Machine()` describes.
+    os.environ["DIFFUSE_CACHE_DIR"] = str(Path(os.environ["DIFFUSE_CACHE_DIR"], "tests"))
 
 # Matplotlib looks through this machine's fonts once, not once for every program that draws.
 os.environ.setdefault("MPLCONFIGDIR", str(Path(os.environ["DIFFUSE_CACHE_DIR"], "matplotlib")))

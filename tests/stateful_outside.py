@@ -30,7 +30,7 @@ class Outside(Family):
 
     def method(self) -> str:
         statement = super().method()
-        while "setflags" in statement:  # of NumPy's array `real`, too, where that is the same object
+        while "setflags" in statement or ".shape = " in statement:  # of NumPy's `real`, too, if it is that
             statement = super().method()
         return statement
 

@@ -273,3 +273,17 @@ def test_an_array_that_numpy_unpickled_is_written() -> None:
     assert theirs[7] == 2
     np.cumsum(ours, out=theirs[::-1])
     assert theirs[0] == 20_000
+
+
+@pytest.mark.parametrize("convert", [
+    lambda x: np.array(x.flat), lambda x: np.asarray(x.flat, copy=True), lambda x: np.copy(x.flat),
+    lambda x: np.array(x.flat, ndmin=2), lambda x: np.array(x.flat, subok=True)])
+def test_numpys_copy_of_an_iterator_has_its_arrays_memory(convert: Callable[[Any], Any]) -> None:
+    """NumPy's iterators return their array, whether a copy is asked for or not."""
+    x = values()
+    found, theirs = convert(x), numpy.array(x.flat)
+    assert numpy.shares_memory(theirs, x)
+    for template in engine.current().templates.known.values():
+        template.alone = 0
+    np.negative(found, out=found)
+    assert x[3] == -3.0

@@ -25,6 +25,18 @@ def test_clip_writes_its_output_where_a_bound_is_beyond_the_type(low: Any, high:
 
 
 @BOTH_WAYS
+@pytest.mark.parametrize("shape, dtype", [(3, "uint8"), (LARGE, "bool")])
+@pytest.mark.parametrize(("low", "high"), [(0, None), (-1, None), (None, 255), (None, 300), (1, None)])
+def test_clip_names_the_ufunc_that_refuses_the_output(low: Any, high: Any, shape: int, dtype: str) -> None:
+    said = []
+    for m in (numpy, np):
+        with pytest.raises((ValueError, TypeError)) as refused:
+            m.clip(m.arange(LARGE).astype("uint8"), low, high, out=m.empty(shape, dtype))
+        said.append(str(refused.value))
+    assert said[0] == said[1]
+
+
+@BOTH_WAYS
 @pytest.mark.parametrize("number", [1000, -1])
 def test_choose_takes_the_low_bits_of_numbers_beyond_the_type(number: int) -> None:
     which, bytes_ = numpy.arange(LARGE) % 2, numpy.arange(LARGE).astype("uint8")

@@ -313,3 +313,11 @@ def test_a_product_with_a_small_numpy_array_is_recorded_and_reads_what_that_had_
         theirs[...] = 7.0
         for found in products:
             assert numpy.asarray(found).tobytes() == ((plain * 2.0) @ weights).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_the_sum_of_one_element_that_is_not_aligned(dtype: str) -> None:
+    with using(small=0):
+        x = np.zeros(1 + numpy.dtype(dtype).itemsize, "uint8")[1:].view(dtype).reshape(())
+        x[...] = 3
+        assert float(x.sum().real) == 3.0

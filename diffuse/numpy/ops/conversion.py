@@ -38,7 +38,15 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     found, given = _asked(a, dtype, copy=copy, order=order or "K")
     if given is not None:
         return given
-    return wrap(found) if copy or type(a) in PLAIN else _lent(found)
+    if copy:
+        return _copied(a, found)
+    return wrap(found) if type(a) in PLAIN else _lent(found)
+
+
+def _copied(value: Any, array: Any) -> Any:
+    """An array over NumPy's copy of a value.  It is no copy if the value's `__array__` returns its own memory
+    all the same, as that of NumPy's iterators (`x.flat`) does."""
+    return wrap(array) if type(value) in PLAIN else shared(array)
 
 
 def _lent(array: Any) -> Any:
@@ -132,7 +140,10 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: An
         x = _converted(object, dtype, order, copy)
     elif copy or subok or depth:
         found, given = _asked(object, dtype, copy=copy, order=order, subok=subok, **depth)
-        x = wrap(found) if copy or type(object) in (list, tuple) else _lent(found)
+        if copy:
+            x = _copied(object, found)
+        else:
+            x = wrap(found) if type(object) in (list, tuple) else _lent(found)
         if given is not None:
             x = given
         elif type(found) is numpy.ndarray and found.size < core.TINY:

@@ -196,7 +196,8 @@ def _unreduced(operator: str, x: Array, wanted: numpy.dtype[Any]) -> Any:
         laid = core.recorded(form)
         laid[...] = found
         return laid
-    return host(found)[()] if ready(found) else core.scalar_class.of(found)
+    # elements that are not aligned were copied at once, into memory that is no store's own
+    return host(found)[()] if ready(found) or found.memory is not None else core.scalar_class.of(found)
 
 
 def _at_once(operator: str, memory: Any, axes: tuple[int, ...], wanted: numpy.dtype[Any], computing: str,

@@ -176,9 +176,19 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
                     return found
             elif low is not high:
                 bound = UFUNCS["minimum" if low is None else "maximum"]
+                if _beyond(x, low, high):
+                    bound, operands = UFUNCS["positive"], operands[:1]
                 return bound(*operands) if out is None else bound(*operands, out=out)
     options = {**kwargs, **({} if out is None else {"out": out})}
     return fallback.call(numpy.clip, (x, low, high), options, "numpy.clip", "library")
+
+
+def _beyond(x: Any, low: Any, high: Any) -> bool:
+    """Is the only bound an integer that no element exceeds?  NumPy ignores it, also in its errors."""
+    if x.dtype.kind not in "iu":
+        return False
+    limits = numpy.iinfo(x.dtype)
+    return type(low) is int and low <= limits.min or type(high) is int and high >= limits.max
 
 
 def _clip(operands: tuple[Any, ...], bounds: tuple[Any, Any], out: Any) -> Any:

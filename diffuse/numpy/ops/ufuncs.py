@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from importlib import import_module
 from typing import Any
 
 import numpy
@@ -337,8 +336,9 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
     def at(self, array: Any, *args: Any) -> Any:
         if len(args) == 2 and type(array) is core.array_class and not overrides.answer(args):
-            few = self.__name__ in operations.SCATTERED and scatter.few_at(self.numpy.at, array, *args)
-            if few or scatter.fold_at(self, array, *args):
+            if self.__name__ in operations.SCATTERED and scatter.few_at(self.numpy.at, array, *args):
+                return None
+            if scatter.fold_at(self, array, *args):
                 return None
             if self.__name__ in operations.SCATTERED:
                 name = f"{self.library}.{self.__name__}.at"
@@ -347,10 +347,8 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
     def reduceat(self, array: Any, indices: Any, axis: Any = _NoValue, dtype: Any = _NoValue,
                  out: Any = None) -> Any:
-        found = import_module("diffuse.numpy.order.segments").reduceat(self, array, indices, axis, dtype, out)
-        if found is None:
-            found = self._method("reduceat", (array, indices), axis=axis, dtype=dtype, out=out)
-            self.told.add(provenance.where(2))
+        found = self._method("reduceat", (array, indices), axis=axis, dtype=dtype, out=out)
+        self.told.add(provenance.where(2))
         return found
 
     def _method(self, name: str, args: tuple[Any, ...], **options: Any) -> Any:
@@ -370,7 +368,8 @@ def _as_given(args: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[Any, ..
 
 def _halfway(targets: tuple[Any, ...], arrays: list[Array]) -> bool:
     """Does the layout of the new one of two results depend on that of the output given for the other?"""
-    return (targets[0] is None) != (targets[1] is None) and not all(x.meta.flags.c_contiguous for x in arrays)
+    return ((targets[0] is None) != (targets[1] is None)
+            and not all(x.meta.flags.c_contiguous for x in arrays))
 
 
 def _shown(result: Any, written: tuple[Any, ...], outs: tuple[Any, ...], show: Any) -> Any:
