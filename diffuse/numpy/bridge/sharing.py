@@ -37,6 +37,7 @@ ADAPTED = {
     **{f"scipy.{name}": ("aslinearoperator",) for name in OPERATORS},
     "einops._backends": ("NumpyBackend.is_appropriate_type",),
     "h5py": ("Dataset.read_direct", "Dataset.write_direct"),
+    "networkx.utils.misc": ("is create_random_state", "is create_py_random_state"),
     "numba": ("@njit",),
     "numpy.ctypeslib": ("_ndptr.from_param",),
     "numpy.random": ("@generators",),
@@ -53,6 +54,7 @@ ADAPTED = {
     **dict.fromkeys(("pyarrow", "pyarrow.lib"), ("array", "scalar")),
     "polars": ("Series.__init__", "DataFrame.__init__"),
     **{f"scipy.{name}": ("*",) for name in PACKAGES},
+    "scipy._lib._util": ("is check_random_state",),
     "scipy.linalg": ("funm", "blas.*", "lapack.*", *BLAS),
     "scipy.sparse.linalg": ("aslinearoperator", "=> splu", "=> spilu"),
     "scipy.sparse.linalg._dsolve.linsolve": ("=> splu", "=> spilu"),
@@ -61,14 +63,17 @@ ADAPTED = {
         "-> VectorFunction.jac"),
     "scipy.spatial._qhull": ("_QhullUser.add_points", "_QhullUser._add_points",
                              "HalfspaceIntersection.__init__", "HalfspaceIntersection.add_halfspaces"),
+    **dict.fromkeys(("scipy.stats", "scipy.stats._binned_statistic"), ("is binned_statistic_dd",)),
+    "sklearn.utils.validation": ("is check_random_state",),
     "statsmodels.base.data": ("handle_data",),
     "torch": ("from_numpy",),
     "xarray.core.indexing": ("@indexing",),
 }
 """Functions that accept only NumPy's arrays, or would treat other arrays differently.  `*` is all public
 ones.  Behind `->` are those whose results, which are those of a function of the program, are to be NumPy's
-arrays, behind `=>` those whose results have methods that accept only NumPy's arrays, and behind `#` those
-that look for numbers in an array of objects (adapters.py)."""
+arrays, behind `=>` those whose results have methods that accept only NumPy's arrays, behind `#` those that
+look for numbers in an array of objects, and behind `is` those that compare an argument with functions or
+modules of NumPy (adapters.py)."""
 
 
 class _Watch:
