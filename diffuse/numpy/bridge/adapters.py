@@ -43,7 +43,7 @@ def adapt(module: ModuleType) -> None:
         mark, _, called = path.rpartition(" ")
         wrappers: dict[str, Callable[[Any], Any]] = {
             "->": PlainResults, "=>": giving_receivers, "#": given_numbers,
-            "is": given_numpys}
+            "is": given_numpys, "()": given_scalars}
         adapted = wrappers[mark] if mark else given_plain
         owner: Any = module
         *holders, last = called.split(".")
@@ -129,6 +129,17 @@ def given_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
                 objects = numpy.empty(objects.shape, object)
                 objects.reshape(-1)[:] = [*map(plain, flat)]
         return function(objects, *args, **kwargs)
+
+    return update_wrapper(run, function)
+
+
+def given_scalars(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function in C that asks whether a value is a number, or NumPy's array without dimensions, to
+    receive these for pending numbers and for Diffuse's arrays without dimensions."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) in core.ARRAYS and args[0].ndim == 0:
+            return function(plain(args[0]), *args[1:], **kwargs)
+        return function(*args, **kwargs)
 
     return update_wrapper(run, function)
 
