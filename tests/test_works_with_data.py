@@ -111,7 +111,7 @@ def test_operations_of_tables_with_single_numbers_have_the_types_of_numpys(name:
             found.append(made(pandas, column, z))
     kinds = [str(x.dtype) if hasattr(x, "dtype") else type(x) for x in found]
     assert kinds[0] == kinds[1]
-    assert numpy.array_equal(*map(numpy.asarray, found), equal_nan=True)
+    assert numpy.array_equal(numpy.asarray(found[0]), numpy.asarray(found[1]), equal_nan=True)
 
 
 @pytest.mark.parametrize("made", [
