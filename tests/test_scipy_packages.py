@@ -19,6 +19,7 @@ import scipy.integrate  # noqa: E402
 import scipy.interpolate  # noqa: E402
 import scipy.signal  # noqa: E402
 import scipy.spatial.distance  # noqa: E402
+import scipy.stats  # noqa: E402
 
 import diffuse.numpy as np  # noqa: E402
 import diffuse.scipy  # noqa: E402
@@ -122,6 +123,26 @@ def test_functions_of_the_program_may_return_diffuses_arrays(library: Any) -> No
         assert library.linalg.schur(np.diag(np.arange(1.0, 4.0)), sort=lambda x, y=0.0: x > 1.5)[2] == 2
     values = library.integrate.solve_ivp(lambda t, y: -np.asarray(y), (0, 1), np.ones(200)).y
     assert numpy.allclose(values[:, -1], numpy.exp(-1), rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["mean", "std", "median", "sum", "min", "max"])
+@pytest.mark.parametrize("m", [np, numpy], ids=["diffuse", "numpy"])
+def test_statistics_of_bins_know_the_functions_of_numpy(name: str, m: Any) -> None:
+    # SciPy asks `statistic in {np.std}`: it computes that itself, with other bits, and dtype if it is complex
+    x, values = m.linspace(0, 3, 600) % 1, wave(m) * (1 + 2j)
+    found = scipy.stats.binned_statistic(x, values, getattr(np, name), bins=7).statistic
+    wanted = scipy.stats.binned_statistic(numpy.asarray(x), numpy.asarray(values), name, bins=7).statistic
+    assert found.dtype == wanted.dtype and numpy.array_equal(found, wanted)
+    direct = scipy.stats.binned_statistic_dd([x], values, statistic=getattr(np, name), bins=7)
+    assert direct.statistic.dtype == wanted.dtype and numpy.array_equal(direct.statistic, wanted)
+
+
+def test_the_module_of_random_numbers_stands_for_the_global_generator() -> None:
+    util = importlib.import_module("scipy._lib._util")
+    assert util.check_random_state(np.random) is numpy.random.mtrand._rand
+    assert util.check_random_state(seed=numpy.random) is numpy.random.mtrand._rand
+    with pytest.raises(ValueError, match="cannot be used to seed"):
+        util.check_random_state(np.linalg)
 
 
 def test_submodules_and_missing_names() -> None:

@@ -89,6 +89,32 @@ def test_tables_of_pending_numbers_have_the_numbers_types(made: Any) -> None:
 
 
 @pytest.mark.parametrize("made", [
+    lambda pandas, column, z: column * z, lambda pandas, column, z: z - pandas.Index(column),
+    lambda pandas, column, z: column.to_frame("a")["a"] // z, lambda pandas, column, z: column.add(z),
+    lambda pandas, column, z: numpy.multiply(column, z), lambda pandas, column, z: pandas.RangeIndex(4) + z,
+    lambda pandas, column, z: pandas.Index([1, 2]).insert(1, z), lambda pandas, column, z: column.loc[z],
+    lambda pandas, column, z: column.where(column > 3).fillna(z),
+    lambda pandas, column, z: column.clip(upper=z),
+    lambda pandas, column, z: column.reindex(range(12), fill_value=z * 1),
+    lambda pandas, column, z: pandas.isna(z), lambda pandas, column, z: pandas.isna(z * numpy.nan),
+    lambda pandas, column, z: pandas.api.types.is_scalar(z),
+])
+@pytest.mark.parametrize("name", ["an array without dimensions", "a pending number"])
+def test_operations_of_tables_with_single_numbers_have_the_types_of_numpys(name: str, made: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    column, found = pandas.Series(numpy.arange(10, dtype="f4")), []
+    with using(small=0):
+        for library in np, numpy:
+            numbers = library.arange(300)
+            z = numbers[3, ...] if name.startswith("an array") else numbers[:4].max()
+            assert library is numpy or type(z) is core.array_class or type(z) in core.PENDING
+            found.append(made(pandas, column, z))
+    kinds = [str(x.dtype) if hasattr(x, "dtype") else type(x) for x in found]
+    assert kinds[0] == kinds[1]
+    assert numpy.array_equal(numpy.asarray(found[0]), numpy.asarray(found[1]), equal_nan=True)
+
+
+@pytest.mark.parametrize("made", [
     lambda pandas, x: pandas.Series(x), lambda pandas, x: pandas.Index(x),
     lambda pandas, x: pandas.DataFrame(x)[0],
     lambda pandas, x: pandas.Series(x, copy=False), lambda pandas, x: pandas.Series(0, index=x).index,

@@ -45,6 +45,7 @@ def test_scikit_learn(grid: Any) -> None:
     Forest = pytest.importorskip("sklearn.ensemble").RandomForestClassifier
     LinearRegression = pytest.importorskip("sklearn.linear_model").LinearRegression
     StandardScaler = pytest.importorskip("sklearn.preprocessing").StandardScaler
+    check_random_state = pytest.importorskip("sklearn.utils").check_random_state
 
     X, y = grid[:, :10], grid[:, :10] @ np.arange(10.0) + 1
     fitted = LinearRegression().fit(X, y)
@@ -56,6 +57,9 @@ def test_scikit_learn(grid: Any) -> None:
     forest = Forest(3, random_state=0).fit(X, y > y.mean())
     expected = Forest(3, random_state=0).fit(numpy.asarray(X), numpy.asarray(y > y.mean()))
     assert numpy.array_equal(forest.predict(X), expected.predict(numpy.asarray(X)))
+    np.random.seed(3)
+    drawn = check_random_state(np.random).rand(3)
+    assert numpy.array_equal(drawn, numpy.random.RandomState(3).rand(3))
 
 
 def test_scikit_image(grid: Any) -> None:
@@ -89,6 +93,13 @@ def test_networkx(grid: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert np.array_equal(np.asarray(networkx.to_numpy_array(ours)), networkx.to_numpy_array(theirs))
+    np.random.seed(3)
+    edges = networkx.gnp_random_graph(8, 0.5, seed=np.random).edges
+    places = networkx.random_layout(ours, seed=np.random)
+    numpy.random.seed(3)
+    assert sorted(edges) == sorted(networkx.gnp_random_graph(8, 0.5, seed=numpy.random).edges)
+    again = networkx.random_layout(ours, seed=numpy.random)
+    assert all(numpy.array_equal(places[node], again[node]) for node in ours)
 
 
 @pytest.mark.parametrize("n", [20, 300])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from functools import update_wrapper, wraps
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
@@ -23,6 +24,8 @@ from diffuse.numpy.bridge.plain import plain
 from diffuse.numpy.bridge.sharing import ADAPTED
 from diffuse.numpy.ops.ufuncs import ufunc
 from diffuse.numpy.small import native
+
+OURS = "diffuse.numpy"
 
 
 def adapt(module: ModuleType) -> None:
@@ -39,7 +42,8 @@ def adapt(module: ModuleType) -> None:
             continue
         mark, _, called = path.rpartition(" ")
         wrappers: dict[str, Callable[[Any], Any]] = {
-            "->": PlainResults, "=>": giving_receivers, "#": given_numbers}
+            "->": PlainResults, "=>": giving_receivers, "#": given_numbers,
+            "is": given_numpys, "()": given_scalars}
         adapted = wrappers[mark] if mark else given_plain
         owner: Any = module
         *holders, last = called.split(".")
@@ -127,6 +131,37 @@ def given_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(objects, *args, **kwargs)
 
     return update_wrapper(run, function)
+
+
+def given_scalars(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function in C that asks whether a value is a number, or NumPy's array without dimensions, to
+    receive these for pending numbers and for Diffuse's arrays without dimensions."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) in core.ARRAYS and args[0].ndim == 0:
+            return function(plain(args[0]), *args[1:], **kwargs)
+        return function(*args, **kwargs)
+
+    return update_wrapper(run, function)
+
+
+def given_numpys(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function that compares an argument with functions or modules of NumPy (`statistic in {np.mean}`,
+    `seed is np.random`) to receive NumPy's for Diffuse's."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return function(*map(numpys, args), **{key: numpys(value) for key, value in kwargs.items()})
+
+    return update_wrapper(run, function)
+
+
+def numpys(value: Any) -> Any:
+    """The function or module of NumPy that a public one of Diffuse's stands for; anything else as it is."""
+    name = getattr(value, "__name__", None)
+    if type(name) is not str:
+        return value
+    if isinstance(value, ModuleType):
+        return sys.modules.get(name.removeprefix("diffuse."), value) if name.startswith(OURS) else value
+    ours = vars(sys.modules[OURS]).get(name) is value
+    return getattr(numpy, name, value) if ours else value
 
 
 class Receiver:

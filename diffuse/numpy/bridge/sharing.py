@@ -37,6 +37,7 @@ ADAPTED = {
     **{f"scipy.{name}": ("aslinearoperator",) for name in OPERATORS},
     "einops._backends": ("NumpyBackend.is_appropriate_type",),
     "h5py": ("Dataset.read_direct", "Dataset.write_direct"),
+    "networkx.utils.misc": ("is create_random_state", "is create_py_random_state"),
     "numba": ("@njit",),
     "numpy.ctypeslib": ("_ndptr.from_param",),
     "numpy.random": ("@generators",),
@@ -47,12 +48,15 @@ ADAPTED = {
                "core.common.random_state", "core.arrays.numeric.NumericArray.__init__",
                "core.arrays.boolean.BooleanArray.__init__",
                "core.indexing._LocationIndexer.__getitem__", "core.indexing._LocationIndexer.__setitem__"),
-    "pandas._libs.lib": ("# maybe_convert_objects", "# maybe_convert_numeric"),
-    "pandas.core.dtypes.cast": ("infer_dtype_from_scalar",),
+    "pandas._libs.lib": ("# maybe_convert_objects", "# maybe_convert_numeric", "() item_from_zerodim",
+                         "() is_scalar", "() is_list_like", "() is_integer", "() is_float", "() is_bool"),
+    "pandas._libs.missing": ("() checknull", "() is_matching_na"),
+    "pandas.core.dtypes.cast": ("infer_dtype_from_scalar", "np_can_hold_element"),
     "PIL.Image": ("fromarray",),
     **dict.fromkeys(("pyarrow", "pyarrow.lib"), ("array", "scalar")),
     "polars": ("Series.__init__", "DataFrame.__init__"),
     **{f"scipy.{name}": ("*",) for name in PACKAGES},
+    "scipy._lib._util": ("is check_random_state",),
     "scipy.linalg": ("funm", "blas.*", "lapack.*", *BLAS),
     "scipy.sparse.linalg": ("aslinearoperator", "=> splu", "=> spilu"),
     "scipy.sparse.linalg._dsolve.linsolve": ("=> splu", "=> spilu"),
@@ -61,14 +65,17 @@ ADAPTED = {
         "-> VectorFunction.jac"),
     "scipy.spatial._qhull": ("_QhullUser.add_points", "_QhullUser._add_points",
                              "HalfspaceIntersection.__init__", "HalfspaceIntersection.add_halfspaces"),
+    **dict.fromkeys(("scipy.stats", "scipy.stats._binned_statistic"), ("is binned_statistic_dd",)),
+    "sklearn.utils.validation": ("is check_random_state",),
     "statsmodels.base.data": ("handle_data",),
     "torch": ("from_numpy",),
     "xarray.core.indexing": ("@indexing",),
 }
 """Functions that accept only NumPy's arrays, or would treat other arrays differently.  `*` is all public
 ones.  Behind `->` are those whose results, which are those of a function of the program, are to be NumPy's
-arrays, behind `=>` those whose results have methods that accept only NumPy's arrays, and behind `#` those
-that look for numbers in an array of objects (adapters.py)."""
+arrays, behind `=>` those whose results have methods that accept only NumPy's arrays, behind `#` those that
+look for numbers in an array of objects, and behind `is` those that compare an argument with functions or
+modules of NumPy (adapters.py)."""
 
 
 class _Watch:
