@@ -110,15 +110,13 @@ class Placement:
         self._dropped: deque[LegateInstance] = deque()
         self.launched = self.fenced = 0
         """The number of tasks submitted, and the number of them at the last fence."""
-        self._flags = 0
-        self.noted = 0
+        self._flags = self.noted = 0
         """Floating-point exceptions of host functions on this rank, until the ranks wait for each other."""
 
     def _watch(self, network: Network, agreement: Agreement) -> None:
         """Compare this rank's environment with the others', and start its watchdog.  Only the main thread's
         activity counts, as the threads that poll for messages are never idle."""
-        alike(network.gather, ("Legate", version("legate")),
-              ("Legate's processors", self.processors))
+        alike(network.gather, ("Legate", version("legate")), ("Legate's processors", self.processors))
         clock = time.pthread_getcpuclockid(self._main)
         watch(self.rank, self.ranks, network.gather,
               Activity(self.rank, agreement.progress, lambda: network.since,
@@ -322,12 +320,11 @@ class Placement:
         """Free or recycle the stores of dropped instances."""
         while self._dropped:
             instance = self._dropped.popleft()
-            piece, instance.piece = instance.piece, None
-            assert piece is not None
             if instance.shared or instance.foreign:
-                self._keep(piece)
-                self._reuse.forget(piece)
+                self.forget(instance)
             else:
+                piece, instance.piece = instance.piece, None
+                assert piece is not None
                 self._reuse.give(instance.shape, instance.dtype, piece)
 
     def forget(self, instance: LegateInstance) -> None:
