@@ -227,7 +227,8 @@ class Form(NamedTuple):
     border: int
     """Bytes of the border buffers of all points."""
     tables: bytes
-    """What follows the blocks of the two kernels."""
+    """The tables of arguments, ring buffers and extents, which follow the argument blocks of the two kernels
+    in memory."""
 
 
 def formed(first: Replay, one: Group, second: Replay, two: Group, stores: Sequence[int]) -> Form | None:

@@ -376,8 +376,8 @@ def refusal(name: str) -> Callable[..., None]:
 documented(ndarray)
 core.set_classes(ndarray, scalar, PENDING)
 NAMED = ref(ndarray)
-"""What weak tables name the class by, kept because it keeps the hash that it has outside of Diffuse."""
-assert ndarray not in WeakSet[Any]()
+"""The weak reference to the class that all weak tables share; it keeps the hash of the first look-up."""
+WeakSet[Any]().discard(ndarray)  # asks for it from Python's module, so that it is the hash outside of Diffuse
 core.slow.getitem, core.slow.setitem, core.slow.locate = views.getitem, assign.setitem, base.locate
 core.slow.set_shape, core.slow.set_dtype = set_shape, inplace.set_dtype
 core.slow.component, core.slow.set_component = views.component, views.set_component

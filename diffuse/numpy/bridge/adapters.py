@@ -20,6 +20,7 @@ import numpy
 
 from diffuse.numpy.arrays import core
 from diffuse.numpy.bridge import fallback
+from diffuse.numpy.bridge.namespace import Standing
 from diffuse.numpy.bridge.plain import plain
 from diffuse.numpy.bridge.sharing import ADAPTED
 from diffuse.numpy.ops.ufuncs import ufunc
@@ -164,7 +165,7 @@ def numpys(value: Any) -> Any:
     return getattr(numpy, name, value) if ours else value
 
 
-class Receiver:
+class Receiver(Standing):
     """Stands for an object in C, and receives NumPy's arrays for Diffuse's in its methods and when called."""
 
     __slots__ = ("_real", "_call", "_methods")
@@ -174,14 +175,6 @@ class Receiver:
         self._call = call or given_plain(real)
         self._methods: dict[str, Callable[..., Any]] = {}
         """The wrapped methods in C, which no program replaces."""
-
-    @property
-    def __class__(self) -> Any:
-        return type(self._real)
-
-    @__class__.setter
-    def __class__(self, kind: Any) -> None:
-        self._real.__class__ = kind  # raises
 
     @property
     def __doc__(self) -> Any:  # type: ignore[override]

@@ -33,7 +33,7 @@ SIZES = {"random": 0, "random_sample": 0, "standard_normal": 0, "standard_expone
 """Functions that draw their numbers one after another, with the position of the size argument; -1: all
 arguments."""
 STEPS = "random", "uniform"
-"""Functions for which each number takes one word."""
+"""Functions that take exactly one word of the generator for each number."""
 INTO = "standard_normal", "standard_exponential", "random"
 """Functions that can draw into a given array."""
 MOST = 1 << 24
@@ -81,7 +81,8 @@ class Source:
             bits.state = {**begin, "state": bits.state["state"]}
 
     def state(self) -> tuple[int, int, int]:
-        """The place in the sequence, and the half of a word that is left over."""
+        """The state of PCG64: its place in the sequence, whether half of a word is kept for the next number of
+        32 bits, and this half."""
         found: Any = self.bits.state
         left = found["has_uint32"]
         return found["state"]["state"], left, left and found["uinteger"]

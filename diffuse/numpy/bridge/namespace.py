@@ -238,14 +238,11 @@ def like_builtin(ours: Any, real: Any, module: str) -> Any:
     return ours if binds else Builtin(ours, module)
 
 
-class FallbackUfunc:
-    """A ufunc that only NumPy has, or another callable object, with its attributes and methods."""
+class Standing:
+    """Base of objects that stand for a `_real` one, and are instances of its class."""
 
-    def __init__(self, real: Any, path: str) -> None:
-        self._real, self._path = real, path
-        self.__name__, self.__doc__ = path.rpartition(".")[2], real.__doc__
-        self.__wrapped__ = real  # which has its signature
-        self.__module__ = getattr(real, "__module__", "numpy")
+    __slots__ = ()
+    _real: Any
 
     @property
     def __class__(self) -> Any:
@@ -255,6 +252,16 @@ class FallbackUfunc:
     @__class__.setter
     def __class__(self, kind: Any) -> None:
         self._real.__class__ = kind  # raises
+
+
+class FallbackUfunc(Standing):
+    """A ufunc that only NumPy has, or another callable object, with its attributes and methods."""
+
+    def __init__(self, real: Any, path: str) -> None:
+        self._real, self._path = real, path
+        self.__name__, self.__doc__ = path.rpartition(".")[2], real.__doc__
+        self.__wrapped__ = real  # which has its signature
+        self.__module__ = getattr(real, "__module__", "numpy")
 
     def __reduce__(self) -> Any:
         return named, (self._path,)

@@ -71,11 +71,11 @@ ADAPTED = {
     "torch": ("from_numpy",),
     "xarray.core.indexing": ("@indexing",),
 }
-"""Functions that accept only NumPy's arrays, or would treat other arrays differently.  `*` is all public
-ones.  Behind `->` are those whose results, which are those of a function of the program, are to be NumPy's
-arrays, behind `=>` those whose results have methods that accept only NumPy's arrays, behind `#` those that
-look for numbers in an array of objects, and behind `is` those that compare an argument with functions or
-modules of NumPy (adapters.py)."""
+"""Functions that accept only NumPy's arrays, or would treat other arrays differently. `*` is all public ones.
+Behind `->` are those whose results, which are those of a function of the program, are to be NumPy's arrays,
+behind `=>` those whose results have methods that accept only NumPy's arrays, behind `#` those that look for
+numbers in an array of objects, behind `()` those in C that ask whether a value is a number, and behind `is`
+those that compare an argument with functions or modules of NumPy (adapters.py)."""
 
 
 class _Watch:
