@@ -66,7 +66,7 @@ class Calls(ABC):
             return False
         owners = {id(owner): owner for owner in instances}.values()
         here = [owner for owner in owners if owner.apart is not None]
-        if not any([owner.shared or owner.scattered for owner in owners]):
+        if not any(map(_stays, owners)):
             there = [owner for owner in owners if owner.apart is None]
             made = [owner for owner in there if owner.piece is None and not owner.home]
             if self._short(_bytes(made), copied):
@@ -89,7 +89,7 @@ class Calls(ABC):
     def brought(self, owner: LegateInstance) -> bool:
         """Is the data of a store apart?  It is moved there if Legate lacks memory to show it to the host."""
         stale = owner.apart is None and owner.filled and not owner.fresh
-        if (stale and self.splits and not owner.shared and not owner.scattered and moves_in_parts(owner)
+        if (stale and self.splits and not _stays(owner) and moves_in_parts(owner)
                 and self._short(0, owner.nbytes)):
             self.apart.taken((owner,))
         return owner.apart is not None
@@ -147,20 +147,20 @@ class Calls(ABC):
         self.placement.check_thread()
         layout = layouts[0]
         self._called(layout, instances, lambda parts: self.apart.call_parts(layouts, parts, run),
-                  lambda: run(0, 0, _points(layout)))
+                     lambda: run(0, 0, _points(layout)))
 
     def call_together(self, layout: Layout, instances: Sequence[LegateInstance], run: Run) -> None:
         """Run a host function on all ranks at once, each on its parts: `run(peers, firsts, rank)`, where
         `firsts` are the first points of the ranks, and the end of the last one's."""
         self.placement.check_thread()
         self._called(layout, instances, lambda parts: self.apart.call_together(layout, parts, run),
-                  lambda: run(Alone, (0, _points(layout)), 0))
+                     lambda: run(Alone, (0, _points(layout)), 0))
 
     def _called(self, layout: Layout, instances: Sequence[LegateInstance],
                 on_parts: Callable[[Sequence[Any]], None], on_wholes: Callable[[], int]) -> None:
         """Run a function on the parts of arrays, or on whole arrays if another library shares one of them;
         it finds their memory in `LegateInstance.array`."""
-        divided = not any([owner.shared or owner.scattered for owner in instances])
+        divided = not any(map(_stays, instances))
         try:
             if divided:
                 for owner, part in zip(instances, parts := self.apart.taken(instances), strict=True):
@@ -175,6 +175,12 @@ class Calls(ABC):
             for owner in instances:
                 owner.array = None
             self._pay()
+
+
+def _stays(owner: LegateInstance) -> bool:
+    """Does an array have to lie in Legate's stores, because another library shares it, or because it is a
+    slice of a larger store?"""
+    return bool(owner.shared or owner.scattered)
 
 
 def _bytes(owners: Sequence[LegateInstance]) -> int:

@@ -81,8 +81,8 @@ class Source:
             bits.state = {**begin, "state": bits.state["state"]}
 
     def state(self) -> tuple[int, int, int]:
-        """The state of PCG64: its place in the sequence, whether half of a word is kept for the next number of
-        32 bits, and this half."""
+        """The state of PCG64: its place in the sequence, whether half of a word is kept for the next number
+        of 32 bits, and this half."""
         found: Any = self.bits.state
         left = found["has_uint32"]
         return found["state"]["state"], left, left and found["uinteger"]
