@@ -36,6 +36,7 @@ COUNTERS = {
     "by CuPy": "calls computed on the device by CuPy",
     "on the host": "fused tasks run on the host, because the device has no kernels for them",
     "exchanged": "dense operands of sparse products of which Legate's ranks exchanged rows",
+    "beside Legate": "fused tasks that ranks ran themselves, because Legate lacked memory to move arrays",
     "fallbacks": "calls computed by NumPy because Diffuse lacks the function",
 }
 """Every counter and what it counts."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from diffuse.ir import ITEMSIZE, Point
 from diffuse.memory import address
 from diffuse.movement.boxes import Layout as Boxes
+from diffuse.observe import trace
 from diffuse.runtime.base import Launch, Layout
 from diffuse.runtime.legate import message, prepare
 from diffuse.runtime.legate.instances import LegateInstance
@@ -58,6 +59,7 @@ class Apart(Mpi):
         watched = tuple([owner.apart for owner in watched])
         super().launch(launch._replace(instances=instances, watched=watched))
         self._place.launched += 1
+        trace.count("beside Legate")
 
     def taken(self, instances: Sequence[LegateInstance]) -> list[MpiInstance]:
         """Move arrays here, and return their memory."""

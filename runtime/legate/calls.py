@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir import Privilege
+from diffuse.observe import trace
 from diffuse.runtime.base import Layout
 from diffuse.runtime.independent import Alone
 from diffuse.runtime.legate import message, prepare
@@ -84,6 +85,7 @@ class Calls(ABC):
                 self.placement.occupied + made // self.ranks + copied) > self.room:
             self._leaves = True
             self.placement.leave()
+            trace.event("memory", "Legate lacks memory to move arrays, so they lie on the ranks from here on")
         return self._leaves
 
     def brought(self, owner: LegateInstance) -> bool:
