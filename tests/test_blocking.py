@@ -59,13 +59,13 @@ def test_loops_take_turns_on_pieces_that_fit_the_cache() -> None:
 
 
 def stacked(m: Any, x: Any) -> Any:
-    """Loops over two rows and over one, all of whose columns are cut alike."""
+    """Loops over six rows and over one, all of whose columns are cut alike."""
     y = x * 0.5 + 1.0
-    return m.stack([y[0] * y[1], y[0] - y[1]]) * 2.0 + x
+    return m.stack([y[0] * y[1], y[0] - y[1], *y[2:]]) * 2.0 + x
 
 
 def test_loops_over_rows_and_over_vectors_take_turns_on_columns() -> None:
-    plain = numpy.random.default_rng(0).random((2, 40 * ROWS))
+    plain = numpy.random.default_rng(0).random((6, 40 * ROWS))
     x = np.array(plain)
     for _ in range(2):
         assert points(lambda: stacked(np, x)) > [2]

@@ -125,6 +125,19 @@ class View(AccessMap):
                                                       self.offset, self.strides, self.free, turned))
         return found
 
+    def layer(self, index: int) -> View:
+        """This view at one index of its first dimension, as NumPy's integer index gives it."""
+        found: View | None = self._derived.get(("layer", index))
+        if found is None:
+            rows = []
+            for offset, terms in self.rows:
+                first = sum([step * index for k, step in terms if k == 0])
+                rows.append((offset + first, tuple([(k - 1, step) for k, step in terms if k > 0])))
+            found = self._keep(("layer", index),
+                               View(tuple(rows), self.frame, self.dtype, self.shape[1:],
+                                    self.offset + index * self.strides[0], self.strides[1:]))
+        return found
+
     def partition(self, store: Store, splits: tuple[Split, ...]) -> Partition:
         """The canonical partition of this view when `splits` cut its iteration space."""
         found: Partition | None = self._derived.get(splits)

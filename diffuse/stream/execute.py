@@ -20,6 +20,7 @@ from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
 from diffuse.stream.group import Group, opaque
+from diffuse.stream.layers import divided, plans_of, shared, tasks_of, telling
 from diffuse.stream.layout import joined, replayed
 from diffuse.stream.pairs import Pair, argument_stores, begins, formed, header
 from diffuse.stream.parts import Parts
@@ -150,9 +151,12 @@ class Forwarder:
             made = results(group.tasks)
             live = bytes([bit or store in made for store, bit in zip(group.slots, live, strict=True)])
         trail = group.trail
-        plan: Plan | None = trail.node.plans.get(live)
+        plans = trail.plans
+        if plans is None:
+            plans = trail.plans = plans_of(group, self.stores.runtime)
+        plan: Plan | None = plans.get(live)
         if plan is None:
-            plan, live = self._regardless(group, live)
+            plan, live = self._regardless(group, live, plans)
         if config.check:
             ids = list(group.slots)
             seen = {store for store, bit in zip(ids, live, strict=True) if bit}
@@ -162,22 +166,22 @@ class Forwarder:
 
             verify(group.tasks, opaque, seen, gone, by_definition=plan not in trail.replays)
         if plan is None or not plan.holds(group.recorded):
-            plan = trail.node.plans[live] = self._plan(group, live, plan)
-            plan.places.append((trail.node.plans, live))
+            plan = plans[live] = self._plan(group, live, plan)
+            plan.places.append((plans, live))
         if plan.kernel is not None and plan.kernel.native is None and self._awaited != group.number:
-            plan.await_code(self.stores.runtime.code, group.tasks)
+            plan.await_code(self.stores.runtime.code, telling(plan.telling, group, plan.layers))
             self._awaited = group.number  # a group that found no partner comes here again
         replay: Replay | None = trail.replays.get(plan)
         if replay is None:
-            tasks = group.picked(plan.telling, cut=False)
+            tasks = telling(plan.telling, group, plan.layers)
             replay = trail.replays[plan] = Replay(plan, tasks, group.slots)
         return replay
 
-    def _regardless(self, group: Group, live: bytes) -> tuple[Plan | None, bytes]:
+    def _regardless(self, group: Group, live: bytes, plans: dict[bytes, Any]) -> tuple[Plan | None, bytes]:
         """Look up the plan of a group with more stores counted as live: those that it only reads and whose
         memory no result can reuse.  Their liveness does not affect the plan, and often depends on timing.
         Returns the plan, if there is one, and the liveness flags."""
-        frames, plans, slots = self.stores.storages, group.trail.node.plans, group.slots
+        frames, slots = self.stores.storages, group.slots
         written = {access.store.id for task in group.tasks for access in task.accesses
                    if access.privilege is not READ}
         fresh = {frames[store] for store in written}
@@ -197,13 +201,15 @@ class Forwarder:
 
         gone = temporaries(group.tasks, (), live)
         equal = alike(group.tasks, None if before is None else before.equal)
-        composition = compose(group.tasks, gone, equal)
+        layers = () if group.trail.plans is group.trail.node.plans else divided(group.tasks)
+        tasks = tasks_of(group, layers)
+        composition = compose(tasks, gone, shared(layers, tasks, equal) if layers else equal)
         runtime, body = self.stores.runtime, composition.body
         target = runtime.target
         gains = target == "host" and (runtime.addressed or runtime.splits or not runtime.pipelines)
         alive, users, taken = self.stores.alive, self.stores.users, self.stores.taken
         resting = {store for store in group.slots if store in alive and users[store] <= taken}
-        if gains and streams(composition, group.tasks, live, resting, runtime.ranks):
+        if gains and streams(composition, tasks, live, resting, runtime.ranks):
             body = replace(body, streams=True)
         if runtime.splits:
             from diffuse.stream.gathers import split  # for ranks of Legate's alone
@@ -211,8 +217,8 @@ class Forwarder:
             body = split(body)
             composition = composition._replace(body=body)
         kernel = compiler.kernel(body, target) if body.loops else None
-        plan = Plan(composition, kernel, group.tasks, live, str(group.reason),
-                    partial(described, group.trail.templates, group.recorded), equal, gone)
+        plan = Plan(composition, kernel, tasks, live, str(group.reason),
+                    partial(described, group.trail.templates, group.recorded), equal, gone, layers)
         self.plans.append(plan)
         if len(self.plans) > MOST_PLANS:
             self.plans = kept(self.plans)

@@ -38,7 +38,7 @@ slots."""
 class Node:
     """A prefix in canonical form.  `plans` maps liveness (papers/003, 5.1), one byte per slot, to plans."""
 
-    __slots__ = ("edges", "sketched", "plans", "depth", "loops", "spilled", "name")
+    __slots__ = ("edges", "sketched", "plans", "divided", "depth", "loops", "spilled", "name")
 
     def __init__(self, depth: int, loops: int = 0, spilled: tuple[int, ...] = (), before: Spilled = None
                  ) -> None:
@@ -46,6 +46,8 @@ class Node:
         self.sketched: dict[tuple[Any, ...], Node | Refusal] = {}
         """Some of the same edges, by the rows of sketches: at most `MOST_SKETCHED`."""
         self.plans: dict[bytes, Any] = {}
+        self.divided = 0
+        """The number of its trails that have plans of their own (layers.py)."""
         self.depth = depth
         self.loops = loops
         """The number of loops of the prefix's kernel (outline.py)."""
@@ -93,7 +95,7 @@ class Trail:
     """A prefix as it was recorded.  An edge is (template, slot of each store), slots counted by first use."""
 
     __slots__ = ("edges", "node", "replays", "templates", "domain", "beside", "spilled", "weight",
-                 "sizes", "name")
+                 "sizes", "name", "plans")
 
     def __init__(self, node: Node, templates: Chain = None, domain: Point = (),
                  beside: Decomposition | None = None, spilled: int = 0, weight: int = 0) -> None:
@@ -116,6 +118,8 @@ class Trail:
         """The bytes of its tasks, as brevity.py sums them up."""
         self.name = 0
         """A hash of the operations, views and slots of its tasks."""
+        self.plans: dict[bytes, Any] | None = None
+        """The plans of its node, or its own if its tasks are divided (layers.py); None until one is made."""
 
 
 class Memo:

@@ -23,6 +23,7 @@ from diffuse.observe import trace
 from diffuse.runtime.base import CodeUse, Layout
 from diffuse.service.patience import patience
 from diffuse.stream.blocking import Tasks
+from diffuse.stream.layers import Layers
 from diffuse.stream.memo import Chain, decomposed, links
 
 WHOLE = frozenset(("reduce", "scan", "index", "nth", "scatter"))
@@ -44,20 +45,24 @@ class Plan:
 
     __slots__ = ("composition", "kernel", "reason", "_text", "tasks", "sites", "launches", "where", "loops",
                  "vanished", "operations", "rowwise", "stored", "donations", "shared", "layouts", "equal",
-                 "used", "places", "telling", "_writes", "_partials")
+                 "used", "places", "telling", "layers", "_writes", "_partials")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
                  live: Container[int], reason: str, text: Callable[[], str],
-                 equal: Mapping[Source, Source] = MappingProxyType({}), gone: Container[int] = ()) -> None:
+                 equal: Mapping[Source, Source] = MappingProxyType({}), gone: Container[int] = (),
+                 layers: Layers = ()) -> None:
         self.composition = composition
         self.kernel = kernel
         """None when every result is dead: nothing runs."""
         self.reason = reason
         """The reason why the prefix ended here."""
         self._text: Callable[[], str] | str = text
-        self.tasks = len(tasks)
-        self.operations = tuple(t.operation for t in tasks)
-        self.where = tuple(str(t.where) for t in tasks)
+        self.layers = layers
+        """The origins of the composed tasks, if the group was divided: `composition` has their numbers."""
+        whole = [task for number, task in enumerate(tasks) if not layers or layers[number].place <= 0]
+        self.tasks = len(whole)
+        self.operations = tuple(t.operation for t in whole)
+        self.where = tuple(str(t.where) for t in whole)
         self.sites: dict[Any, Any] = {}
         """The places where it was recorded: the lines of its first and last tasks, for the first few
         places."""
@@ -67,7 +72,7 @@ class Plan:
         self.places: list[tuple[dict[Any, Any], Any]] = []
         """The tables of nodes that refer to the plan, each with its key there (memo.py)."""
         self.loops = len(composition.body.loops)
-        self.rowwise = rowwise(composition.body)
+        self.rowwise = rowwise(composition.body) and not layers
         self.stored = stored(composition)
         """The accesses of the stores that it writes: (task, access)."""
         self.vanished = len(composition.vanished)
@@ -76,10 +81,10 @@ class Plan:
         self.shared = _shared(composition, tasks, gone)
         """(temporary, output) pairs, each (task, access): the temporary may use the output's memory."""
         self.equal = equal
-        """The scalars that its kernel merges, from `compose.alike`."""
+        """The scalars that its kernel merges, from `compose.alike`, by the numbers of the group's tasks."""
         self.layouts: dict[tuple[object, ...], Layout] = Bounded(MOST_LAYOUTS)
         """For runtimes that place memory themselves (layout.py): by the views and extents of the tasks."""
-        self._writes = tuple([t for t, name in enumerate(self.operations) if name.startswith("scatter")])
+        self._writes = tuple([t for t, task in enumerate(tasks) if task.operation.startswith("scatter")])
         """The numbers of the tasks that write at indices."""
         self.telling = frozenset((0, *composition.spaces, *[t for t, _ in composition.arguments],
                                   *self._writes))
@@ -87,6 +92,10 @@ class Plan:
         provide the kernel's iteration spaces and arguments, and those whose work depends on a number.  In a
         long group these are few."""
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = Bounded(MOST_LAYOUTS)
+
+    def origin(self, number: int) -> int:
+        """The number of the group's task that a composed task is, or is a layer of."""
+        return self.layers[number].task if self.layers else number
 
     @property
     def text(self) -> str:
@@ -131,7 +140,8 @@ class Plan:
 
     def await_code(self, code: CodeUse, tasks: Tasks) -> None:
         """Request the machine code of the kernel and wait for it: as long as it takes if the runtime needs
-        it, else as long as `patience` allows; then wait for the routines that the interpreter needs.
+        it, else as long as `patience` allows for these tasks; then wait for the routines that the interpreter
+        needs.
         Interrupts may end these waits, but not the interpreter in the middle of a task."""
         kernel = self.kernel
         assert kernel is not None

@@ -75,8 +75,9 @@ class Replay:
         self._addresses = tuple([(word, self.used.index(slot))
                                  for word, slot in zip(words.arguments, used, strict=True)])
         dtypes = composition.body.scalars
-        self._numbers = tuple([(word, t, k, dtype.startswith("complex")) for word, (t, k), dtype in
-                               zip(words.scalars, composition.scalars, dtypes, strict=True)])
+        self._numbers = tuple([(word, plan.origin(t), k, dtype.startswith("complex"))
+                               for word, (t, k), dtype
+                               in zip(words.scalars, composition.scalars, dtypes, strict=True)])
 
     def values(self, recorded: Sequence[Recorded], addresses: Sequence[int], partials: Sequence[int],
                fine: bool = False) -> tuple[Any, ...]:

@@ -21,6 +21,9 @@ from diffuse.settings import config
 Source = tuple[int, int]
 """A scalar of a window: (task number, index of its scalar)."""
 
+PLAIN = frozenset(("load", "scalar", "const", "cast", "store"))
+"""Kinds of ops outside the table that depend on nothing but the elements at their iteration."""
+
 _op = tuple.__new__
 # Calling the base's constructor halves the cost of making ops.
 
@@ -209,6 +212,13 @@ def verify(task: IndexTask) -> None:
     except (TypeError, ValueError, LookupError) as error:
         raise TypeError(f"operation {task.operation!r} on {', '.join(task.signature)}: its body is not well "
                         f"formed ({error}): correct its declaration") from error
+
+
+def elementwise(task: IndexTask) -> bool:
+    """Does each iteration of a task compute its elements alone, whatever its index?"""
+    row = operations.find(task.operation)
+    return row.elementwise and all([op.kind in PLAIN or op.kind in operations.TABLE
+                                    for op in _loop(_Names([task]), 0, {}).ops])
 
 
 def _written(names: _Names, equal: Mapping[Source, Source]) -> Body:
