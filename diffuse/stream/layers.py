@@ -31,8 +31,9 @@ LEAST = 1 << 10
 TASKS = 256
 """The most tasks of a divided group."""
 STREAMS = 40
-"""The most layers that a divided group reads.  Processors fetch few streams ahead: a loop over 12 arrays of 3 x
-500,000 is as fast with all layers as without, one over 20 arrays of 4 x 300,000 takes 1.3 times as long."""
+"""The most layers that a divided group reads.  Processors fetch few streams ahead: a loop over 12 arrays of
+3 x 500,000 is as fast with all layers as without, one over 20 arrays of 4 x 300,000 takes 1.3 times as
+long."""
 TRAILS = 16
 """The most trails of a node whose tasks are divided: arrays whose extents always change would need ever new
 plans."""
