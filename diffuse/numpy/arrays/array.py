@@ -28,6 +28,7 @@ from diffuse.numpy.arrays.methods import Methods
 from diffuse.numpy.arrays.operators import defers
 from diffuse.numpy.arrays.scalar import PENDING, scalar
 from diffuse.numpy.bridge import overrides, sharing
+from diffuse.numpy.bridge.refusals import worded
 from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.operands import lowered, shared, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
@@ -135,14 +136,17 @@ class ndarray(Methods, metaclass=Kind):
     __slots__ = ()
     __hash__: Any = None
 
-    def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None,
-                order: Any = None) -> Any:
+    def __new__(cls, *args: Any, **options: Any) -> Any:
         if cls is not ndarray:
             kind: Any = cls
-            return numpy.ndarray.__new__(kind, shape, dtype, buffer, offset, strides, order)
-        if buffer is None and strides is None and base.element_type(dtype) in NATIVE:
-            return creation.empty(shape, dtype, order or "C")
-        found: Mirror = numpy.ndarray(shape, dtype, buffer, offset, strides, order)
+            return numpy.ndarray.__new__(kind, *args, **options)
+        if args and len(args) + len(options) <= 2 and options.keys() <= {"dtype"}:
+            dtype = options["dtype"] if options else args[1] if len(args) > 1 else float
+            if base.element_type(dtype) in NATIVE:
+                return creation.empty(args[0], dtype)
+        found: Mirror = numpy.ndarray(*map(lowered, args), **{k: lowered(v) for k, v in options.items()})
+        if found.base is None and found.size >= core.TINY:
+            return wrap(found)
         return found if found.size < core.TINY else shared(found)
 
     def __dir__(self) -> list[str]:
@@ -208,7 +212,7 @@ class ndarray(Methods, metaclass=Kind):
         return str(_printed(self))
 
     def __format__(self, spec: str) -> str:
-        return format(host(self), spec)
+        return host(self).__format__(spec)
 
     # -- elements ----------------------------------------------------------------------------------------
 
@@ -257,7 +261,10 @@ class ndarray(Methods, metaclass=Kind):
         """A hook for code that looks it up; derived classes are NumPy's (bridge/overrides.py)."""
 
     def __array_wrap__(self, array: Any, /, *options: Any) -> Any:
-        found = numpy.empty(0).__array_wrap__(lowered(array), *options)
+        plain = lowered(array)
+        found = numpy.empty(0).__array_wrap__(plain, *options)
+        if found is plain:
+            return array
         return shared(found) if isinstance(found, numpy.ndarray) else found
 
     @property
@@ -320,7 +327,7 @@ class ndarray(Methods, metaclass=Kind):
     def __reduce__(self) -> Any:
         return creation.blank, (), _copied(self).__reduce__()[2]
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: Any, /) -> None:
         memory = numpy.empty(0)
         memory.__setstate__(state)
         inplace.take(self, wrap(memory))
@@ -331,6 +338,11 @@ class ndarray(Methods, metaclass=Kind):
 
     def __deepcopy__(self, memo: Any) -> Any:
         return elementwise.duplicate(self)
+
+    (setflags, __format__, __contains__, __array__, __array_namespace__, __array_wrap__, __setstate__, __copy__,
+     __deepcopy__, __dlpack__) = map(worded, (
+         setflags, __format__, __contains__, __array__, __array_namespace__, __array_wrap__, __setstate__, __copy__,
+         __deepcopy__, __dlpack__))
 
 
 def _copied(x: Array) -> Any:

@@ -27,8 +27,8 @@ _SLOTS = ("storage", "form", "part", "meta", "memory", "owner")
 
 def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     """`x.resize(shape)`: elements are cut off, or zeros appended, in the order of memory."""
-    # the caller's name for x, the method's, ours, and the argument of the call
-    names = sys.getrefcount(x) - 4
+    # the caller's name for x, those of the method and of what is around it, ours, and the argument of the call
+    names = sys.getrefcount(x) - 5
     holders = gc.get_referrers(x)
     names -= sum([type(holder) is MethodType for holder in holders])
     wanted: Any = shape[0] if len(shape) == 1 else shape
@@ -38,7 +38,11 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     wrong = type(extents) in (dict, set, frozenset) or len(extents) > 64
     if wrong or any([type(n) in (bool, numpy.bool_) for n in extents]):
         numpy.empty(wanted)  # no sequences, though they have a length, or no integers: raises NumPy's error
-    wanted = tuple([operator.index(n) for n in extents])
+    try:
+        wanted = tuple([operator.index(n) for n in extents])
+    except TypeError:
+        numpy.empty(0).resize(wanted)
+        raise
     if not x.meta.flags.forc:
         raise ValueError("resize only works on single-segment arrays")
     if any([n < 0 for n in wanted]):

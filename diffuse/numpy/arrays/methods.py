@@ -16,6 +16,7 @@ from diffuse.numpy.arrays.core import viewing
 from diffuse.numpy.arrays.forms import NATIVE, computable, memory_order
 from diffuse.numpy.arrays.operators import Protocols
 from diffuse.numpy.bridge import fallback, namespace
+from diffuse.numpy.bridge.refusals import worded
 from diffuse.numpy.ops import elementwise, folds, gates, moments, reductions
 from diffuse.numpy.ops.operands import lowered, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
@@ -165,9 +166,9 @@ class Methods(Protocols, elements.Described):
         return self
 
     def conjugate(self, out: Any = None, /) -> Any:
-        if out is None and self.form.name[0] != "c":
-            return self
-        return UFUNCS["conjugate"](self, out=out)
+        if out is not None and (type(out) is not core.array_class or self.form.name[0] != "c"):
+            return fallback.call(numpy.ndarray.conjugate, (self, out), {}, silent="inspection")
+        return self if out is None and self.form.name[0] != "c" else UFUNCS["conjugate"](self, out=out)
 
     conj = conjugate
 
@@ -199,8 +200,8 @@ class Methods(Protocols, elements.Described):
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
               out: Any = None) -> Any:
-        if (out is not None and type(out) is not core.array_class
-                or dtype is not None and numpy.dtype(dtype) not in NATIVE):
+        if (out is not None and type(out) is not core.array_class or not PLAIN.issuperset(map(
+                builtin_type, (offset, axis1, axis2))) or dtype is not None and numpy.dtype(dtype) not in NATIVE):
             return fallback.call(numpy.ndarray.trace, (self, offset, axis1, axis2, dtype, out), {},
                                  silent="inspection")
         short = out is None and min(self.meta.shape, default=0) < core.SMALL
@@ -227,6 +228,9 @@ class Methods(Protocols, elements.Described):
         as in NumPy."""
         if not choices:
             raise TypeError("choose() takes exactly 1 argument (0 given)")
+        if len(choices) == 1 and not isinstance(choices[0], (list, tuple, numpy.ndarray, core.Array)):
+            return fallback.call(numpy.ndarray.choose, (self, *choices), {"out": out, "mode": mode},
+                                 silent="inspection")
         return resolved("choose")(self, choices[0] if len(choices) == 1 else choices, out, mode)
 
     def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
@@ -254,6 +258,11 @@ conjugate conj clip compress choose dot repeat round take argsort argpartition n
 LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view item tolist fill".split()
 """Methods that return views or elements, or write elements, which the extension does."""
 
+WORDED = "put resize to_device tobytes".split()
+"""Methods without a gate that raise NumPy's exception for arguments that do not fit."""
+
+for _name in WORDED:
+    setattr(Methods, _name, worded(vars(Methods)[_name]))
 for _name in GATED:
     setattr(Methods, _name, gates.method(_name, vars(Methods)[_name]))
 for _name in LOOKING:

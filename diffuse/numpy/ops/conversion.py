@@ -123,8 +123,9 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> 
 def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: Any = "K", subok: bool = False,
           ndmin: int = 0, ndmax: int = 64, like: Any = None) -> Any:
     """NumPy's array: a copy unless told otherwise."""
-    if type(ndmin) is not int or type(subok) is not bool or order is not None and type(order) is not str:
-        numpy.array(0, subok=subok, ndmin=ndmin, order=order)  # raises
+    if (type(ndmin) is not int or type(ndmax) is not int or type(subok) is not bool
+            or order is not None and type(order) is not str):
+        numpy.array(0, subok=subok, ndmin=ndmin, ndmax=ndmax, order=order)  # raises
     if copy is not True and copy is not None:
         copy = copying(copy)
     if like is not None and elsewhere(None, like):

@@ -325,7 +325,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
     if like is not None and elsewhere(None, like):
         return fallback.asked(numpy.fromfunction, function, shape, dtype=dtype, like=like, **kwargs)
     found = indices(shape, dtype)
-    return function(*[found[k] for k in range(len(_shape(shape)))], **kwargs)
+    return function(*[found[k] for k in range(len(found))], **kwargs)
 
 
 def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:

@@ -261,7 +261,8 @@ def _moved(a: Any, rolled: Any, places: tuple[tuple[slice, slice], ...]) -> Any:
 
 def _counts(number: Any) -> bool:
     """Is this a number of repetitions that NumPy takes?"""
-    return isinstance(number, (int, numpy.integer)) and bool(0 <= number <= numpy.iinfo(int).max)
+    whole = isinstance(number, (int, numpy.integer)) and not isinstance(number, numpy.timedelta64)
+    return whole and bool(0 <= number <= numpy.iinfo(int).max)
 
 
 @asking(numpy.tile)

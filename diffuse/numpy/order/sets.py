@@ -141,17 +141,17 @@ def _record(function: Any, ar: Any, index: bool, inverse: bool, counts: bool) ->
 
 
 @own(numpy.unique_all, 0)
-def unique_all(x: Any) -> Any:
+def unique_all(x: Any, /) -> Any:
     return _record(numpy.unique_all, x, True, True, True)
 
 
 @own(numpy.unique_counts, 0)
-def unique_counts(x: Any) -> Any:
+def unique_counts(x: Any, /) -> Any:
     return _record(numpy.unique_counts, x, False, False, True)
 
 
 @own(numpy.unique_inverse, 0)
-def unique_inverse(x: Any) -> Any:
+def unique_inverse(x: Any, /) -> Any:
     return _record(numpy.unique_inverse, x, False, True, False)
 
 
