@@ -145,7 +145,8 @@ def gated(ours: Any, real: Any, module: str) -> Any:
     documentation."""
     gate: Any = _module("gates").function(real, ours)
     if gate is not ours:
-        gate.__name__, gate.__qualname__, gate.__module__ = real.__name__, real.__name__, module
+        gate.__name__ = gate.__qualname__ = getattr(real, "__name__", ours.__name__)
+        gate.__module__ = module
     return fallback.standing_for(gate, real)
 
 

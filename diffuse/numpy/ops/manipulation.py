@@ -106,7 +106,9 @@ def _view_function(function: Callable[..., Any]) -> Callable[..., Any]:
             if type(found) is numpy.ndarray:
                 return x if found is x.meta else core.viewing(x, found)
         if not args:  # the array was given by name, which differs from function to function
-            return viewed(kwargs.pop(first), function, **kwargs) if first in kwargs else function(**kwargs)
+            if first in kwargs:
+                return viewed(kwargs.pop(first), function, **kwargs)
+            return fallback.call(function, (), kwargs, silent="inspection")  # raises
         return viewed(args[0], function, *args[1:], **kwargs)
 
     run.__name__ = run.__qualname__ = function.__name__
