@@ -336,7 +336,7 @@ class ndarray(Methods, metaclass=Kind):
     def __copy__(self) -> Any:
         return elementwise.duplicate(self)
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: Any, /) -> Any:
         return elementwise.duplicate(self)
 
     (setflags, __format__, __contains__, __array__, __array_namespace__, __array_wrap__, __setstate__, __copy__,

@@ -27,8 +27,8 @@ _SLOTS = ("storage", "form", "part", "meta", "memory", "owner")
 
 def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     """`x.resize(shape)`: elements are cut off, or zeros appended, in the order of memory."""
-    # the caller's name for x, those of the method and of what is around it, ours, and the argument of the call
-    names = sys.getrefcount(x) - 5
+    # the caller's name for x, the method's, ours, and the argument of the call
+    names = sys.getrefcount(x) - 4
     holders = gc.get_referrers(x)
     names -= sum([type(holder) is MethodType for holder in holders])
     wanted: Any = shape[0] if len(shape) == 1 else shape

@@ -157,8 +157,10 @@ class Methods(Protocols, elements.Described):
     def fill(self, value: Any, /) -> None:
         assign.fill(self, value)
 
-    def resize(self, *shape: Any, refcheck: bool = True) -> None:
-        inplace.resize(self, shape, bool(operator.index(refcheck)))
+    def resize(self, *shape: Any, **options: Any) -> None:
+        if options.keys() - {"refcheck"}:
+            numpy.empty(0).resize(*shape, **options)  # raises
+        inplace.resize(self, shape, bool(operator.index(options.get("refcheck", True))))
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
         if stream is not None or device != "cpu":
@@ -258,7 +260,7 @@ conjugate conj clip compress choose dot repeat round take argsort argpartition n
 LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view item tolist fill".split()
 """Methods that return views or elements, or write elements, which the extension does."""
 
-WORDED = "put resize to_device tobytes".split()
+WORDED = "put to_device tobytes".split()
 """Methods without a gate that raise NumPy's exception for arguments that do not fit."""
 
 for _name in WORDED:

@@ -311,7 +311,7 @@ def _without_nans(a: Any, value: Any) -> Any:
 def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Any:
     if like is not None and elsewhere(None, like):
         return fallback.asked(numpy.tri, N, M, k, dtype, like=like)
-    if type(N) is not int or type(k) is not int or abs(k) >> 62:
+    if not {type(N), type(M), type(k)} <= {int, NoneType} or type(k) is int and abs(k) >> 62:
         return fallback.call(numpy.tri, (N, M, k, dtype), {}, silent="inspection")
     M = N if M is None else M
     operator.le(N, 127)  # raises for what has no order, as where NumPy looks for the least integer type
