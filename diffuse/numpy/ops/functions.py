@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from contextlib import suppress
+from types import NoneType
 from typing import Any
 
 import numpy
