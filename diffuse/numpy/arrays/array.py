@@ -239,7 +239,7 @@ class ndarray(Methods, metaclass=Kind):
 
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> Any:
         base.raise_postponed(self)
-        copy = copying(copy)
+        copy, dtype = copying(copy), base.element_type(dtype) if isinstance(dtype, Array) else dtype
         memory = host(self) if copy else exported(self)
         return memory.__array__(dtype, copy=copy)  # itself, where NumPy needs no copy
 

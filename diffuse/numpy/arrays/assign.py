@@ -45,7 +45,8 @@ def setitem(x: Array, index: Any, value: Any) -> None:
         if right is not None and (ready(x) or walks.begun()):
             base.put(x, simple, right)
             return
-    if element and (not isinstance(value, Array) or value.form.ndim) and numpy.ndim(value):
+    if element and (not isinstance(value, Array) or value.form.ndim) and (
+            isinstance(value, (list, tuple)) or numpy.ndim(value)):
         base.put(x, simple, readable(value))  # raises, as NumPy does for one element
         return
     value = known.read(value)

@@ -224,7 +224,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
 
 
 def _shared(a: Any, b: Any, function: Callable[..., Any], max_work: Any) -> bool:
-    if isinstance(a, Array) and isinstance(b, Array) and type(max_work) is int and max_work >= -1:
+    if isinstance(a, Array) and isinstance(b, Array) and type(max_work) is int and -1 <= max_work < 1 << 63:
         one, other = access.storage_of(a), access.storage_of(b)
         if one is other and (a.meta is a.memory) is (b.meta is b.memory):
             return bool(function(a.meta, b.meta, max_work=max_work))
