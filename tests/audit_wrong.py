@@ -246,6 +246,8 @@ def _elements() -> Iterator[str]:
 def allowed(text: str) -> bool:
     """Is a call one that NumPy itself ends, in a time that one waits for?"""
     name = text.partition("(")[0].rpartition(".")[2]
+    if name in GROWING and "20001" in text:  # their results would be too large
+        return False
     if name in HANGS and ("1<<70" in text or "99" in text):
         return False
     if re.search(r"as_strided\((?!x,|m,)|(PCG64|SeedSequence|default_rng|RandomState|seed)\((seed=)?(None)?\)", text):

@@ -17,7 +17,9 @@ pytest.importorskip("scipy")
 import scipy.cluster.vq  # noqa: E402 (these may not be there)
 import scipy.integrate  # noqa: E402
 import scipy.interpolate  # noqa: E402
+import scipy.optimize  # noqa: E402
 import scipy.signal  # noqa: E402
+import scipy.sparse.linalg  # noqa: E402
 import scipy.spatial.distance  # noqa: E402
 import scipy.stats  # noqa: E402
 
@@ -191,3 +193,35 @@ def test_points_are_added_to_triangulations() -> None:
         return counts
 
     assert found(np) == found(numpy)
+
+
+def test_data_of_a_fit_is_converted_and_looked_through_as_numpys_is() -> None:
+    types = []
+
+    def line(x: Any, slope: float) -> Any:
+        types.append((type(x), x.dtype))
+        return slope * x
+
+    x = np.arange(300)
+    found, _ = scipy.optimize.curve_fit(line, x, 3.0 * x)
+    assert abs(found[0] - 3) < 1e-9 and set(types) == {(np.ndarray, np.dtype(float))}
+    with pytest.raises(ValueError, match="must not contain infs or NaNs"):
+        scipy.optimize.curve_fit(line, np.full(300, np.nan), x)
+    with pytest.raises(TypeError, match="ydata"):
+        scipy.optimize.curve_fit(line, x)
+
+
+def test_a_jacobian_may_be_our_matrix() -> None:
+    eye = np.eye(200) * 2.0
+    for jacobian in eye, lambda x: eye:
+        found = scipy.optimize._nonlin.nonlin_solve(lambda x: x * 2 - 1, np.zeros(200), jacobian)
+        assert numpy.allclose(numpy.asarray(found), 0.5)
+    found = scipy.optimize.least_squares(lambda x: x**2 - 1, np.full(20, 2.0), jac_sparsity=np.eye(20)).x
+    assert numpy.allclose(numpy.asarray(found), 1)
+
+
+def test_a_solver_of_a_spline_is_known() -> None:
+    points, values = numpy.arange(20.0), np.ones((20, 20))
+    for solver in scipy.sparse.linalg.spsolve, importlib.import_module("diffuse.scipy.sparse.linalg").spsolve:
+        spline = scipy.interpolate.RegularGridInterpolator((points, points), values, method="cubic", solver=solver)
+        assert numpy.allclose(numpy.asarray(spline([[3.5, 4.5]])), 1)

@@ -10,6 +10,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse.numpy.arrays import core
 from tests.kinds import is_ours
 
 

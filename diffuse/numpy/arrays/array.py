@@ -140,7 +140,8 @@ class ndarray(Methods, metaclass=Kind):
         if cls is not ndarray:
             kind: Any = cls
             return numpy.ndarray.__new__(kind, *args, **options)
-        if args and len(args) + len(options) <= 2 and options.keys() <= {"dtype"}:
+        plain = args and type(args[0]) in (int, tuple)
+        if plain and len(args) + len(options) <= 2 and options.keys() <= {"dtype"}:
             dtype = options["dtype"] if options else args[1] if len(args) > 1 else float
             if base.element_type(dtype) in NATIVE:
                 return creation.empty(args[0], dtype)

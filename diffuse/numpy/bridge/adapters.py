@@ -44,7 +44,7 @@ def adapt(module: ModuleType) -> None:
         mark, _, called = path.rpartition(" ")
         wrappers: dict[str, Callable[[Any], Any]] = {
             "->": PlainResults, "=>": giving_receivers, "#": given_numbers,
-            "is": given_numpys, "()": given_scalars}
+            "is": given_numpys, "()": given_scalars, "~": given_floats}
         adapted = wrappers[mark] if mark else given_plain
         owner: Any = module
         *holders, last = called.split(".")
@@ -145,6 +145,26 @@ def given_scalars(function: Callable[..., Any]) -> Callable[..., Any]:
     return update_wrapper(run, function)
 
 
+def given_floats(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `curve_fit`, which converts its data to floats, and looks for NaN in them, if they are a list or
+    NumPy's array, to convert Diffuse's too: they stay Diffuse's for the program's function."""
+    form = inspect.signature(function)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        data = args[1] if len(args) > 1 else kwargs.get("xdata")
+        if type(data) is core.array_class:
+            given = form.bind(*args, **kwargs)
+            checks = given.arguments.get("check_finite")
+            if checks is None:
+                checks = given.arguments.get("nan_policy") is None
+            convert = vars(sys.modules[OURS])["__getattr__"]("asarray_chkfinite" if checks else "asarray")
+            given.arguments["xdata"] = convert(data, float)
+            return function(*given.args, **given.kwargs)
+        return function(*args, **kwargs)
+
+    return update_wrapper(run, function)
+
+
 def given_numpys(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function that compares an argument with functions or modules of NumPy (`statistic in {np.mean}`,
     `seed is np.random`) to receive NumPy's for Diffuse's."""
@@ -155,12 +175,15 @@ def given_numpys(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def numpys(value: Any) -> Any:
-    """The function or module of NumPy that a public one of Diffuse's stands for; anything else as it is."""
+    """The function or module of NumPy or SciPy that a public one of Diffuse's stands for; anything else as it
+    is."""
     name = getattr(value, "__name__", None)
     if type(name) is not str:
         return value
     if isinstance(value, ModuleType):
         return sys.modules.get(name.removeprefix("diffuse."), value) if name.startswith(OURS) else value
+    if str(getattr(value, "__module__", "")).startswith("diffuse.scipy"):
+        return getattr(value, "__wrapped__", value)
     ours = vars(sys.modules[OURS]).get(name) is value
     return getattr(numpy, name, value) if ours else value
 
@@ -244,7 +267,9 @@ HOLDERS = (tuple, list, *FUNCTIONS)
 
 def taken(value: Any) -> Any:
     """Convert an argument for a function that supports NumPy's arrays only."""
-    return PlainResults(value) if type(value) in FUNCTIONS else plain_inside(value)
+    if type(value) in FUNCTIONS:
+        return value if str(value.__module__).startswith("scipy.") else PlainResults(value)
+    return plain_inside(value)
 
 
 def plain_inside(value: Any) -> Any:
