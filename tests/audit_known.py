@@ -100,7 +100,7 @@ WRONG = {
         r"'only integers, slices.*NumPy's \('IndexError', 'arrays used as indices must be",
     "seeds and bit generators are of classes of Diffuse's": r"numpy.random.PCG64 object",
     "NumPy's classes take element types from Diffuse's arrays, which they refuse from NumPy's":
-        r"np\.(iinfo|finfo|dtype|matrix|poly1d)\(",
+        r"np\.(iinfo|finfo|dtype|matrix|poly1d|nditer|vectorize)\(",
 }
 """The same of the calls that are wrong in one way (audit_wrong.py)."""
 

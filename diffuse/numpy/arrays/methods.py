@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
@@ -53,6 +52,14 @@ def as_method(function: Any) -> Any:
     method = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
     method.__kwdefaults__ = function.__kwdefaults__
     return method
+
+
+def _truth(name: str, x: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, where: Any) -> Any:
+    """The methods `any` and `all`, which take an element type that NumPy does not document."""
+    if dtype is None:
+        return folds.reduce(name, x, axis, None, out, keepdims, _NoValue, where)
+    given = x, axis, dtype, out, keepdims
+    return fallback.call(getattr(numpy.ndarray, name), given, {"where": where}, silent="inspection")
 
 
 class Methods(Protocols, elements.Described):
@@ -160,7 +167,10 @@ class Methods(Protocols, elements.Described):
     def resize(self, *shape: Any, **options: Any) -> None:
         if options.keys() - {"refcheck"}:
             numpy.empty(0).resize(*shape, **options)  # raises
-        inplace.resize(self, shape, bool(operator.index(options.get("refcheck", True))))
+        checks = options.get("refcheck", True)
+        if type(checks) is not bool:
+            numpy.empty(0).resize(0, refcheck=checks)  # raises, unless it is an integer
+        inplace.resize(self, shape, bool(checks))
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
         if stream is not None or device != "cpu":
@@ -184,11 +194,13 @@ class Methods(Protocols, elements.Described):
              where: Any = True) -> Any:
         return moments.mean_of(self, axis, dtype, out, keepdims, where, numpy.ndarray)
 
-    def any(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
-        return folds.reduce("any", self, axis, None, out, keepdims, _NoValue, where)
+    def any(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
+            where: Any = True) -> Any:
+        return _truth("any", self, axis, dtype, out, keepdims, where)
 
-    def all(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
-        return folds.reduce("all", self, axis, None, out, keepdims, _NoValue, where)
+    def all(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
+            where: Any = True) -> Any:
+        return _truth("all", self, axis, dtype, out, keepdims, where)
 
     def var(self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False,
             *, where: Any = True, mean: Any = _NoValue) -> Any:
