@@ -6,6 +6,8 @@ from __future__ import annotations
 import copy
 import importlib
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -225,3 +227,16 @@ def test_a_solver_of_a_spline_is_known() -> None:
     for solver in scipy.sparse.linalg.spsolve, importlib.import_module("diffuse.scipy.sparse.linalg").spsolve:
         spline = scipy.interpolate.RegularGridInterpolator((points, points), values, method="cubic", solver=solver)
         assert numpy.allclose(numpy.asarray(spline([[3.5, 4.5]])), 1)
+
+
+def test_libraries_that_were_imported_before_take_the_module_of_random_numbers() -> None:
+    program = """
+import numpy, scipy.sparse, scipy.stats
+import diffuse.numpy as np
+np.random.seed(3)
+found = scipy.stats.norm.rvs(size=3, random_state=np.random)
+assert scipy.sparse.random(5, 5, random_state=np.random).shape == (5, 5)
+numpy.random.seed(3)
+assert numpy.array_equal(found, scipy.stats.norm.rvs(size=3, random_state=numpy.random))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -168,10 +168,39 @@ def given_floats(function: Callable[..., Any]) -> Callable[..., Any]:
 def given_numpys(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function that compares an argument with functions or modules of NumPy (`statistic in {np.mean}`,
     `seed is np.random`) to receive NumPy's for Diffuse's."""
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return function(*map(numpys, args), **{key: numpys(value) for key, value in kwargs.items()})
+    inner: Any = function
+    if f"{function.__module__}.{function.__qualname__}" in INSTEAD:
+        return function  # by another name of it
+    if type(function) is FunctionType and function.__closure__ is None:
+        inner = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+        inner.__kwdefaults__ = function.__kwdefaults__
 
-    return update_wrapper(run, function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return inner(*map(numpys, args), **{key: numpys(value) for key, value in kwargs.items()})
+
+    return update_wrapper(run, function) if inner is function else instead(function, run)
+
+
+INSTEAD: dict[str, Callable[..., Any]] = {}
+"""What runs in the place of functions that other modules may already have under names of their own."""
+
+
+def instead(function: Any, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function of Python call `run` in its place.  The function object stays: modules that were imported
+    before Diffuse have it, too."""
+    key = f"{function.__module__}.{function.__qualname__}"
+    INSTEAD[key] = run
+    scope: dict[str, Any] = {}
+    exec(f"def {function.__name__}(*args, **kwargs):\n"
+         f"    from {__name__} import INSTEAD\n"
+         f"    return INSTEAD[{key!r}](*args, **kwargs)", scope)
+    code = scope[function.__name__].__code__
+    function.__signature__ = inspect.signature(function)
+    function.__code__ = code.replace(co_filename=function.__code__.co_filename,
+                                     co_firstlineno=function.__code__.co_firstlineno)
+    function.__defaults__ = function.__kwdefaults__ = None
+    found: Callable[..., Any] = function
+    return found
 
 
 def numpys(value: Any) -> Any:
