@@ -5,9 +5,9 @@
     python tests/audit.py --calls 9000 --modes wrong-small,wrong-recorded,wrong-large     wrong calls only
 
 A call is made in one of three modes: on small arrays, on small ones that are recorded all the same
-(DIFFUSE_SMALL=0), and on ones of more than 16,384 elements.  The modes that begin with `wrong` make calls that
-are wrong in one way each (audit_wrong.py), also on fewer than 128 elements.  What a line prints, mode and
-number, makes the call again.  A call that ends its process is reported like any other.
+(DIFFUSE_SMALL=0), and on ones of more than 16,384 elements.  The modes that begin with `wrong` make calls
+that are wrong in one way each (audit_wrong.py), also on fewer than 128 elements.  What a line prints, mode
+and number, makes the call again.  A call that ends its process is reported like any other.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class Outcome:
                     numpy.asarray(value), numpy.ma.getmaskarray(value))]]
             strides = value.strides if value.size else None
             place = (self.place(value) if value.size else None) if placed else ""
-            return ["array", kind, value.dtype.str, value.shape, strides,
-                    flags(value, owns and place is not None and place.partition('[')[0] not in self.made), place,
+            known = owns and place is not None and self.made.isdisjoint(place.split("[")[:1])
+            return ["array", kind, value.dtype.str, value.shape, strides, flags(value, known), place,
                     memory(value)]
         if isinstance(value, numpy.generic):
             return ["number", type(value).__name__, numpy.asarray(value)]
@@ -287,7 +287,8 @@ def undefined(call: Call) -> bool:
         return True
     masked = "where=" in call.text and call.name.partition(".")[2] in ("", "outer")
     filled = re.search(r"out=(?!None|\.\.\.|\([^()]*None)", call.text) is not None
-    return call.name.startswith("empty") or "np.ndarray(" in call.text or "'empty'" in call.text or masked and not filled
+    blank = call.name.startswith("empty") or "np.ndarray(" in call.text or "'empty'" in call.text
+    return blank or masked and not filled
 
 
 def unsigned(told: Any) -> Any:

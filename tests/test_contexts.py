@@ -1,5 +1,5 @@
-"""Errors of floating-point operations go by NumPy's error modes in the context of the call: those of a coroutine,
-of a generator, of a thread, or of a copied context."""
+"""Errors of floating-point operations go by NumPy's error modes in the context of the call: those of a
+coroutine, of a generator, of a thread, or of a copied context."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Notes(list[Any]):
 
 
 Program = Callable[[Any, Any, Notes, str, str], Any]
-"""A program: with a library, an array of zeros, and the modes of two contexts; it returns what it computed."""
+"""A program: with a library, an array of zeros, and the modes of two contexts; returns what it computed."""
 
 
 def of_generators(np: Any, zeros: Any, notes: Notes, one: str, other: str) -> Any:

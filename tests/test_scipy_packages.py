@@ -225,7 +225,8 @@ def test_a_jacobian_may_be_our_matrix() -> None:
 def test_a_solver_of_a_spline_is_known() -> None:
     points, values = numpy.arange(20.0), np.ones((20, 20))
     for solver in scipy.sparse.linalg.spsolve, importlib.import_module("diffuse.scipy.sparse.linalg").spsolve:
-        spline = scipy.interpolate.RegularGridInterpolator((points, points), values, method="cubic", solver=solver)
+        spline = scipy.interpolate.RegularGridInterpolator((points, points), values, method="cubic",
+                                                           solver=solver)
         assert numpy.allclose(numpy.asarray(spline([[3.5, 4.5]])), 1)
 
 

@@ -1,4 +1,4 @@
-"""Calls that are wrong in one way each: a sample of those of the audit (audit_wrong.py), and what it found."""
+"""Calls that are wrong in one way each: a sample of the audit's (audit_wrong.py), and what it found."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.mark.local_only("arrays are in memory of their own there, and NumPy's view of them a copy")
-@pytest.mark.parametrize(("mode", "count"), [("wrong-few", 200), ("wrong-small", 500), ("wrong-recorded", 600),
-                                             ("wrong-large", 150)])
+@pytest.mark.parametrize(("mode", "count"), [
+    ("wrong-few", 200), ("wrong-small", 500), ("wrong-recorded", 600), ("wrong-large", 150)])
 def test_generated_calls(mode: str, count: int) -> None:
     for number in range(count):
         text, differences = audit.checked(mode, number)
@@ -181,7 +181,8 @@ np.ndarray('f8',bytes(24))
 """
 """What the audit found, as it was mended: a line each, some of them right calls beside the wrong ones."""
 
-OPERANDS = ("x = np.arange(200.)", "i = np.arange(200) % 4", "m = np.ones((20, 16))", "b = np.arange(200.) > 2")
+OPERANDS = ("x = np.arange(200.)", "i = np.arange(200) % 4", "m = np.ones((20, 16))",
+            "b = np.arange(200.) > 2")
 
 
 @pytest.mark.parametrize("small", [0, 16384])

@@ -101,10 +101,10 @@ def _gate(kind: Any, function: Callable[..., Any], run: Callable[..., Any]) -> A
 
 
 def _one(choice: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `RandomState.choice`, which gives a number where no size is asked for: NumPy's code takes it out of
-    the array that it draws, if that is NumPy's."""
+    """Wrap `RandomState.choice`, which gives a number where no size is asked for: NumPy's code takes it out
+    of the array that it draws, if that is NumPy's."""
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = choice(self, *args, **kwargs)
+        found: Any = choice(self, *args, **kwargs)
         size = args[1] if len(args) > 1 else kwargs.get("size")
         return found.item() if size is None and isinstance(found, _Array) and not found.ndim else found
 

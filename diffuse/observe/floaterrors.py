@@ -138,8 +138,8 @@ def _show(mode: str, kind: FloatError, text: str, flags: int) -> None:
         return
     handler: Any = numpy.geterrcall()
     if handler is None:
-        raise NameError(f"python callback specified for {kind.words} (in {text.rpartition(' ')[2]}) but no function "
-                        "found.")
+        raise NameError(f"python callback specified for {kind.words} (in {text.rpartition(' ')[2]}) but no "
+                        "function found.")
     if mode == "call":
         handler(kind.words, flags)
     else:

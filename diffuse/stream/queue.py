@@ -208,9 +208,9 @@ class Queue:
         return bool(lock._is_owned())
 
     def _shows(self) -> bool:
-        """Before a task is recorded where NumPy's error modes were set anew, or in another context: report the
-        errors of tasks that were recorded under other modes.  Do errors of this task have to show at the
-        call?"""
+        """Before a task is recorded where NumPy's error modes were set anew, or in another context: report
+        the errors of tasks that were recorded under other modes.  Do errors of this task have to show at
+        the call?"""
         if self.forwarder.busy:  # a host function records, in the context of whoever waits for it
             return False
         given, modes = self._variable.get(), geterr()

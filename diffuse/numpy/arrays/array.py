@@ -122,6 +122,11 @@ for _name, _method in vars(numpy.ndarray).items():
         setattr(Kind, _name, of_either(_name, _method))
 
 
+WORDED = """setflags __format__ __contains__ __array__ __array_namespace__ __array_wrap__ __setstate__
+    __copy__ __deepcopy__ __dlpack__""".split()
+"""Methods that raise NumPy's exception for arguments that do not fit; most others have a gate."""
+
+
 def of_one(kind: Callable[[Any], Any]) -> Any:
     """A method that converts the only element; for more elements NumPy raises its error."""
     def convert(self: Any) -> Any:
@@ -340,10 +345,9 @@ class ndarray(Methods, metaclass=Kind):
     def __deepcopy__(self, memo: Any, /) -> Any:
         return elementwise.duplicate(self)
 
-    (setflags, __format__, __contains__, __array__, __array_namespace__, __array_wrap__, __setstate__, __copy__,
-     __deepcopy__, __dlpack__) = map(worded, (
-         setflags, __format__, __contains__, __array__, __array_namespace__, __array_wrap__, __setstate__, __copy__,
-         __deepcopy__, __dlpack__))
+    for _name in WORDED:
+        locals()[_name] = worded(locals()[_name])
+    del _name
 
 
 def _copied(x: Array) -> Any:

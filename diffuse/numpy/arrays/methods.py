@@ -214,8 +214,9 @@ class Methods(Protocols, elements.Described):
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
               out: Any = None) -> Any:
-        if (out is not None and type(out) is not core.array_class or not PLAIN.issuperset(map(
-                builtin_type, (offset, axis1, axis2))) or dtype is not None and numpy.dtype(dtype) not in NATIVE):
+        plain = PLAIN.issuperset(map(builtin_type, (offset, axis1, axis2)))
+        if (out is not None and type(out) is not core.array_class or not plain
+                or dtype is not None and numpy.dtype(dtype) not in NATIVE):
             return fallback.call(numpy.ndarray.trace, (self, offset, axis1, axis2, dtype, out), {},
                                  silent="inspection")
         short = out is None and min(self.meta.shape, default=0) < core.SMALL

@@ -172,7 +172,8 @@ def given_numpys(function: Callable[..., Any]) -> Callable[..., Any]:
     if f"{function.__module__}.{function.__qualname__}" in INSTEAD:
         return function  # by another name of it
     if type(function) is FunctionType and function.__closure__ is None:
-        inner = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+        inner = FunctionType(function.__code__, function.__globals__, function.__name__,
+                             function.__defaults__)
         inner.__kwdefaults__ = function.__kwdefaults__
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -186,8 +187,8 @@ INSTEAD: dict[str, Callable[..., Any]] = {}
 
 
 def instead(function: Any, run: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function of Python call `run` in its place.  The function object stays: modules that were imported
-    before Diffuse have it, too."""
+    """Let a function of Python call `run` in its place.  The function object stays: modules that were
+    imported before Diffuse have it, too."""
     key = f"{function.__module__}.{function.__qualname__}"
     INSTEAD[key] = run
     scope: dict[str, Any] = {}

@@ -2,9 +2,9 @@
 
 Errors show when a task has run, which may be long after the call.  So recorded tasks run, and their warnings
 are given, before Python's warning filters change.  NumPy's error modes belong to a context, and the engine
-looks at them whenever it records a task (stream/queue.py).  While an error is to be raised, called, printed or
-logged, and while a filter turns warnings of it into exceptions, operations are computed at once, so that a
-program can catch them around the call.
+looks at them whenever it records a task (stream/queue.py).  While an error is to be raised, called, printed
+or logged, and while a filter turns warnings of it into exceptions, operations are computed at once, so that
+a program can catch them around the call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import numpy
 
 from diffuse import library
 from diffuse.library import floaterrors, provenance
-from diffuse.observe.floaterrors import AT_ONCE
 from diffuse.numpy.ops import elementwise, known
 
 SERVANTS = "Dummy-"
@@ -95,8 +94,7 @@ def _follow() -> bool:
     one."""
     global _watching
     modes = _modes()
-    eager = (modes["invalid"] in AT_ONCE or modes["divide"] in AT_ONCE or modes["over"] in AT_ONCE
-             or modes["under"] in AT_ONCE)
+    eager = any([modes[kind.mode] in floaterrors.AT_ONCE for kind in floaterrors.KINDS.values()])
     if eager:
         _watching = True
         _eager.add(threading.get_ident())

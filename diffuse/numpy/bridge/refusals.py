@@ -1,7 +1,7 @@
 """NumPy's words for arguments that do not fit a function: too many, too few, or of unknown names.
 
-Python says of ours what it says of any function, and NumPy's inner functions have names of their own.  So such
-a call is made once more by NumPy's public function, which raises its exception.
+Python says of ours what it says of any function, and NumPy's inner functions have names of their own.  So
+such a call is made once more by NumPy's public function, which raises its exception.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from diffuse import library
 from diffuse.numpy.bridge import fallback
 
 SAID = re.compile(r"""\(\)\ (takes|missing|got\ (an\ unexpected|multiple|some\ positional))
-    |an\ invalid\ keyword\ argument\ for\ |\ given\ by\ name\ \(|^\ ?expected\ \d\ arguments?,\ got\ \d""", re.VERBOSE)
+    |an\ invalid\ keyword\ argument\ for\ |\ given\ by\ name\ \(
+    |^\ ?expected\ \d\ arguments?,\ got\ \d""", re.VERBOSE)
 """What Python, and NumPy's functions in C, say of arguments that do not fit."""
 PACKAGE = os.path.dirname(library.__file__) + os.sep
 

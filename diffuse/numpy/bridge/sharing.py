@@ -80,8 +80,8 @@ ADAPTED = {
 Behind `->` are those whose results, which are those of a function of the program, are to be NumPy's arrays,
 behind `=>` those whose results have methods that accept only NumPy's arrays, behind `#` those that look for
 numbers in an array of objects, behind `()` those in C that ask whether a value is a number, and behind `is`
-those that compare an argument with functions or modules of NumPy or SciPy, behind `~` those that convert their
-second argument only if it is NumPy's (adapters.py)."""
+those that compare an argument with functions or modules of NumPy or SciPy, behind `~` those that convert
+their second argument only if it is NumPy's (adapters.py)."""
 
 
 class _Watch:

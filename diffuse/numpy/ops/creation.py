@@ -228,7 +228,8 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     given: list[Any] = [v[()] if isinstance(v, numpy.ndarray) else v for v in _range(bounds, named)]
     begin, end, step = given
     real = (int, float, numpy.integer, numpy.floating)
-    if (end is None or any(v is None for v in bounds[:2]) or not all(isinstance(v, real) for v in (begin, end, step))
+    if (end is None or any(v is None for v in bounds[:2])
+            or not all(isinstance(v, real) for v in (begin, end, step))
             or any(isinstance(v, numpy.timedelta64) for v in (begin, end, step))):
         return wrap(numpy.arange(*bounds, dtype=dtype, **named))
     if not step:

@@ -61,7 +61,7 @@ def _sequence(*args: Any, **kwargs: Any) -> Any:
 def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None,
                 casting: Any = "same_kind") -> Any:
     if not hasattr(type(arrays), "__getitem__") or isinstance(arrays, dict):
-        return _fallback(numpy.concatenate, arrays, axis=axis, out=out, dtype=dtype, casting=casting)  # raises
+        return _fallback(numpy.concatenate, arrays)  # raises
     parts = [asanyarray(x) for x in arrays]
     numbers = axis is None and not WEAK.isdisjoint(map(type, arrays))
     if numbers:  # the only place where Python's can be among arrays, whose type they take whatever they are

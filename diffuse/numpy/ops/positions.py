@@ -49,7 +49,8 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     large = [x for x in parts if _large(x)]
     named = type(mode) is type(order) is str and mode == "raise" and order in ("C", "F")
     if (not plain or not named or prod(dims) >= 2**62 or not large or len(large) < len(parts)
-            or any([x.shape != parts[0].shape for x in parts]) or any([_outside(x, n) for x, n in zip(parts, dims, strict=True)])):
+            or any([x.shape != parts[0].shape for x in parts])
+            or any([_outside(x, n) for x, n in zip(parts, dims, strict=True)])):
         return fallback.call(numpy.ravel_multi_index, (multi_index, dims, mode, order), {}, silent="library")
     found: Any = None
     for x, n in zip(parts, dims, strict=True) if order == "C" else zip(parts[::-1], dims[::-1], strict=True):

@@ -128,7 +128,8 @@ def _unique(ar: Any, index: Any, inverse: Any, counts: Any, each_nan: bool) -> t
 @own(numpy.unique, 0, by_lines=in_parts("unique"))
 def unique(ar: Any, return_index: Any, return_inverse: Any, return_counts: Any, axis: Any, equal_nan: Any,
            sorted: Any = True) -> Any:
-    if not sorted or axis is not None and not (type(axis) is int and axis in (0, -1) and getattr(ar, "ndim", 0) == 1):
+    whole = type(axis) is int and axis in (0, -1) and getattr(ar, "ndim", 0) == 1
+    if not sorted or axis is not None and not whole:
         return None
     found = _unique(ar, return_index, return_inverse, return_counts, not equal_nan)
     return found if found is None or len(found) > 1 else found[0]
