@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("scipy")
 
 import scipy.cluster.vq  # noqa: E402 (these may not be there)
+import scipy.fft  # noqa: E402
 import scipy.integrate  # noqa: E402
 import scipy.interpolate  # noqa: E402
 import scipy.optimize  # noqa: E402
@@ -241,3 +242,29 @@ numpy.random.seed(3)
 assert numpy.array_equal(found, scipy.stats.norm.rvs(size=3, random_state=numpy.random))
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+class Doubling:
+    """A back-end that knows one function, by the object that the program has for it."""
+
+    __ua_domain__ = "numpy.scipy.fft"
+    known: Any = None
+
+    @classmethod
+    def __ua_function__(cls, method: Any, args: Any, kwargs: Any) -> Any:
+        return args[0] * 2 if method is cls.known else NotImplemented
+
+
+def test_a_backend_of_the_program_is_asked_for_the_programs_function() -> None:
+    fft = importlib.import_module("diffuse.scipy.fft")
+    x = np.ones(300)
+    with using(fallback="silent"):
+        for known in fft.fft, scipy.fft.fft:
+            Doubling.known = known
+            with fft.set_backend(Doubling):
+                assert fft.fft(x)[3] == 2 and fft.ifft(x)[0] == 1
+                with fft.skip_backend(Doubling):
+                    assert abs(fft.fft(x)[3]) < 1e-9
+            with pytest.raises(NotImplementedError), fft.set_backend(Doubling, only=True):
+                fft.ifft(x)
+        assert abs(fft.fft(x)[3]) < 1e-9
