@@ -106,7 +106,8 @@ def _one(choice: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         found: Any = choice(self, *args, **kwargs)
         size = args[1] if len(args) > 1 else kwargs.get("size")
-        return found.item() if size is None and isinstance(found, _Array) and not found.ndim else found
+        one = size is None and isinstance(found, _Array) and not found.form.ndim
+        return _lowered(found).item() if one else found
 
     return _update_wrapper(run, choice)
 

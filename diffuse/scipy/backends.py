@@ -1,4 +1,4 @@
-"""Back-ends of `scipy.fft` that a program sets: they may know SciPy's functions by Diffuse's objects for them.
+"""Back-ends of `scipy.fft` that a program sets: they may know its functions by Diffuse's objects for them.
 
 SciPy asks a back-end with its own function objects; a program that looks them up in a table
 (`{scipy.fft.fft: mine}`) has Diffuse's in it.

@@ -219,8 +219,8 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.arange, *args, dtype=dtype, like=like, **named)
     if named or len(args) > 3:  # raises if a name is wrong, given twice or missing
-        fallback.asked(numpy.arange, *[1 for _ in args[:3]], *args[3:], dtype=dtype,
-                       **dict.fromkeys(named, 1))
+        options = {"dtype": dtype, **dict.fromkeys(named, 1)}
+        fallback.call(numpy.arange, (*[1 for _ in args[:3]], *args[3:]), options, silent="inspection")
     bounds: list[Any] = [host(a) if isinstance(a, Array) else a for a in args]
     named = {k: host(v) if isinstance(v, Array) else v for k, v in named.items()}
     if len(bounds) == 4:
