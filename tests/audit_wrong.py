@@ -288,7 +288,7 @@ def generate(number: int, mode: str) -> Call:
     """The wrong call of this number, on the arrays of its mode."""
     text = texts()[number % len(texts())]
     path = text.partition("(")[0]
-    sign = next((sign for sign in SIGNS if f" {sign} " in text and not path.endswith(("update", "assign"))), "")
+    sign = next((s for s in SIGNS if f" {s} " in text and not path.endswith(("update", "assign"))), "")
     name = sign or (path.partition("np.")[2] if path.startswith("np.") else path.rpartition(".")[2])
     grows = name.rpartition(".")[2] in GROWING or re.search("kron|outer|meshgrid", text)
     small = mode == "wrong-large" and grows

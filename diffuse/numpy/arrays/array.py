@@ -145,15 +145,13 @@ class ndarray(Methods, metaclass=Kind):
         if cls is not ndarray:
             kind: Any = cls
             return numpy.ndarray.__new__(kind, *args, **options)
-        plain = args and type(args[0]) in (int, tuple)
-        if plain and len(args) + len(options) <= 2 and options.keys() <= {"dtype"}:
+        few = len(args) + len(options) <= 2 and options.keys() <= {"dtype"}
+        if args and few and type(args[0]) in (int, tuple):
             dtype = options["dtype"] if options else args[1] if len(args) > 1 else float
             if base.element_type(dtype) in NATIVE:
                 return creation.empty(args[0], dtype)
         found: Mirror = numpy.ndarray(*map(lowered, args), **{k: lowered(v) for k, v in options.items()})
-        if found.base is None and found.size >= core.TINY:
-            return wrap(found)
-        return found if found.size < core.TINY else shared(found)
+        return found if found.size < core.TINY else wrap(found) if found.base is None else shared(found)
 
     def __dir__(self) -> list[str]:
         """List the names of NumPy's array, as the class does."""

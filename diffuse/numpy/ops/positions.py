@@ -31,7 +31,8 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
     extents = (shape,) if isinstance(shape, int) else shape
     plain = type(extents) is tuple and extents and all([type(n) is int and n > 0 for n in extents])
     named = type(order) is str and order in ("C", "F")
-    if (not plain or not named or not _large(indices) or prod(extents) >= 2**62 or _outside(indices, prod(extents))):
+    wide = not plain or prod(extents) >= 2**62
+    if wide or not named or not _large(indices) or _outside(indices, prod(extents)):
         return fallback.call(numpy.unravel_index, (indices, shape, order), {}, silent="library")
     rest, rank = indices.astype(numpy.intp), len(extents)
     places = empty((*indices.shape, rank), numpy.intp)
