@@ -145,8 +145,7 @@ class ndarray(Methods, metaclass=Kind):
         if cls is not ndarray:
             kind: Any = cls
             return numpy.ndarray.__new__(kind, *args, **options)
-        few = len(args) + len(options) <= 2 and options.keys() <= {"dtype"}
-        if args and few and type(args[0]) in (int, tuple):
+        if args and type(args[0]) in (int, tuple) and len((*args, *options)) < 3 and {"dtype"} >= {*options}:
             dtype = options["dtype"] if options else args[1] if len(args) > 1 else float
             if base.element_type(dtype) in NATIVE:
                 return creation.empty(args[0], dtype)

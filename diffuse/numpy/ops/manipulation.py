@@ -147,6 +147,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
 
 
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
+    subok = bool(subok)
     if any(foreign(x) for x in args):
         return fallback.asked(numpy.broadcast_arrays, *args, subok=subok)
     arrays = [asanyarray(x) for x in args]
