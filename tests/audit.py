@@ -2,10 +2,12 @@
 
     python tests/audit.py --calls 200000     some minutes on two processors; exit status 1 if any differs
     python tests/audit.py --repeat large 4711     one call again, as text and with all that differs
+    python tests/audit.py --calls 9000 --modes wrong-small,wrong-recorded,wrong-large     wrong calls only
 
 A call is made in one of three modes: on small arrays, on small ones that are recorded all the same
-(DIFFUSE_SMALL=0), and on ones of more than 16,384 elements.  What a line prints, mode and number, makes the
-call again.  A call that ends its process is reported like any other.
+(DIFFUSE_SMALL=0), and on ones of more than 16,384 elements.  The modes that begin with `wrong` make calls
+that are wrong in one way each (audit_wrong.py), also on fewer than 128 elements.  What a line prints, mode
+and number, makes the call again.  A call that ends its process is reported like any other.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests import shares
 
-MODES = {"small": 40, "recorded": 45, "large": 15}
+MODES = {"small": 40, "recorded": 45, "large": 15,
+         "wrong-few": 10, "wrong-small": 20, "wrong-recorded": 25, "wrong-large": 10}
 """The modes, and how many of a hundred calls each has."""
 
 
@@ -25,14 +28,14 @@ def settle(mode: str) -> None:
     """Prepare the process for the calls of a mode."""
     from diffuse.settings import config
 
-    config.small = 0 if mode == "recorded" else 16384
+    config.small = 0 if mode.endswith("recorded") else 16384
 
 
 def checked(mode: str, number: int) -> tuple[str, list[str]]:
     """One call: its text, and what differs; a known difference as a line in brackets."""
-    from tests import audit_calls, audit_compare, audit_known
+    from tests import audit_calls, audit_compare, audit_known, audit_wrong
 
-    call = audit_calls.generate(number, mode)
+    call = (audit_wrong if mode.startswith("wrong") else audit_calls).generate(number, mode)
     settle(mode)
     try:
         found = audit_compare.differences(call)

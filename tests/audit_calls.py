@@ -62,6 +62,10 @@ INDICES = """... 0 -1 1: ::-1 ::2 None ...,None ...,0 0,... :,0 :,::-1 1:,1: Tru
 1.5 :0 ...,...""".split()
 
 
+THING = object()
+"""An object of no use to NumPy, called `thing`: the same one for both libraries."""
+
+
 class Call(NamedTuple):
     """Text of one call."""
 
@@ -341,7 +345,7 @@ def _element(draft: Draft, kind: str) -> tuple[str, str]:
 def run(np: Any, lines: Any, text: str, scope: dict[str, Any] | None = None) -> Any:
     """Run a call with one library; the operands are in `scope` then."""
     scope = {} if scope is None else scope
-    scope.update(np=np, numpy=numpy, update=update, assign=assign, after=after,
+    scope.update(np=np, numpy=numpy, update=update, assign=assign, after=after, thing=THING,
                  array=lambda *words: audit_operands.array(np, *words))
     for line in lines:
         exec(line, scope)

@@ -14,6 +14,7 @@ PRODUCTS = "|".join("""
     linalg fft""".split())
 """Calls that multiply or divide complex numbers, as a pattern."""
 
+SEVERAL = "which of several wrong arguments is named"
 KNOWN = {
     "no flag of NaN in comparisons of complex numbers": r"NumPy's .*encountered in (less|greater)(_equal)?'",
     "no flag of NaN in logaddexp, at the poles of arctan, in spacing":
@@ -46,7 +47,7 @@ KNOWN = {
     "views that NumPy lets programs write, with a warning": r"(broadcast_arrays|meshgrid|atleast).*flags: ",
     "an array that changed its type or strides in place does not own its memory":
         r"setattr\(\w, '(dtype|strides)'.*flags: ",
-    "NumPy's array over the memory of one of Diffuse's does not own it": r"__array__\('f4'\).*flags: ",
+    "NumPy's array over the memory of one of Diffuse's does not own it": r"__array__\(.*flags: ",
     "types that Diffuse leaves to NumPy are none for `x.dtype = `":
         r"setattr\(\w, 'dtype'.*(in place|\w\.dtype|\w\.shape)",
     "NumPy raises no proper error itself": r"SystemError",
@@ -86,10 +87,22 @@ KNOWN = {
     "a flag that is not used is not asked for its truth":
         r"(np|numpy)\.(array\(\[0,1\]\)|zeros\(300\)|arange\(9\.\)).*error: None, "
         r"NumPy's \('ValueError', 'The truth value of an",
-    "which of several wrong arguments is named":
+    SEVERAL:
         r"error: \('(TypeError|ValueError|IndexError|AxisError|OverflowError|UFuncTypeError)'.*, NumPy's \('",
 }
 """Known differences: what they are, and the pattern of a call and, behind ` => `, the difference."""
+
+WRONG = {
+    "a special method that is called by its name, with more or fewer arguments than Python gives it":
+        r"(\.__\w+__|\w\(x\))\(.*error: \('TypeError', .*NumPy's \('TypeError'",
+    "pickles are put together by functions of Diffuse's": r"__reduce_ex__\(",
+    "NumPy's own short arrays do not know that an index of Diffuse's is an array":
+        r"'only integers, slices.*NumPy's \('IndexError', 'arrays used as indices must be",
+    "seeds and bit generators are of classes of Diffuse's": r"numpy.random.PCG64 object",
+    "NumPy's classes take element types from Diffuse's arrays, which they refuse from NumPy's":
+        r"np\.(iinfo|finfo|dtype|matrix|poly1d|nditer|vectorize)\(",
+}
+"""The same of the calls that are wrong in one way (audit_wrong.py)."""
 
 FOREIGN = r"np\.(as\w*array\w*|array|require)\(.*(flags|place|strides): |np\.array\(.*ndmax=.*too deep" \
           r"|out=\(?(\.\.\.|None).*'where' used without 'out'" \
@@ -105,4 +118,6 @@ def known(call: Call, difference: str) -> str:
     text = f"{'; '.join(call.lines)}; {called} => {difference}"
     if called != call.text and re.search(FOREIGN, text):
         return "NumPy's own functions do not know that Diffuse's arrays are arrays"
-    return next((what for what, pattern in KNOWN.items() if re.search(pattern, text)), "")
+    wrong = call.mode.startswith("wrong")
+    patterns = {**WRONG, **KNOWN, SEVERAL: "$^"} if wrong else KNOWN
+    return next((what for what, pattern in patterns.items() if re.search(pattern, text)), "")

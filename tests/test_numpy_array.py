@@ -376,10 +376,10 @@ def test_arrays_show_numpys_class() -> None:
     searchsorted squeeze std sum swapaxes take tolist trace transpose var view""".split())
 def test_arguments_that_a_method_does_not_take_are_refused_in_numpys_words(name: str) -> None:
     plain = numpy.arange(300.0)
-    for given, options in (((), {"foo": 1}), ((1,) * 9, {})):
+    for given in ("foo=1", "1, 1, 1, 1, 1, 1, 1, 1, 1"):
         found = []
         for x in (np.array(plain) + 0, plain):
             with pytest.raises((TypeError, ValueError)) as caught:
-                getattr(x, name)(*given, **options)
+                eval(f"x.{name}({given})", {"x": x})  # a method that was looked up before has a shorter name
             found.append((caught.type, str(caught.value)))
         assert found[0] == found[1]

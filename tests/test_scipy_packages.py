@@ -6,6 +6,8 @@ from __future__ import annotations
 import copy
 import importlib
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,9 +17,12 @@ import pytest
 pytest.importorskip("scipy")
 
 import scipy.cluster.vq  # noqa: E402 (these may not be there)
+import scipy.fft  # noqa: E402
 import scipy.integrate  # noqa: E402
 import scipy.interpolate  # noqa: E402
+import scipy.optimize  # noqa: E402
 import scipy.signal  # noqa: E402
+import scipy.sparse.linalg  # noqa: E402
 import scipy.spatial.distance  # noqa: E402
 import scipy.stats  # noqa: E402
 
@@ -191,3 +196,75 @@ def test_points_are_added_to_triangulations() -> None:
         return counts
 
     assert found(np) == found(numpy)
+
+
+def test_data_of_a_fit_is_converted_and_looked_through_as_numpys_is() -> None:
+    types = []
+
+    def line(x: Any, slope: float) -> Any:
+        types.append((type(x), x.dtype))
+        return slope * x
+
+    x = np.arange(300)
+    found, _ = scipy.optimize.curve_fit(line, x, 3.0 * x)
+    assert abs(found[0] - 3) < 1e-9 and set(types) == {(np.ndarray, np.dtype(float))}
+    with pytest.raises(ValueError, match="must not contain infs or NaNs"):
+        scipy.optimize.curve_fit(line, np.full(300, np.nan), x)
+    with pytest.raises(TypeError, match="ydata"):
+        scipy.optimize.curve_fit(line, x)
+
+
+def test_a_jacobian_may_be_our_matrix() -> None:
+    eye = np.eye(200) * 2.0
+    for jacobian in eye, lambda x: eye:
+        found = scipy.optimize._nonlin.nonlin_solve(lambda x: x * 2 - 1, np.zeros(200), jacobian)
+        assert numpy.allclose(numpy.asarray(found), 0.5)
+    found = scipy.optimize.least_squares(lambda x: x**2 - 1, np.full(20, 2.0), jac_sparsity=np.eye(20)).x
+    assert numpy.allclose(numpy.asarray(found), 1)
+
+
+def test_a_solver_of_a_spline_is_known() -> None:
+    points, values = numpy.arange(20.0), np.ones((20, 20))
+    for solver in scipy.sparse.linalg.spsolve, importlib.import_module("diffuse.scipy.sparse.linalg").spsolve:
+        spline = scipy.interpolate.RegularGridInterpolator((points, points), values, method="cubic",
+                                                           solver=solver)
+        assert numpy.allclose(numpy.asarray(spline([[3.5, 4.5]])), 1)
+
+
+def test_libraries_that_were_imported_before_take_the_module_of_random_numbers() -> None:
+    program = """
+import numpy, scipy.sparse, scipy.stats
+import diffuse.numpy as np
+np.random.seed(3)
+found = scipy.stats.norm.rvs(size=3, random_state=np.random)
+assert scipy.sparse.random(5, 5, random_state=np.random).shape == (5, 5)
+numpy.random.seed(3)
+assert numpy.array_equal(found, scipy.stats.norm.rvs(size=3, random_state=numpy.random))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+class Doubling:
+    """A back-end that knows one function, by the object that the program has for it."""
+
+    __ua_domain__ = "numpy.scipy.fft"
+    known: Any = None
+
+    @classmethod
+    def __ua_function__(cls, method: Any, args: Any, kwargs: Any) -> Any:
+        return args[0] * 2 if method is cls.known else NotImplemented
+
+
+def test_a_backend_of_the_program_is_asked_for_the_programs_function() -> None:
+    fft = importlib.import_module("diffuse.scipy.fft")
+    x = np.ones(300)
+    with using(fallback="silent"):
+        for known in fft.fft, scipy.fft.fft:
+            Doubling.known = known
+            with fft.set_backend(Doubling):
+                assert fft.fft(x)[3] == 2 and fft.ifft(x)[0] == 1
+                with fft.skip_backend(Doubling):
+                    assert abs(fft.fft(x)[3]) < 1e-9
+            with pytest.raises(NotImplementedError), fft.set_backend(Doubling, only=True):
+                fft.ifft(x)
+        assert abs(fft.fft(x)[3]) < 1e-9

@@ -311,3 +311,13 @@ def test_repeated_rows_that_are_cast_keep_their_places(name: str, threshold: Non
     found = getattr(special, name)(np.broadcast_to(np.array(rows), (3, 4, 5)))
     expected = getattr(real, name)(numpy.broadcast_to(rows, (3, 4, 5)))
     assert numpy.allclose(numpy.array(found), expected)
+
+
+def test_logarithms_of_the_normal_distribution_are_finite_as_far_as_they_go() -> None:
+    ends = [-1e154, -1.35e154, -1.896150381621835e154, -1.8961503816218352e154, -1.9e154, -numpy.inf]
+    for dtype, points in ("f8", ends), ("f4", [-2e19, -2.6e19, -2.7e19, -3e38]):
+        x = numpy.array(points * 40, dtype)
+        with using(small=0), numpy.errstate(all="ignore"):
+            found, wanted = numpy.asarray(special.log_ndtr(np.asarray(x))), real.log_ndtr(x)
+        assert numpy.array_equal(numpy.isinf(found), numpy.isinf(wanted))
+        assert numpy.allclose(found[numpy.isfinite(found)], wanted[numpy.isfinite(wanted)], rtol=1e-6)

@@ -10,6 +10,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse.numpy.arrays import core
 from tests.kinds import is_ours
 
 
@@ -188,6 +189,6 @@ def test_factorisations_solve_for_numpys_own_vectors(n: int) -> None:
         for trans in "NT":
             expected, found = real.solve(numpy.asarray(right), trans), lu.solve(right, trans)
             assert isinstance(found, np.ndarray) and numpy.array_equal(numpy.asarray(found), expected)
-            assert (type(found) is numpy.ndarray) == (found.size < 128)
+            assert (type(found) is numpy.ndarray) == (found.size < core.TINY)
     with pytest.raises(ValueError, match="incompatible size"):
         lu.solve(numpy.ones(n + 1))

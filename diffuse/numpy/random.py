@@ -100,6 +100,18 @@ def _gate(kind: Any, function: Callable[..., Any], run: Callable[..., Any]) -> A
     return _update_wrapper(kind(function, run, _DRAWING, 0, _drawn), run)
 
 
+def _one(choice: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `RandomState.choice`, which gives a number where no size is asked for: NumPy's code takes it out
+    of the array that it draws, if that is NumPy's."""
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found: Any = choice(self, *args, **kwargs)
+        size = args[1] if len(args) > 1 else kwargs.get("size")
+        one = size is None and isinstance(found, _Array) and not found.form.ndim
+        return _lowered(found).item() if one else found
+
+    return _update_wrapper(run, choice)
+
+
 def _drawn(found: Any) -> Any:
     """Convert what NumPy drew for the program."""
     if type(found) is not _numpy.ndarray or found.size < _core.TINY:
@@ -127,6 +139,8 @@ def _generator(real: Any, restored: Callable[..., Any]) -> Any:
 
     methods = {name: _method(name, getattr(real, name)) for name in dir(real)
                if not name.startswith("_") and name not in _KEPT and callable(getattr(real, name))}
+    if real is _real.RandomState:
+        methods["choice"] = _one(methods["choice"])
     return _subclass(real, __init__=init, __reduce__=reduce, **methods)
 
 

@@ -10,6 +10,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from diffuse.ir import ITEMSIZE, IndexTask, Privilege, Where
@@ -88,6 +89,18 @@ def _conversion(source: str, target: str) -> int:
     return OVERFLOW | UNDERFLOW if parts[1] < parts[0] else 0
 
 
+AT_ONCE = frozenset(("raise", "call", "print", "log"))
+"""Error modes under which errors have to show at the call."""
+
+
+def modes_variable() -> ContextVar[Any]:
+    """The context variable in which NumPy keeps its error modes: another value of it is another setting."""
+    from numpy._core import umath
+
+    found: ContextVar[Any] = vars(umath)["_extobj_contextvar"]
+    return found
+
+
 def geterr() -> dict[str, Any]:
     """NumPy's current error modes."""
     import numpy
@@ -96,7 +109,7 @@ def geterr() -> dict[str, Any]:
 
 
 def report(flags: int, candidates: Iterable[Suspects], modes: dict[str, Any]) -> None:
-    """Warn about each flag that is set, as NumPy's error modes say."""
+    """Warn about each flag that is set, or do what else NumPy's error modes say."""
     blamed = list(candidates)
     for bit, kind in KINDS.items():
         if not flags & bit or modes[kind.mode] == "ignore":
@@ -108,7 +121,29 @@ def report(flags: int, candidates: Iterable[Suspects], modes: dict[str, Any]) ->
         text = f"{kind.words} encountered in {' or '.join(names)}"
         if len(who) > 1:
             text += " (one of the operations at " + ", ".join(dict.fromkeys(str(w) for _, w in who)) + ")"
-        warn(text, RuntimeWarning, who[0][1])
+        if modes[kind.mode] == "warn":
+            warn(text, RuntimeWarning, who[0][1])
+        else:
+            _show(modes[kind.mode], kind, text, flags)
+
+
+def _show(mode: str, kind: FloatError, text: str, flags: int) -> None:
+    """Show an error as NumPy does under one of the modes `AT_ONCE`, in the context of the call."""
+    import numpy
+
+    if mode == "raise":
+        raise FloatingPointError(text)
+    if mode == "print":
+        print(f"Warning: {text}", file=sys.stderr)
+        return
+    handler: Any = numpy.geterrcall()
+    if handler is None:
+        raise NameError(f"python callback specified for {kind.words} (in {text.rpartition(' ')[2]}) but no "
+                        "function found.")
+    if mode == "call":
+        handler(kind.words, flags)
+    else:
+        handler.write(f"Warning: {text}\n")
 
 
 def warn(message: Warning | str, category: type[Warning], where: Where) -> None:

@@ -17,6 +17,7 @@ import numpy
 
 from diffuse.numpy.bridge import adapters, fallback, mirrors
 from diffuse.numpy.bridge.namespace import FallbackUfunc, public
+from diffuse.scipy import backends
 
 WARNING = ("fft", "linalg", "ndimage", "special")
 """Modules whose functions warn once for each line that calls them, as NumPy's own functions do: a program may
@@ -49,6 +50,8 @@ def ours(real: ModuleType, name: str) -> Any:
         return value  # Cython's functions of several types (`f[dtype]`) take numbers
     if isinstance(value, numpy.ufunc):
         return FallbackUfunc(value, path)
+    if path in backends.SETTERS:
+        value = backends.told(value)
     loud = path.split(".")[1] in WARNING
     found = fallback.wrapped(value, path, "inspection" if path in SILENT else None if loud else "library")
     found.__module__ = f"diffuse.{real.__name__}"

@@ -114,8 +114,7 @@ class Engine(Queue):
         `operator` names a reduction, whose output views leave out the dimensions that it folds.
         """
         with self._lock:
-            if self._modes is not None:
-                self._report_other_modes()
+            shows = self._variable.get() is not self._seen and self._shows()
             epoch, exported = self.epoch, False
             key: list[Any] = [operation, signature, shape]
             stores, values = [], []
@@ -144,6 +143,8 @@ class Engine(Queue):
             self._add((found, tuple(stores), tuple(values), where(2)))
             if exported:
                 self._expose([x[0] for x in (*inputs, *outputs) if not isinstance(x, Scalar)])
+            if shows:
+                self.fence()
             return found
 
     def again(self, made: Template, frame: Frame, one: Storage, other: Storage | None,
@@ -154,8 +155,7 @@ class Engine(Queue):
         `depth` counts the calls of Python functions from the program's own line to this one.
         """
         with self._lock:
-            if self._modes is not None:
-                self._report_other_modes()
+            shows = self._variable.get() is not self._seen and self._shows()
             one.touched = epoch = self.epoch
             out = self.stores.new(frame, epoch, 1)
             if other is None:
@@ -167,14 +167,15 @@ class Engine(Queue):
                 self._add((made, (one.id, other.id, out.id), values, where(depth + 1)))
                 if one.exported or other.exported:
                     self._expose((one, other))
+            if shows:
+                self.fence()
             return out
 
     def again_into(self, made: Template, inputs: Sequence[Storage], output: Storage,
                    values: tuple[Any, ...], depth: int) -> None:
         """As `again`, for an operation that writes an existing store."""
         with self._lock:
-            if self._modes is not None:
-                self._report_other_modes()
+            shows = self._variable.get() is not self._seen and self._shows()
             epoch, exported = self.epoch, output.exported
             stores = []
             for storage in inputs:
@@ -188,6 +189,8 @@ class Engine(Queue):
             self._add((made, tuple(stores), values, where(depth + 1)))
             if exported:
                 self._expose((*inputs, output))
+            if shows:
+                self.fence()
 
     def submit(self, task: IndexTask, storages: Iterable[Storage]) -> None:
         """Add an index task to the stream; `storages` are the handles of the stores that it names.
@@ -208,21 +211,21 @@ class Engine(Queue):
             raise ValueError(f"task {task.operation!r} is of no known operation: declare it first, or record "
                              "a host function with `call`")
         with self._lock:
-            if self._modes is not None:
-                self._report_other_modes()
+            shows = self._variable.get() is not self._seen and self._shows()
             made, stores, values, place = self.templates.of_task(task)
             operands = [(handles[store], use.map) for store, use in zip(stores, made.uses, strict=True)]
             self._mark(made, operands)
             self._add((made, stores, values, where(2) if place is None else place))
             if any(storage.exported for storage, _ in operands):
                 self._expose([storage for storage, _ in operands])
+            if shows:
+                self.fence()
 
     def call(self, operation: str, function: Callable[..., None], inputs: tuple[Operand, ...],
              outputs: tuple[Operand, ...]) -> None:
         """Run a host function over whole NumPy arrays, in stream order: `function(*inputs, *outputs)`."""
         with self._lock:
-            if self._modes is not None:
-                self._report_other_modes()
+            shows = self._variable.get() is not self._seen and self._shows()
             operands = (*inputs, *outputs)
             if type(function) is Independent:
                 function.check(operation, [v.shape for _, v in inputs], [v.shape for _, v in outputs])
@@ -237,6 +240,8 @@ class Engine(Queue):
             self._add((found, tuple([storage.id for storage, _ in operands]), (function,), where(2)))
             if any(storage.exported for storage, _ in operands):
                 self._expose([storage for storage, _ in operands])
+            if shows:
+                self.fence()
 
     def _mark(self, made: Template, operands: Sequence[Operand]) -> None:
         """Record that the current task uses these stores, and writes some (as `record` does)."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from diffuse.ir.template import Recorded
 from diffuse.observe import notices, trace
-from diffuse.observe.floaterrors import geterr
+from diffuse.observe.floaterrors import AT_ONCE, geterr, modes_variable
 from diffuse.runtime.base import Runtime
 from diffuse.settings import config
 from diffuse.stream.brevity import Brevity
@@ -30,7 +30,7 @@ class Queue:
     """The tasks of one program, from their recording to the end of their launch."""
 
     __slots__ = ("stores", "window", "forwarder", "zeros", "epoch", "walk", "waits", "brevity", "templates",
-                 "_lock", "_torn", "_modes", "_checks", "_small", "_size")
+                 "_lock", "_torn", "_modes", "_seen", "_variable", "_checks", "_small", "_size")
 
     def __init__(self) -> None:
         self.stores = Stores()
@@ -46,8 +46,12 @@ class Queue:
         self._torn = False
         """Did an exception end a call that may have left the window or the stores inconsistent?"""
         self.templates = Templates()
+        self._variable = modes_variable()
+        self._seen: Any = None
+        """The value of that context variable when the last task was recorded; None if errors had to show at
+        the call."""
         self._modes: dict[str, Any] | None = None
-        """NumPy's error modes under which unreported tasks were recorded, once these have changed."""
+        """NumPy's error modes of this value, under which unreported errors are reported."""
         self._adapt()
 
     @property
@@ -191,8 +195,7 @@ class Queue:
         return not self.window.held and not self.forwarder.unreported and self.host_sees
 
     def _report(self) -> None:
-        modes, self._modes = self._modes, None
-        self.forwarder.report_flags(modes)
+        self.forwarder.report_flags(self._modes)
 
     @property
     def unreported(self) -> bool:
@@ -204,16 +207,15 @@ class Queue:
         lock: Any = self._lock
         return bool(lock._is_owned())
 
-    def modes_change(self) -> None:
-        """Save NumPy's error modes for the errors that are not reported yet, because they are about to
-        change."""
-        if self._modes is None and self.unreported:
-            self._modes = geterr()
-
-    def _report_other_modes(self) -> None:
-        """Before a task is recorded, report the errors of tasks that were recorded under other error
-        modes."""
-        if self._modes == geterr():
-            self._modes = None
-        else:
+    def _shows(self) -> bool:
+        """Before a task is recorded where NumPy's error modes were set anew, or in another context: report
+        the errors of tasks that were recorded under other modes.  Do errors of this task have to show at
+        the call?"""
+        if self.forwarder.busy:  # a host function records, in the context of whoever waits for it
+            return False
+        given, modes = self._variable.get(), geterr()
+        if modes != self._modes and self.unreported:
             self.fence()
+        shows = not AT_ONCE.isdisjoint(modes.values())
+        self._modes, self._seen = modes, None if shows else given
+        return shows

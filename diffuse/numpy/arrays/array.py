@@ -28,6 +28,7 @@ from diffuse.numpy.arrays.methods import Methods
 from diffuse.numpy.arrays.operators import defers
 from diffuse.numpy.arrays.scalar import PENDING, scalar
 from diffuse.numpy.bridge import overrides, sharing
+from diffuse.numpy.bridge.refusals import worded
 from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.operands import lowered, shared, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
@@ -121,6 +122,11 @@ for _name, _method in vars(numpy.ndarray).items():
         setattr(Kind, _name, of_either(_name, _method))
 
 
+WORDED = """setflags __format__ __contains__ __array__ __array_namespace__ __array_wrap__ __setstate__
+    __copy__ __deepcopy__ __dlpack__""".split()
+"""Methods that raise NumPy's exception for arguments that do not fit; most others have a gate."""
+
+
 def of_one(kind: Callable[[Any], Any]) -> Any:
     """A method that converts the only element; for more elements NumPy raises its error."""
     def convert(self: Any) -> Any:
@@ -135,15 +141,16 @@ class ndarray(Methods, metaclass=Kind):
     __slots__ = ()
     __hash__: Any = None
 
-    def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None,
-                order: Any = None) -> Any:
+    def __new__(cls, *args: Any, **options: Any) -> Any:
         if cls is not ndarray:
             kind: Any = cls
-            return numpy.ndarray.__new__(kind, shape, dtype, buffer, offset, strides, order)
-        if buffer is None and strides is None and base.element_type(dtype) in NATIVE:
-            return creation.empty(shape, dtype, order or "C")
-        found: Mirror = numpy.ndarray(shape, dtype, buffer, offset, strides, order)
-        return found if found.size < core.TINY else shared(found)
+            return numpy.ndarray.__new__(kind, *args, **options)
+        if args and type(args[0]) in (int, tuple) and len((*args, *options)) < 3 and {"dtype"} >= {*options}:
+            dtype = options["dtype"] if options else args[1] if len(args) > 1 else float
+            if base.element_type(dtype) in NATIVE:
+                return creation.empty(args[0], dtype)
+        found: Mirror = numpy.ndarray(*map(lowered, args), **{k: lowered(v) for k, v in options.items()})
+        return found if found.size < core.TINY else wrap(found) if found.base is None else shared(found)
 
     def __dir__(self) -> list[str]:
         """List the names of NumPy's array, as the class does."""
@@ -208,7 +215,7 @@ class ndarray(Methods, metaclass=Kind):
         return str(_printed(self))
 
     def __format__(self, spec: str) -> str:
-        return format(host(self), spec)
+        return host(self).__format__(spec)
 
     # -- elements ----------------------------------------------------------------------------------------
 
@@ -235,7 +242,7 @@ class ndarray(Methods, metaclass=Kind):
 
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> Any:
         base.raise_postponed(self)
-        copy = copying(copy)
+        copy, dtype = copying(copy), base.element_type(dtype) if isinstance(dtype, Array) else dtype
         memory = host(self) if copy else exported(self)
         return memory.__array__(dtype, copy=copy)  # itself, where NumPy needs no copy
 
@@ -257,7 +264,10 @@ class ndarray(Methods, metaclass=Kind):
         """A hook for code that looks it up; derived classes are NumPy's (bridge/overrides.py)."""
 
     def __array_wrap__(self, array: Any, /, *options: Any) -> Any:
-        found = numpy.empty(0).__array_wrap__(lowered(array), *options)
+        plain = lowered(array)
+        found = numpy.empty(0).__array_wrap__(plain, *options)
+        if found is plain:
+            return array
         return shared(found) if isinstance(found, numpy.ndarray) else found
 
     @property
@@ -320,7 +330,7 @@ class ndarray(Methods, metaclass=Kind):
     def __reduce__(self) -> Any:
         return creation.blank, (), _copied(self).__reduce__()[2]
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: Any, /) -> None:
         memory = numpy.empty(0)
         memory.__setstate__(state)
         inplace.take(self, wrap(memory))
@@ -329,8 +339,12 @@ class ndarray(Methods, metaclass=Kind):
     def __copy__(self) -> Any:
         return elementwise.duplicate(self)
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: Any, /) -> Any:
         return elementwise.duplicate(self)
+
+    for _name in WORDED:
+        locals()[_name] = worded(locals()[_name])
+    del _name
 
 
 def _copied(x: Array) -> Any:

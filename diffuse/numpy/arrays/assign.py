@@ -45,7 +45,8 @@ def setitem(x: Array, index: Any, value: Any) -> None:
         if right is not None and (ready(x) or walks.begun()):
             base.put(x, simple, right)
             return
-    if element and (not isinstance(value, Array) or value.form.ndim) and numpy.ndim(value):
+    if element and (not isinstance(value, Array) or value.form.ndim) and (
+            isinstance(value, (list, tuple)) or numpy.ndim(value)):
         base.put(x, simple, readable(value))  # raises, as NumPy does for one element
         return
     value = known.read(value)
@@ -77,7 +78,11 @@ def keep(x: Array, index: Any, value: Any, template: Any) -> None:
 def write(x: Array, meta: Mirror, value: Any) -> Any:
     """Write `value` to the part of `x` that a view of its meta describes; returns the template of the task if
     the same call can be recorded again."""
-    source = assigned(value, meta.dtype)
+    try:
+        source = assigned(value, meta.dtype)
+    except (TypeError, ValueError):  # NumPy knows how many dimensions a sequence may have
+        base.put(core.viewing(x, meta), ..., readable(value))
+        return None
     if type(source) in core.PENDING and lossy(source.form.dtype, meta.dtype):
         source = host(source)[()]
     if (
@@ -161,7 +166,11 @@ def asked(value: Any, dtype: numpy.dtype[Any]) -> Any:
 def choose(x: Array, index: Any, value: Any) -> None:
     """Assign through arrays of indices and masks: by a task, or by NumPy at once."""
     dtype = x.form.dtype
-    source = assigned(value, dtype)
+    try:
+        source = assigned(value, dtype)
+    except (TypeError, ValueError):  # NumPy looks at the index before the value
+        base.put(x, lowered(index), readable(value))
+        return
     if type(source) in core.PENDING and lossy(source.form.dtype, dtype):
         value = source = host(source)[()]
     asks = isinstance(source, (numpy.generic, complex)) and lossy(numpy.asarray(source).dtype, dtype)

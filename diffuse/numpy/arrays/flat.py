@@ -50,10 +50,10 @@ class Flat:
     def __next__(self) -> Any:
         return next(self._real)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any, /) -> Any:
         return wrap(self._real[lowered(index)])
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Any, value: Any, /) -> None:
         self._real[lowered(index)] = lowered(value)
         wrote(self.base)
 

@@ -139,7 +139,7 @@ def memory_order(order: Any) -> str:
         return "K"
     if type(order) is not str or order not in ("C", "F", "A", "K"):
         numpy.empty_like(0, order=order)  # raises where NumPy would
-    return str(order).upper()
+    return (order.decode() if isinstance(order, bytes) else str(order)).upper()
 
 
 def copying(copy: Any) -> bool | None:

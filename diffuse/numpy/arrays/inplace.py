@@ -38,7 +38,11 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     wrong = type(extents) in (dict, set, frozenset) or len(extents) > 64
     if wrong or any([type(n) in (bool, numpy.bool_) for n in extents]):
         numpy.empty(wanted)  # no sequences, though they have a length, or no integers: raises NumPy's error
-    wanted = tuple([operator.index(n) for n in extents])
+    try:
+        wanted = tuple([operator.index(n) for n in extents])
+    except TypeError:
+        numpy.empty(0).resize(wanted)
+        raise
     if not x.meta.flags.forc:
         raise ValueError("resize only works on single-segment arrays")
     if any([n < 0 for n in wanted]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
@@ -16,6 +15,7 @@ from diffuse.numpy.arrays.core import viewing
 from diffuse.numpy.arrays.forms import NATIVE, computable, memory_order
 from diffuse.numpy.arrays.operators import Protocols
 from diffuse.numpy.bridge import fallback, namespace
+from diffuse.numpy.bridge.refusals import worded
 from diffuse.numpy.ops import elementwise, folds, gates, moments, reductions
 from diffuse.numpy.ops.operands import lowered, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
@@ -52,6 +52,14 @@ def as_method(function: Any) -> Any:
     method = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
     method.__kwdefaults__ = function.__kwdefaults__
     return method
+
+
+def _truth(name: str, x: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, where: Any) -> Any:
+    """The methods `any` and `all`, which take an element type that NumPy does not document."""
+    if dtype is None:
+        return folds.reduce(name, x, axis, None, out, keepdims, _NoValue, where)
+    given = x, axis, dtype, out, keepdims
+    return fallback.call(getattr(numpy.ndarray, name), given, {"where": where}, silent="inspection")
 
 
 class Methods(Protocols, elements.Described):
@@ -156,8 +164,13 @@ class Methods(Protocols, elements.Described):
     def fill(self, value: Any, /) -> None:
         assign.fill(self, value)
 
-    def resize(self, *shape: Any, refcheck: bool = True) -> None:
-        inplace.resize(self, shape, bool(operator.index(refcheck)))
+    def resize(self, *shape: Any, **options: Any) -> None:
+        if options.keys() - {"refcheck"}:
+            numpy.empty(0).resize(*shape, **options)  # raises
+        checks = options.get("refcheck", True)
+        if type(checks) is not bool:
+            numpy.empty(0).resize(0, refcheck=checks)  # raises, unless it is an integer
+        inplace.resize(self, shape, bool(checks))
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
         if stream is not None or device != "cpu":
@@ -165,9 +178,9 @@ class Methods(Protocols, elements.Described):
         return self
 
     def conjugate(self, out: Any = None, /) -> Any:
-        if out is None and self.form.name[0] != "c":
-            return self
-        return UFUNCS["conjugate"](self, out=out)
+        if out is not None and (type(out) is not core.array_class or self.form.name[0] != "c"):
+            return fallback.call(numpy.ndarray.conjugate, (self, out), {}, silent="inspection")
+        return self if out is None and self.form.name[0] != "c" else UFUNCS["conjugate"](self, out=out)
 
     conj = conjugate
 
@@ -181,11 +194,13 @@ class Methods(Protocols, elements.Described):
              where: Any = True) -> Any:
         return moments.mean_of(self, axis, dtype, out, keepdims, where, numpy.ndarray)
 
-    def any(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
-        return folds.reduce("any", self, axis, None, out, keepdims, _NoValue, where)
+    def any(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
+            where: Any = True) -> Any:
+        return _truth("any", self, axis, dtype, out, keepdims, where)
 
-    def all(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
-        return folds.reduce("all", self, axis, None, out, keepdims, _NoValue, where)
+    def all(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
+            where: Any = True) -> Any:
+        return _truth("all", self, axis, dtype, out, keepdims, where)
 
     def var(self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False,
             *, where: Any = True, mean: Any = _NoValue) -> Any:
@@ -199,7 +214,8 @@ class Methods(Protocols, elements.Described):
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
               out: Any = None) -> Any:
-        if (out is not None and type(out) is not core.array_class
+        plain = PLAIN.issuperset(map(builtin_type, (offset, axis1, axis2)))
+        if (out is not None and type(out) is not core.array_class or not plain
                 or dtype is not None and numpy.dtype(dtype) not in NATIVE):
             return fallback.call(numpy.ndarray.trace, (self, offset, axis1, axis2, dtype, out), {},
                                  silent="inspection")
@@ -227,6 +243,9 @@ class Methods(Protocols, elements.Described):
         as in NumPy."""
         if not choices:
             raise TypeError("choose() takes exactly 1 argument (0 given)")
+        if len(choices) == 1 and not isinstance(choices[0], (list, tuple, numpy.ndarray, core.Array)):
+            return fallback.call(numpy.ndarray.choose, (self, *choices), {"out": out, "mode": mode},
+                                 silent="inspection")
         return resolved("choose")(self, choices[0] if len(choices) == 1 else choices, out, mode)
 
     def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
@@ -254,6 +273,11 @@ conjugate conj clip compress choose dot repeat round take argsort argpartition n
 LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view item tolist fill".split()
 """Methods that return views or elements, or write elements, which the extension does."""
 
+WORDED = "put to_device tobytes".split()
+"""Methods without a gate that raise NumPy's exception for arguments that do not fit."""
+
+for _name in WORDED:
+    setattr(Methods, _name, worded(vars(Methods)[_name]))
 for _name in GATED:
     setattr(Methods, _name, gates.method(_name, vars(Methods)[_name]))
 for _name in LOOKING:

@@ -44,7 +44,7 @@ def adapt(module: ModuleType) -> None:
         mark, _, called = path.rpartition(" ")
         wrappers: dict[str, Callable[[Any], Any]] = {
             "->": PlainResults, "=>": giving_receivers, "#": given_numbers,
-            "is": given_numpys, "()": given_scalars}
+            "is": given_numpys, "()": given_scalars, "~": given_floats}
         adapted = wrappers[mark] if mark else given_plain
         owner: Any = module
         *holders, last = called.split(".")
@@ -145,22 +145,75 @@ def given_scalars(function: Callable[..., Any]) -> Callable[..., Any]:
     return update_wrapper(run, function)
 
 
-def given_numpys(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function that compares an argument with functions or modules of NumPy (`statistic in {np.mean}`,
-    `seed is np.random`) to receive NumPy's for Diffuse's."""
+def given_floats(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `curve_fit`, which converts its data to floats, and looks for NaN in them, if they are a list or
+    NumPy's array, to convert Diffuse's too: they stay Diffuse's for the program's function."""
+    form = inspect.signature(function)
+
     def run(*args: Any, **kwargs: Any) -> Any:
-        return function(*map(numpys, args), **{key: numpys(value) for key, value in kwargs.items()})
+        data = args[1] if len(args) > 1 else kwargs.get("xdata")
+        if type(data) is core.array_class:
+            given = form.bind(*args, **kwargs)
+            checks = given.arguments.get("check_finite")
+            if checks is None:
+                checks = given.arguments.get("nan_policy") is None
+            convert = vars(sys.modules[OURS])["__getattr__"]("asarray_chkfinite" if checks else "asarray")
+            given.arguments["xdata"] = convert(data, float)
+            return function(*given.args, **given.kwargs)
+        return function(*args, **kwargs)
 
     return update_wrapper(run, function)
 
 
+def given_numpys(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function that compares an argument with functions or modules of NumPy (`statistic in {np.mean}`,
+    `seed is np.random`) to receive NumPy's for Diffuse's."""
+    inner: Any = function
+    if f"{function.__module__}.{function.__qualname__}" in INSTEAD:
+        return function  # by another name of it
+    if type(function) is FunctionType and function.__closure__ is None:
+        inner = FunctionType(function.__code__, function.__globals__, function.__name__,
+                             function.__defaults__)
+        inner.__kwdefaults__ = function.__kwdefaults__
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return inner(*map(numpys, args), **{key: numpys(value) for key, value in kwargs.items()})
+
+    return update_wrapper(run, function) if inner is function else instead(function, run)
+
+
+INSTEAD: dict[str, Callable[..., Any]] = {}
+"""What runs in the place of functions that other modules may already have under names of their own."""
+
+
+def instead(function: Any, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function of Python call `run` in its place.  The function object stays: modules that were
+    imported before Diffuse have it, too."""
+    key = f"{function.__module__}.{function.__qualname__}"
+    INSTEAD[key] = run
+    scope: dict[str, Any] = {}
+    exec(f"def {function.__name__}(*args, **kwargs):\n"
+         f"    from {__name__} import INSTEAD\n"
+         f"    return INSTEAD[{key!r}](*args, **kwargs)", scope)
+    code = scope[function.__name__].__code__
+    function.__signature__ = inspect.signature(function)
+    function.__code__ = code.replace(co_filename=function.__code__.co_filename,
+                                     co_firstlineno=function.__code__.co_firstlineno)
+    function.__defaults__ = function.__kwdefaults__ = None
+    found: Callable[..., Any] = function
+    return found
+
+
 def numpys(value: Any) -> Any:
-    """The function or module of NumPy that a public one of Diffuse's stands for; anything else as it is."""
+    """The function or module of NumPy or SciPy that a public one of Diffuse's stands for; anything else as it
+    is."""
     name = getattr(value, "__name__", None)
     if type(name) is not str:
         return value
     if isinstance(value, ModuleType):
         return sys.modules.get(name.removeprefix("diffuse."), value) if name.startswith(OURS) else value
+    if str(getattr(value, "__module__", "")).startswith("diffuse.scipy"):
+        return getattr(value, "__wrapped__", value)
     ours = vars(sys.modules[OURS]).get(name) is value
     return getattr(numpy, name, value) if ours else value
 
@@ -244,7 +297,9 @@ HOLDERS = (tuple, list, *FUNCTIONS)
 
 def taken(value: Any) -> Any:
     """Convert an argument for a function that supports NumPy's arrays only."""
-    return PlainResults(value) if type(value) in FUNCTIONS else plain_inside(value)
+    if type(value) in FUNCTIONS:
+        return value if str(value.__module__).startswith("scipy.") else PlainResults(value)
+    return plain_inside(value)
 
 
 def plain_inside(value: Any) -> Any:

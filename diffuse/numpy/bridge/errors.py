@@ -1,10 +1,10 @@
 """Reports floating-point errors under the modes that held when the operation was recorded.
 
 Errors show when a task has run, which may be long after the call.  So recorded tasks run, and their warnings
-are given, before Python's warning filters change.  A change of NumPy's error modes is only noted: NumPy's own
-functions (`linalg`, printing) enter and leave `errstate` all the time and record nothing in between.  While
-an error is to be raised, called, printed or logged, and while a filter turns warnings of it into exceptions,
-operations are computed at once, so that a program can catch them around the call.
+are given, before Python's warning filters change.  NumPy's error modes belong to a context, and the engine
+looks at them whenever it records a task (stream/queue.py).  While an error is to be raised, called, printed
+or logged, and while a filter turns warnings of it into exceptions, operations are computed at once, so that
+a program can catch them around the call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from diffuse import library
 from diffuse.library import floaterrors, provenance
 from diffuse.numpy.ops import elementwise, known
 
-EAGER = frozenset(("raise", "call", "print", "log"))
 SERVANTS = "Dummy-"
 """The name prefix of threads that record nothing: those that Python did not start (and worker.py's)."""
 PACKAGE = os.path.dirname(library.__file__) + os.sep
@@ -69,8 +68,6 @@ class ErrorModes:
     def set(self, value: Any) -> Token[Any] | Mark:
         if _serving():
             return self._variable.set(value)
-        if _engine.unreported:
-            _engine.modes_change()
         token = self._variable.set(value)
         try:
             eager = _follow()
@@ -87,15 +84,8 @@ class ErrorModes:
         token = given.token if isinstance(given, Mark) else given
         if isinstance(given, Mark):
             _blocks.discard(given)
-        if _serving():
-            self._variable.reset(token)
-            return
-        try:
-            if _engine.unreported:
-                _engine.modes_change()
-        finally:
-            self._variable.reset(token)
-        if _watching:
+        self._variable.reset(token)
+        if _watching and not _serving():
             _follow()
 
 
@@ -104,8 +94,7 @@ def _follow() -> bool:
     one."""
     global _watching
     modes = _modes()
-    eager = (modes["invalid"] in EAGER or modes["divide"] in EAGER or modes["over"] in EAGER
-             or modes["under"] in EAGER)
+    eager = any([modes[kind.mode] in floaterrors.AT_ONCE for kind in floaterrors.KINDS.values()])
     if eager:
         _watching = True
         _eager.add(threading.get_ident())

@@ -209,7 +209,8 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     soon.looked()
     if listener is not None:
         listener(name or _name(function), silent, conversion.elements)
-    if silent is None and conversion.elements > config.small:
+    tells = silent is None and conversion.elements > config.small
+    if tells and config.fallback == "error":
         report(name or _name(function))
     try:
         found = function(*plain_args, **plain_kwargs)
@@ -219,6 +220,8 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         found = function(*answering(plain_args), **answering(plain_kwargs))
     finally:
         conversion.put_back()
+    if tells:  # wrong arguments raise NumPy's exception and nothing else
+        report(name or _name(function))
     if distant:
         trace.hosted(name or _name(function), before)
     elif is_new(found):

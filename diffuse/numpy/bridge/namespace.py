@@ -120,8 +120,9 @@ def _vectorize() -> type:
 @cache
 def native(name: str) -> Any:
     """Diffuse's own object of this name in NumPy's main namespace, or None."""
-    if name in ALIASES:
-        return native(ALIASES[name])
+    original = ALIASES.get(name, name)
+    if original != name and getattr(numpy, name) is getattr(numpy, original):
+        return native(original)
     if name == "ndarray":
         return core.array_class
     found = UFUNCS.get(name)
@@ -132,7 +133,7 @@ def native(name: str) -> Any:
         return gated(ours, getattr(numpy, name), "diffuse.numpy")
     for module_name in OURS:
         module = _module(module_name)
-        value = getattr(module, name, None)
+        value = getattr(module, original, None)
         if value is not None and getattr(value, "__module__", None) == module.__name__:
             real = getattr(numpy, name)
             return gated(value, real, "diffuse.numpy") if isinstance(value, FunctionType) else value
@@ -144,7 +145,8 @@ def gated(ours: Any, real: Any, module: str) -> Any:
     documentation."""
     gate: Any = _module("gates").function(real, ours)
     if gate is not ours:
-        gate.__name__, gate.__qualname__, gate.__module__ = ours.__name__, ours.__name__, module
+        gate.__name__ = gate.__qualname__ = getattr(real, "__name__", ours.__name__)
+        gate.__module__ = module
     return fallback.standing_for(gate, real)
 
 

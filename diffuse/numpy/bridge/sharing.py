@@ -57,9 +57,14 @@ ADAPTED = {
     "polars": ("Series.__init__", "DataFrame.__init__"),
     **{f"scipy.{name}": ("*",) for name in PACKAGES},
     "scipy._lib._util": ("is check_random_state",),
+    **dict.fromkeys(("scipy.interpolate._ndbspline", "scipy.interpolate._rgi"), ("is make_ndbspl",)),
     "scipy.linalg": ("funm", "blas.*", "lapack.*", *BLAS),
     "scipy.sparse.linalg": ("aslinearoperator", "=> splu", "=> spilu"),
     "scipy.sparse.linalg._dsolve.linsolve": ("=> splu", "=> spilu"),
+    **dict.fromkeys(("scipy.optimize", "scipy.optimize._minpack_py"), ("~ curve_fit",)),
+    "scipy.optimize._nonlin": ("aslinearoperator", "asjacobian", "_array_like"),
+    "scipy.optimize._numdiff": ("group_dense", "group_sparse"),
+    "scipy.optimize._remove_redundancy": ("interp_decomp",),
     "scipy.optimize._differentiable_functions": (
         "-> _ScalarGradWrapper.__call__", "-> _VectorFunWrapper.__call__", "-> _VectorJacWrapper.__call__",
         "-> VectorFunction.jac"),
@@ -75,7 +80,8 @@ ADAPTED = {
 Behind `->` are those whose results, which are those of a function of the program, are to be NumPy's arrays,
 behind `=>` those whose results have methods that accept only NumPy's arrays, behind `#` those that look for
 numbers in an array of objects, behind `()` those in C that ask whether a value is a number, and behind `is`
-those that compare an argument with functions or modules of NumPy (adapters.py)."""
+those that compare an argument with functions or modules of NumPy or SciPy, behind `~` those that convert
+their second argument only if it is NumPy's (adapters.py)."""
 
 
 class _Watch:

@@ -49,7 +49,8 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = numpy._NoValue,
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     x = asanyarray(f)
     rank = x.ndim
-    plain = is_array(x) and x.dtype.kind in "fiu" and rank and edge_order in (1, 2) and all(
+    known = type(edge_order) is int and edge_order in (1, 2)
+    plain = is_array(x) and x.dtype.kind in "fiu" and rank and known and all(
         isinstance(h, (int, float, numpy.number)) for h in varargs)
     axes = tuple(range(rank)) if axis is None else numpy.lib.array_utils.normalize_axis_tuple(axis, rank)
     if not plain or len(varargs) not in (0, 1, len(axes)) or any(x.shape[d] < edge_order + 1 for d in axes):

@@ -85,7 +85,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
 def _inserted(arr: Any, obj: Any, values: Any, axis: Any) -> Any:
     """The result of `insert` for a large vector at hand and a few integers, whose ranges of elements between
     them are copied as wholes; None of all else."""
-    memory = access.at_hand(arr) if type(arr) is core.array_class and axis in (None, 0, -1) else None
+    plain = type(arr) is core.array_class and (axis is None or type(axis) is int and axis in (0, -1))
+    memory = access.at_hand(arr) if plain else None
     given, places = (access.at_hand(x) if type(x) is core.array_class else x for x in (values, obj))
     if (memory is None or memory.ndim != 1 or type(places) not in (list, numpy.ndarray)
             or type(given) is not numpy.ndarray and type(given) not in rules.NUMBERS):

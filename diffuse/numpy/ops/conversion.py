@@ -67,6 +67,8 @@ def _asked(value: Any, dtype: Any, **options: Any) -> tuple[Any, Any]:
         found = numpy.array(answer, dtype, **options)
         same = type(answer) is Answer and found is answer.memory and type(answer.given) is core.array_class
         return found, answer.given if same else None
+    if isinstance(dtype, Array):
+        element_type(dtype)  # raises
     if ours and found.dtype == object:
         flat = found.ravel("K")  # a view: the array is fresh
         for k in [k for k in range(flat.size) if id(flat[k]) in ours]:
@@ -123,8 +125,9 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> 
 def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: Any = "K", subok: bool = False,
           ndmin: int = 0, ndmax: int = 64, like: Any = None) -> Any:
     """NumPy's array: a copy unless told otherwise."""
-    if type(ndmin) is not int or type(subok) is not bool or order is not None and type(order) is not str:
-        numpy.array(0, subok=subok, ndmin=ndmin, order=order)  # raises
+    if (type(ndmin) is not int or type(ndmax) is not int or type(subok) is not bool
+            or order is not None and type(order) is not str):
+        numpy.array(0, subok=subok, ndmin=ndmin, ndmax=ndmax, order=order)  # raises
     if copy is not True and copy is not None:
         copy = copying(copy)
     if like is not None and elsewhere(None, like):
@@ -202,4 +205,6 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     if foreign(a):
         return fallback.asked(numpy.copy, a, order=order, subok=subok)
+    if type(subok) is not bool:
+        numpy.copy(0, subok=lowered(subok))  # raises
     return array(a, order=order, copy=True)

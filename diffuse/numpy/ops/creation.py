@@ -219,8 +219,8 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.arange, *args, dtype=dtype, like=like, **named)
     if named or len(args) > 3:  # raises if a name is wrong, given twice or missing
-        fallback.asked(numpy.arange, *[1 for _ in args[:3]], *args[3:], dtype=dtype,
-                       **dict.fromkeys(named, 1))
+        options = {"dtype": dtype, **dict.fromkeys(named, 1)}
+        fallback.call(numpy.arange, (*[1 for _ in args[:3]], *args[3:]), options, silent="inspection")
     bounds: list[Any] = [host(a) if isinstance(a, Array) else a for a in args]
     named = {k: host(v) if isinstance(v, Array) else v for k, v in named.items()}
     if len(bounds) == 4:
@@ -228,7 +228,8 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     given: list[Any] = [v[()] if isinstance(v, numpy.ndarray) else v for v in _range(bounds, named)]
     begin, end, step = given
     real = (int, float, numpy.integer, numpy.floating)
-    if (end is None or not all(isinstance(v, real) for v in (begin, end, step))
+    if (end is None or any(v is None for v in bounds[:2])
+            or not all(isinstance(v, real) for v in (begin, end, step))
             or any(isinstance(v, numpy.timedelta64) for v in (begin, end, step))):
         return wrap(numpy.arange(*bounds, dtype=dtype, **named))
     if not step:
@@ -325,7 +326,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
     if like is not None and elsewhere(None, like):
         return fallback.asked(numpy.fromfunction, function, shape, dtype=dtype, like=like, **kwargs)
     found = indices(shape, dtype)
-    return function(*[found[k] for k in range(len(_shape(shape)))], **kwargs)
+    return function(*[found[k] for k in range(len(found))], **kwargs)
 
 
 def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:

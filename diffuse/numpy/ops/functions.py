@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from contextlib import suppress
+from types import NoneType
 from typing import Any
 
 import numpy
@@ -311,19 +312,25 @@ def _without_nans(a: Any, value: Any) -> Any:
 def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Any:
     if like is not None and elsewhere(None, like):
         return fallback.asked(numpy.tri, N, M, k, dtype, like=like)
+    if not {type(N), type(M), type(k)} <= {int, NoneType} or type(k) is int and abs(k) >> 62:
+        return fallback.call(numpy.tri, (N, M, k, dtype), {}, silent="inspection")
     M = N if M is None else M
-    for end in (N, M - k):
-        operator.le(end, 127)  # raises for what has no order, as where NumPy looks for the least integer type
-    mask = arange(N).reshape(-1, 1) >= arange(-k, M - k)
+    operator.le(N, 127)  # raises for what has no order, as where NumPy looks for the least integer type
+    rows, low = arange(N), -k
+    operator.le(M - k, 127)
+    mask = rows.reshape(-1, 1) >= arange(low, M - k)
     return mask.astype(dtype, copy=False)
 
 
 def _triangle(m: Any, k: Any, keep_low: bool) -> Any:
     if foreign(m):
-        return fallback.asked(numpy.tril, m, k) if keep_low else fallback.asked(numpy.triu, m, k + 1)
+        return fallback.asked(numpy.tril if keep_low else numpy.triu, m, k)
     m = asanyarray(m)
     if not m.ndim:
         return numpy.tri(*m.shape)  # raises
+    if type(k) is not int:
+        return fallback.call(numpy.tril if keep_low else numpy.triu, (m, k), {}, silent="inspection")
+    k = k if keep_low else k - 1
     mask = tri(m.shape[-2:][0], m.shape[-1], k, bool)
     zero = numpy.zeros((), m.dtype)[()]
     return where(mask, m, zero) if keep_low else where(mask, zero, m)
@@ -334,7 +341,7 @@ def tril(m: Any, k: int = 0) -> Any:
 
 
 def triu(m: Any, k: int = 0) -> Any:
-    return _triangle(m, k - 1, False)
+    return _triangle(m, k, False)
 
 
 @asking(numpy.meshgrid)

@@ -69,6 +69,8 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function that calls NumPy's `real` on small arrays, and else `ours`."""
     name = getattr(real, "__name__", "")
     plain = getattr(real, "_implementation", real)  # which dispatches to no class
+    if name in traits.STRICT:
+        plain = real
     if native is not None:
         if name in EXACT:
             made = CREATING.get(name)

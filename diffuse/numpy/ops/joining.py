@@ -60,6 +60,8 @@ def _sequence(*args: Any, **kwargs: Any) -> Any:
 @asking(numpy.concatenate, _sequence)
 def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None,
                 casting: Any = "same_kind") -> Any:
+    if not hasattr(type(arrays), "__getitem__") or isinstance(arrays, dict):
+        return _fallback(numpy.concatenate, arrays)  # raises
     parts = [asanyarray(x) for x in arrays]
     numbers = axis is None and not WEAK.isdisjoint(map(type, arrays))
     if numbers:  # the only place where Python's can be among arrays, whose type they take whatever they are
@@ -261,7 +263,8 @@ def _moved(a: Any, rolled: Any, places: tuple[tuple[slice, slice], ...]) -> Any:
 
 def _counts(number: Any) -> bool:
     """Is this a number of repetitions that NumPy takes?"""
-    return isinstance(number, (int, numpy.integer)) and bool(0 <= number <= numpy.iinfo(int).max)
+    whole = isinstance(number, (int, numpy.integer)) and not isinstance(number, numpy.timedelta64)
+    return whole and bool(0 <= number <= numpy.iinfo(int).max)
 
 
 @asking(numpy.tile)
@@ -332,6 +335,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
 
 def _paddable(a: Any, pad_width: Any, mode: Any, kwargs: dict[str, Any]) -> bool:
     """Is this a padding by one assignment on each side, with valid arguments?"""
+    if type(mode) is not str:
+        return False
     widths = numpy.asarray([] if isinstance(pad_width, dict) else lowered(pad_width))
     if widths.dtype.kind not in "iu" or widths.size == 0 or widths.min() < 0 or not a.size:
         return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from types import NoneType
 from typing import Any
 
@@ -33,7 +34,7 @@ def is_array(x: Any) -> bool:
     return isinstance(x, Array)
 
 
-def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def viewed(x: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Apply a view function of NumPy to an array's description; the result is a view of the same store."""
     if foreign(x):
         return fallback.asked(function, x, *args, **kwargs)
@@ -63,7 +64,10 @@ def asking(function: Callable[..., Any], arrays: Callable[..., Any] | None = Non
     def mark(ours: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(ours)
         def run(*args: Any, **kwargs: Any) -> Any:
-            found = args if arrays is None else arrays(*args, **kwargs)
+            try:
+                found = args if arrays is None else arrays(*args, **kwargs)
+            except TypeError:  # no such arguments, or one that is no sequence
+                return fallback.call(function, args, kwargs, silent="inspection")
             if found is None or any([asks(x) for x in found]):
                 return fallback.asked(function, *args, **kwargs)
             return ours(*args, **kwargs)
@@ -90,6 +94,8 @@ PLAIN = frozenset((int, tuple, NoneType))
 
 def _view_function(function: Callable[..., Any]) -> Callable[..., Any]:
     plain = getattr(function, "_implementation", function)  # which dispatches to no class
+    parameter = next(iter(signature(function).parameters.values()))
+    first = "" if parameter.kind is parameter.POSITIONAL_ONLY else parameter.name
 
     def run(*args: Any, **kwargs: Any) -> Any:
         x, *options = args if args else (None,)
@@ -100,8 +106,9 @@ def _view_function(function: Callable[..., Any]) -> Callable[..., Any]:
             if type(found) is numpy.ndarray:
                 return x if found is x.meta else core.viewing(x, found)
         if not args:  # the array was given by name, which differs from function to function
-            name = next(iter(kwargs), "")
-            return viewed(kwargs.pop(name), function, **kwargs) if kwargs else function()
+            if first in kwargs:
+                return viewed(kwargs.pop(first), function, **kwargs)
+            return fallback.call(function, (), kwargs, silent="inspection")  # raises
         return viewed(args[0], function, *args[1:], **kwargs)
 
     run.__name__ = run.__qualname__ = function.__name__
@@ -140,6 +147,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
 
 
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
+    subok = bool(subok)
     if any(foreign(x) for x in args):
         return fallback.asked(numpy.broadcast_arrays, *args, subok=subok)
     arrays = [asanyarray(x) for x in args]
@@ -217,7 +225,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
 
 
 def _shared(a: Any, b: Any, function: Callable[..., Any], max_work: Any) -> bool:
-    if isinstance(a, Array) and isinstance(b, Array) and type(max_work) is int and max_work >= -1:
+    if isinstance(a, Array) and isinstance(b, Array) and type(max_work) is int and -1 <= max_work < 1 << 63:
         one, other = access.storage_of(a), access.storage_of(b)
         if one is other and (a.meta is a.memory) is (b.meta is b.memory):
             return bool(function(a.meta, b.meta, max_work=max_work))

@@ -6,7 +6,6 @@ The flags of a gate describe the function, method or ufunc behind it; ../small/g
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy
 
 from diffuse.library import operations, pace
 from diffuse.numpy.arrays import access
+from diffuse.numpy.bridge import refusals
 from diffuse.numpy.ops import single
 from diffuse.numpy.ops.lowering import OPTIONS, before_out, raised
 from diffuse.numpy.ops.traits import (
@@ -80,9 +80,6 @@ NEEDS = {"zeros": SHAPED, "ones": SHAPED, "empty": SHAPED, "full": SHAPED, "aran
          "indices": SHAPED, "linspace": SPACING, "array": ANYTHING, "asarray": ANYTHING, "eye": SQUARING}
 """The requirements of gates on the arguments of functions that make arrays; all others require `ARRAYS`."""
 
-REFUSALS = re.compile(r"(?:\w+\.)*(\w+)\(\) (?:takes|missing|got an unexpected|got multiple) ")
-"""What Python says of arguments that do not fit a function; the group is its name."""
-
 METHODS = {"reduce": (0, 3), "accumulate": (OVERRUNS, 3), "reduceat": (0, 4), "outer": (MULTIPLIES, 2),
            "at": (WRITES | AIMS, 3)}
 """The flags of each method of ufuncs, and the number of its arguments before an output array."""
@@ -141,23 +138,7 @@ def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, functi
     return gate
 
 
-def refused(plain: Any, error: TypeError, given: tuple[Any, ...], names: tuple[str, ...] = ()) -> TypeError:
-    """NumPy's exception where `plain`, a method of its arrays, takes no such arguments, which Python said of
-    ours; any other exception as it is.  The last arguments have `names`."""
-    said = REFUSALS.match(str(error))
-    if said is None or said[1] not in (plain.__name__, "conjugate"):
-        return error
-    count = len(given) - len(names)
-    try:
-        plain.__get__(numpy.empty(0))(*given[1:count], **dict(zip(names, given[count:], strict=True)))
-    except TypeError as numpys:
-        return numpys.with_traceback(None)
-    except Exception:  # NumPy takes the arguments as such
-        pass
-    return error
-
-
 if native is not None:
-    native.connect_gates(raised, OPTIONS, before_out, refused)
+    native.connect_gates(raised, OPTIONS, before_out, refusals.refused)
     native.connect_places(single.places, single.Place, access.made_at_once, single.OFTEN,
                           single.OFTEN + single.TRUSTED, single.MOST)

@@ -81,7 +81,8 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
 def _put(a: Any, ind: Any, v: Any, mode: Any) -> bool:
     target: Any = _target(a)
     array: Any = indices.integers(ind)
-    if target is None or not isinstance(array, Array) or mode not in ("raise", "wrap", "clip"):
+    if (target is None or not isinstance(array, Array) or type(mode) is not str
+            or mode not in ("raise", "wrap", "clip")):
         return False
     values = _values(v, target.form.dtype)
     if values is None or array.form.name in ("bool", "uint64") or not target.form.size:

@@ -30,8 +30,9 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
     """NumPy's `unravel_index`: converts flat positions to coordinates in an array of a shape."""
     extents = (shape,) if isinstance(shape, int) else shape
     plain = type(extents) is tuple and extents and all([type(n) is int and n > 0 for n in extents])
-    if (not plain or order not in ("C", "F") or not _large(indices) or prod(extents) >= 2**62
-            or _outside(indices, prod(extents))):
+    named = type(order) is str and order in ("C", "F")
+    wide = not plain or prod(extents) >= 2**62
+    if wide or not named or not _large(indices) or _outside(indices, prod(extents)):
         return fallback.call(numpy.unravel_index, (indices, shape, order), {}, silent="library")
     rest, rank = indices.astype(numpy.intp), len(extents)
     places = empty((*indices.shape, rank), numpy.intp)
@@ -47,8 +48,9 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     parts = multi_index if type(multi_index) is tuple else ()
     plain = type(dims) is tuple and len(dims) == len(parts) and all([type(n) is int and n > 0 for n in dims])
     large = [x for x in parts if _large(x)]
-    if (not plain or mode != "raise" or order not in ("C", "F") or prod(dims) >= 2**62 or not large
-            or len(large) < len(parts) or any([x.shape != parts[0].shape for x in parts])
+    named = type(mode) is type(order) is str and mode == "raise" and order in ("C", "F")
+    if (not plain or not named or prod(dims) >= 2**62 or not large or len(large) < len(parts)
+            or any([x.shape != parts[0].shape for x in parts])
             or any([_outside(x, n) for x, n in zip(parts, dims, strict=True)])):
         return fallback.call(numpy.ravel_multi_index, (multi_index, dims, mode, order), {}, silent="library")
     found: Any = None

@@ -12,6 +12,9 @@ BROADCASTING = frozenset(("where", "clip"))
 SPREADING = frozenset(("outer", "meshgrid", "kron"))
 """Functions whose results may have as many elements as the product of all their arguments' sizes."""
 
+STRICT = frozenset("choose select unique_all unique_counts unique_inverse unique_values".split())
+"""Functions whose dispatcher refuses arguments that NumPy's own code takes, or refuses in other words."""
+
 COPYING = frozenset(("meshgrid", "kron", "tile", "repeat", "indices"))
 """Functions that have NumPy's bits in results of any size, of which NumPy makes `FEW` elements faster."""
 FEW = 1 << 18

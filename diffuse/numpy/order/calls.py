@@ -35,7 +35,8 @@ def own(real: Callable[..., Any], *large: int, times: int = 1,
     name = f"numpy.{real.__name__}"
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        known = function.__code__.co_argcount
+        known, unnamed = function.__code__.co_argcount, function.__code__.co_posonlyargcount
+        strangers = frozenset(function.__code__.co_varnames[:unnamed])
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if not library.current().host_sees:
@@ -47,10 +48,10 @@ def own(real: Callable[..., Any], *large: int, times: int = 1,
             if large and len(args) > large[-1] and all(_few(args[k], times * radix.FEWEST) for k in large):
                 return fallback.call(real, args, kwargs, name, "order")
             try:
-                given = _complete(form, known, args, kwargs)
+                given = _complete(form, known, args, kwargs) if strangers.isdisjoint(kwargs) else None
             except TypeError:  # NumPy raises its own error
                 return fallback.call(real, args, kwargs, name, "order")
-            found = function(*given)
+            found = None if given is None else function(*given)
             return fallback.call(real, args, kwargs, name, "order") if found is None else found
 
         if large:  # a gate of the extension calls NumPy where these arguments have few elements

@@ -128,7 +128,8 @@ def _unique(ar: Any, index: Any, inverse: Any, counts: Any, each_nan: bool) -> t
 @own(numpy.unique, 0, by_lines=in_parts("unique"))
 def unique(ar: Any, return_index: Any, return_inverse: Any, return_counts: Any, axis: Any, equal_nan: Any,
            sorted: Any = True) -> Any:
-    if not sorted or axis is not None and not (axis in (0, -1) and getattr(ar, "ndim", 0) == 1):
+    whole = type(axis) is int and axis in (0, -1) and getattr(ar, "ndim", 0) == 1
+    if not sorted or axis is not None and not whole:
         return None
     found = _unique(ar, return_index, return_inverse, return_counts, not equal_nan)
     return found if found is None or len(found) > 1 else found[0]
@@ -141,17 +142,17 @@ def _record(function: Any, ar: Any, index: bool, inverse: bool, counts: bool) ->
 
 
 @own(numpy.unique_all, 0)
-def unique_all(x: Any) -> Any:
+def unique_all(x: Any, /) -> Any:
     return _record(numpy.unique_all, x, True, True, True)
 
 
 @own(numpy.unique_counts, 0)
-def unique_counts(x: Any) -> Any:
+def unique_counts(x: Any, /) -> Any:
     return _record(numpy.unique_counts, x, False, False, True)
 
 
 @own(numpy.unique_inverse, 0)
-def unique_inverse(x: Any) -> Any:
+def unique_inverse(x: Any, /) -> Any:
     return _record(numpy.unique_inverse, x, False, True, False)
 
 

@@ -10,6 +10,7 @@ equal NumPy sorts.  The same holds for `partition` and `argpartition` of one dim
 from __future__ import annotations
 
 from operator import index
+from types import NoneType
 from typing import Any
 
 import numpy
@@ -37,7 +38,7 @@ SOONER = 4
 
 def _kind(kind: Any, order: Any, stable: Any) -> str | None:
     """The kind of sort that is requested; None for arguments that NumPy has to handle."""
-    if order is not None or stable not in (None, True, False) or stable is not None and kind is not None:
+    if order is not None or type(stable) not in (bool, NoneType) or stable is not None and kind is not None:
         return None
     if kind is None:
         return "stable" if stable else "quicksort"

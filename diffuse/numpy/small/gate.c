@@ -105,26 +105,29 @@ static PyObject *quickly(Gate *gate, Array *x, PyObject *const *args, Py_ssize_t
     return view;
 }
 
-/* The exception of a method that does not take such arguments, in NumPy's words; any other one stays as it is. */
+/* Where a call does not take such arguments, as a TypeError says: what NumPy's own function says of them, or gives. */
 static PyObject *refused(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    PyObject *type, *error, *trace, *named = NULL, *given = PyTuple_New(small_count(n, kwnames));
+    PyObject *type, *error, *trace, *found = NULL, *given = PyTuple_New(small_count(n, kwnames));
     PyErr_Fetch(&type, &error, &trace);
     PyErr_NormalizeException(&type, &error, &trace);
+    if (trace != NULL)
+        PyException_SetTraceback(error, trace);
     for (Py_ssize_t k = 0; given != NULL && k < PyTuple_GET_SIZE(given); k++)
         PyTuple_SET_ITEM(given, k, Py_NewRef(args[k]));
     if (given != NULL)
-        named = PyObject_CallFunctionObjArgs(state.refused, gate->real, error, given, kwnames, NULL);
+        found = PyObject_CallFunctionObjArgs(state.refused, gate, gate->real, error, given, kwnames, NULL);
     Py_XDECREF(given);
-    if (named == NULL || named == error) {
-        PyErr_Restore(type, error, trace);
-    } else {
-        PyErr_SetObject((PyObject *)Py_TYPE(named), named);
+    if (found == NULL || found != Py_None) { /* NumPy raises its exception, or takes the arguments */
         Py_DECREF(type);
-        Py_DECREF(error);
+        Py_XDECREF(error);
         Py_XDECREF(trace);
+        PyObject *result = found == NULL ? NULL : Py_NewRef(PyTuple_GET_ITEM(found, 0));
+        Py_XDECREF(found);
+        return result;
     }
-    Py_XDECREF(named);
+    Py_DECREF(found);
+    PyErr_Restore(type, error, trace);
     return NULL;
 }
 
@@ -146,8 +149,8 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
     PyObject *result = call_on_small(gate, args, n, kwnames);
     if (result == NULL && !PyErr_Occurred())
         result = call_on_large(gate, args, n, kwnames);
-    int method = result == NULL && (gate->flags & BELONGS) && state.refused != NULL;
-    return method && PyErr_ExceptionMatches(PyExc_TypeError) ? refused(gate, args, n, kwnames) : result;
+    int wrong = result == NULL && state.refused != NULL && PyErr_ExceptionMatches(PyExc_TypeError);
+    return wrong ? refused(gate, args, n, kwnames) : result;
 }
 
 /* The methods and functions that are done without NumPy. */

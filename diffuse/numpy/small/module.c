@@ -295,7 +295,7 @@ static PyMethodDef methods[] = {
      "Count a call of a ufunc, and return how many there were on the same views before."},
     {"hasten", hasten, METH_O, "Have Python call instances of a class derived from StaticGate as it calls functions."},
     {"connect_gates", connect_gates, METH_VARARGS,
-     "Give lowering.raised, the types of options, lowering.before_out, and native_gates.refused."},
+     "Give lowering.raised, the types of options, lowering.before_out, and refusals.refused."},
     {"connect_folds", connect_folds, METH_VARARGS,
      "Give the names of the module of reductions, and small_folds.laid_out."},
     {"connect_team", connect_team, METH_O,

@@ -7,8 +7,8 @@
 #include "small.h"
 
 /* Where Python's classes with `__slots__` keep the attributes that are used here. */
-static Py_ssize_t engine_stores, engine_window, engine_walk, engine_epoch, engine_torn, engine_modes, engine_checks,
-    engine_small, engine_size, window_held, window_size, window_open, stores_alive, stores_users, stores_storages,
+static Py_ssize_t engine_stores, engine_window, engine_walk, engine_epoch, engine_torn, engine_seen,
+    engine_variable, engine_checks, engine_small, engine_size, window_held, window_size, window_open, stores_alive, stores_users, stores_storages,
     stores_taken, stores_running, stores_next, stores_instances, walk_counts, walk_after, walk_begun,
     group_recorded, group_slots, group_trail, group_number, group_long, group_room, group_shapes, trail_edges,
     trail_weight, storage_id, storage_frame, storage_touched, storage_written, storage_version, storage_exported,
@@ -16,8 +16,9 @@ static Py_ssize_t engine_stores, engine_window, engine_walk, engine_epoch, engin
 
 static const struct { Py_ssize_t *place; const char *class, *name; } SLOTS[] = {
     {&engine_stores, "Engine", "stores"}, {&engine_window, "Engine", "window"}, {&engine_walk, "Engine", "walk"},
-    {&engine_epoch, "Engine", "epoch"}, {&engine_torn, "Engine", "_torn"}, {&engine_modes, "Engine", "_modes"},
-    {&engine_checks, "Engine", "_checks"}, {&engine_small, "Engine", "_small"}, {&engine_size, "Engine", "_size"},
+    {&engine_epoch, "Engine", "epoch"}, {&engine_torn, "Engine", "_torn"}, {&engine_seen, "Engine", "_seen"},
+    {&engine_variable, "Engine", "_variable"}, {&engine_checks, "Engine", "_checks"},
+    {&engine_small, "Engine", "_small"}, {&engine_size, "Engine", "_size"},
     {&window_held, "Window", "held"}, {&window_size, "Window", "size"}, {&window_open, "Window", "open"},
     {&stores_alive, "Stores", "alive"}, {&stores_users, "Stores", "users"},
     {&stores_storages, "Stores", "storages"}, {&stores_taken, "Stores", "taken"},
@@ -113,7 +114,11 @@ static int may_wait(PyObject *template, PyObject *values, PyObject *out)
 /* Is the engine in its usual state, so that a task needs no look at anything else? */
 static int usual(void)
 {
-    return SLOT(engine, engine_modes) == Py_None && SLOT(engine, engine_torn) == Py_False
+    PyObject *modes = NULL; /* NumPy's error modes, which belong to the context */
+    if (PyContextVar_Get(SLOT(engine, engine_variable), NULL, &modes) < 0)
+        PyErr_Clear();
+    Py_XDECREF(modes); /* the context holds it */
+    return modes == SLOT(engine, engine_seen) && SLOT(engine, engine_torn) == Py_False
            && SLOT(engine, engine_checks) == Py_False;
 }
 

@@ -16,7 +16,7 @@ LARGEST_GROWTH = -26.628735713751398
 """Below it erfcx is infinite."""
 LEAST = 5e-324
 """The least positive number."""
-LEAST_LOG = -1.3407807929942596e154
+LEAST_LOG = -1.896150381621835e154
 """Below it log_ndtr is infinite."""
 
 

@@ -1,0 +1,62 @@
+"""NumPy's words for arguments that do not fit a function: too many, too few, or of unknown names.
+
+Python says of ours what it says of any function, and NumPy's inner functions have names of their own.  So
+such a call is made once more by NumPy's public function, which raises its exception.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy
+
+from diffuse import library
+from diffuse.numpy.bridge import fallback
+
+SAID = re.compile(r"""\(\)\ (takes|missing|got\ (an\ unexpected|multiple|some\ positional))
+    |an\ invalid\ keyword\ argument\ for\ |\ given\ by\ name\ \(
+    |^\ ?expected\ \d\ arguments?,\ got\ \d""", re.VERBOSE)
+"""What Python, and NumPy's functions in C, say of arguments that do not fit."""
+PACKAGE = os.path.dirname(library.__file__) + os.sep
+
+
+def refused(gate: Any, plain: Any, error: TypeError, given: tuple[Any, ...], names: tuple[str, ...] = ()
+            ) -> tuple[Any] | None:
+    """Raise NumPy's exception where `error` says that the function of a gate does not take such arguments;
+    return NumPy's result in a tuple if its function takes them, and None for errors of other kinds.
+
+    The last of the arguments `given` have `names`.  `plain` is NumPy's function, as far as the gate has no
+    `__wrapped__`, which is the public one.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if (SAID.search(str(error)) is None
+            or trace is not None and not trace.tb_frame.f_code.co_filename.startswith(PACKAGE)):
+        return None
+    count, numpys = len(given) - len(names), getattr(gate, "__wrapped__", plain)
+    args, kwargs = given[:count], dict(zip(names, given[count:], strict=True))
+    owner = getattr(numpys, "__self__", None)
+    if isinstance(owner, numpy.ufunc):  # NumPy names the class where a program calls a method of it
+        args, numpys = (owner, *args), getattr(numpy.ufunc, numpys.__name__)
+    return (fallback.call(numpys, args, kwargs, silent="inspection"),)
+
+
+def worded(ours: Callable[..., Any]) -> Any:
+    """Make a method of arrays raise NumPy's exception for arguments that do not fit."""
+    @wraps(ours)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return ours(*args, **kwargs)
+        except TypeError as error:
+            numpys = getattr(numpy.ndarray, ours.__name__)
+            found = refused(None, numpys, error, (*args, *kwargs.values()), tuple(kwargs))
+            if found is None:
+                raise
+        return found[0]
+
+    return method
