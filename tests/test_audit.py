@@ -427,6 +427,12 @@ np.array([1,2,3], ndmax=0)
 np.asarray(np.arange(20000.)+1, "f4", copy=False)
 np.matmul(np.arange(20000.), np.arange(20000.), where=False)
 str(__import__("inspect").signature(np.ma.add))
+x=np.arange(20.)+1; s=x.max(); np.add(s, 1, s)
+x=np.arange(20.)+1; s=x.max(); np.matmul(x, x, out=s)
+x=np.arange(20.)+1; s=x.any(); np.true_divide(s, s, out=(s,), casting="unsafe")
+x=np.arange(20.)+1; s=x.max(); np.cumsum(x[:1], out=s)
+x=np.arange(20.)+1; s=x.max(); ((2+1j)*s, 1j+s, 1j-s, 1j/s, 1j**s)
+x=np.arange(20.)+0; 1j/x.min()
 """
 """What the two found, as it was mended: a line each."""
 

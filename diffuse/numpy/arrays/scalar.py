@@ -159,12 +159,27 @@ class scalar(Protocols, arithmetic.Operators, metaclass=NumberKind):
         return numpy.asarray(self.value(), dtype)
 
 
+def _after_complex(name: str) -> Any:
+    """A reflected operator of a pending float64, which is a float to Python: its own complex numbers compute
+    with it, and give one of Python's."""
+    plain, computed = getattr(scalar, f"__r{name}__"), getattr(complex, f"__{name}__")
+
+    def apply(self: Any, other: Any, *modulus: Any) -> Any:
+        if type(other) is complex and not modulus:
+            return computed(other, float(self.value()))
+        return plain(self, other, *modulus)
+
+    return apply
+
+
 def _kind(number: type[numpy.generic]) -> Any:
     """The class of pending numbers that stand for numbers of one of NumPy's classes."""
     members: dict[str, Any] = {"__slots__": (), "__doc__": number.__doc__, "__module__": "numpy",
                                "_number": number}
     if issubclass(number, numpy.integer):
         members["__index__"] = of_value(operator.index)
+    if number is numpy.float64:
+        members.update({f"__r{name}__": _after_complex(name) for name in ("add", "sub", "mul", "truediv", "pow")})
     return NumberKind(number.__name__, (scalar,), members)
 
 
