@@ -64,6 +64,16 @@ def test_two_operands(name: str, values: Any) -> None:
     assert said(diffuse.numpy, call) == said(numpy, call)
 
 
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+@pytest.mark.parametrize("name", ["floor_divide", "divmod"])
+def test_a_quotient_beyond_all_floats_overflows(name: str, kind: str) -> None:
+    for values in ((1.0, 0.0), (1.0, numpy.finfo(kind).tiny / 4), (numpy.finfo(kind).max, 0.5), (3.0, 2.0)):
+        def call(np: Any, values: Any = values) -> Any:
+            return getattr(np, name)(*[np.full(3000, x, kind) for x in values])
+
+        assert said(diffuse.numpy, call) == said(numpy, call), values
+
+
 @pytest.mark.parametrize("values", [ORDINARY + 1j * ORDINARY[::-1], numpy.zeros(5000, complex)],
                          ids=["ordinary", "zero"])
 @pytest.mark.parametrize("name", COMPLEX)

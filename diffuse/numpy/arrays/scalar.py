@@ -129,11 +129,16 @@ class scalar(Protocols, arithmetic.Operators, metaclass=NumberKind):
         return self.value()
 
     __float__, __int__, __complex__ = of_value(float), of_value(int), of_value(complex)
-    __bool__, __hash__ = of_value(bool), of_value(hash)
+    __bool__ = of_value(bool)
     __repr__, __str__, __trunc__ = of_value(repr), of_value(str), of_value(math.trunc)
 
     def __format__(self, spec: str) -> str:
         return format(self.value(), spec)
+
+    def __hash__(self) -> int:
+        """The value's hash; NaN, which equals nothing, is found by the object that it is."""
+        value = self.value()
+        return hash(value) if value == value else object.__hash__(self)
 
     def __round__(self, digits: int | None = None) -> Any:
         return round(self.value()) if digits is None else round(self.value(), digits)
@@ -179,7 +184,8 @@ def _kind(number: type[numpy.generic]) -> Any:
     if issubclass(number, numpy.integer):
         members["__index__"] = of_value(operator.index)
     if number is numpy.float64:
-        members.update({f"__r{name}__": _after_complex(name) for name in ("add", "sub", "mul", "truediv", "pow")})
+        names = "add", "sub", "mul", "truediv", "pow"
+        members.update({f"__r{name}__": _after_complex(name) for name in names})
     return NumberKind(number.__name__, (scalar,), members)
 
 
