@@ -286,7 +286,8 @@ def test_a_scalar_becomes_an_array_without_waiting() -> None:
 @pytest.mark.skipif(native is None, reason="without it NumPy asks the number for one of Python's")
 @pytest.mark.parametrize("kind", ["u1", "i8", "?", "f4", "c16", "O", "U5", "m8[s]"])
 @pytest.mark.parametrize("code", [
-    "z[1] = x", "z[...] = x", "z[:2] = [x, x]", "z.flat[1] = x", "z.flat[:2] = [x, 1]", "z.fill(x)", "z[[0]] = x",
+    "z[1] = x", "z[...] = x", "z[:2] = [x, x]", "z.flat[1] = x", "z.flat[:2] = [x, 1]", "z.fill(x)",
+    "z[[0]] = x",
     "numpy.ndarray.__setitem__(z, 0, x)", "z = numpy.timedelta64(x, 's')", "z = np.array(x, z.dtype)"])
 def test_numpys_own_array_takes_a_pending_number_for_its_element(code: str, kind: str) -> None:
     """A number of Python's has no element type: 300 does not wrap, and NaN is no integer."""
