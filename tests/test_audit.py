@@ -433,6 +433,9 @@ x=np.arange(20.)+1; s=x.any(); np.true_divide(s, s, out=(s,), casting="unsafe")
 x=np.arange(20.)+1; s=x.max(); np.cumsum(x[:1], out=s)
 x=np.arange(20.)+1; s=x.max(); ((2+1j)*s, 1j+s, 1j-s, 1j/s, 1j**s)
 x=np.arange(20.)+0; 1j/x.min()
+x=np.arange(200.)+1; y=x[1:]; x.resize(x.shape, refcheck=False); x+=1; (x, y, x.flags.owndata)
+x=np.arange(200.)+1; y=x[1:]; w=numpy.asarray(x); x.resize((20,10)); x*=2; y+=1; (x, y, w.sum())
+x=np.ones((3,70),order="F")+1; y=x.T; x.resize((7,30)); x[0]=9; (x, y, x.strides)
 """
 """What the two found, as it was mended: a line each."""
 

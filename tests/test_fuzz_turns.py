@@ -164,11 +164,12 @@ def told(value: Any) -> Any:
         value = value.value()
     if isinstance(value, tuple):
         return [told(x) for x in value]
-    if not isinstance(value, (numpy.ndarray, diffuse.numpy.ndarray, numpy.generic, float, complex)):
+    if isinstance(value, (numpy.generic, float, complex)):
+        return type(value), numpy.asarray(value)
+    if not isinstance(value, (numpy.ndarray, diffuse.numpy.ndarray)):
         return type(value), repr(value)
-    number = isinstance(value, (numpy.generic, float, complex))
-    strides = () if number else [s for s, n in zip(value.strides, value.shape, strict=True) if n > 1]
-    return type(value) if number else "array", strides if number or value.size else (), numpy.array(value)
+    strides = [s for s, n in zip(value.strides, value.shape, strict=True) if n > 1]
+    return "array", strides if value.size else [], numpy.array(value)
 
 
 def alike(one: Any, other: Any) -> bool:
@@ -188,8 +189,9 @@ def checked(mode: str, number: int) -> str:
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         expected = episode.run(numpy)
-        chosen = dict(small=16384 if mode == "large" else pick.choice((0, 0, 3, 130)), compile="off",
-                      window=pick.choice(("auto", "auto", 1, 3)), min_chunk=pick.choice((1, 7, 16384)))
+        small = 16384 if mode == "large" else pick.choice((0, 0, 3, 130))
+        chosen: dict[str, Any] = dict(small=small, compile="off", window=pick.choice(("auto", "auto", 1, 3)),
+                                      min_chunk=pick.choice((1, 7, 16384)))
         if number % 2:
             engine.current().brevity.forget()
         with stream(pick.choice((1, 2, 3)), fallback="silent", **chosen):
