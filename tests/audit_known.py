@@ -29,8 +29,6 @@ KNOWN = {
     "NumPy's scalars tell of overflows of integers, those that tasks compute do not":
         r"'[iu][1248]'.*np\.polyval\(.*=> "
         r"warnings: \[\], NumPy's \[\('RuntimeWarning', 'overflow encountered in scalar (add|multiply)'\)\]$",
-    "no flag of overflow in floor_divide and divmod of float16":
-        r"'f2'.*=> warnings: .*, NumPy's .*'overflow encountered in (floor_divide|divmod)'\)\]$",
     "warnings of casts that a task makes on its way": r"NumPy's .*(in cast'|discards the imaginary)",
     "0 to the power of -inf divides by zero on some processors, with NumPy":
         r"('f[248]'|np\.(inf|nan|float)).*(\bpow(er)?\b|\*\*).*=> "

@@ -427,6 +427,15 @@ np.array([1,2,3], ndmax=0)
 np.asarray(np.arange(20000.)+1, "f4", copy=False)
 np.matmul(np.arange(20000.), np.arange(20000.), where=False)
 str(__import__("inspect").signature(np.ma.add))
+x=np.arange(20.)+1; s=x.max(); np.add(s, 1, s)
+x=np.arange(20.)+1; s=x.max(); np.matmul(x, x, out=s)
+x=np.arange(20.)+1; s=x.any(); np.true_divide(s, s, out=(s,), casting="unsafe")
+x=np.arange(20.)+1; s=x.max(); np.cumsum(x[:1], out=s)
+x=np.arange(20.)+1; s=x.max(); ((2+1j)*s, 1j+s, 1j-s, 1j/s, 1j**s)
+x=np.arange(20.)+0; 1j/x.min()
+x=np.arange(200.)+1; y=x[1:]; x.resize(x.shape, refcheck=False); x+=1; (x, y, x.flags.owndata)
+x=np.arange(200.)+1; y=x[1:]; w=numpy.asarray(x); x.resize((20,10)); x*=2; y+=1; (x, y, w.sum())
+x=np.ones((3,70),order="F")+1; y=x.T; x.resize((7,30)); x[0]=9; (x, y, x.strides)
 """
 """What the two found, as it was mended: a line each."""
 

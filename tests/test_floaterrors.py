@@ -64,6 +64,31 @@ def test_two_operands(name: str, values: Any) -> None:
     assert said(diffuse.numpy, call) == said(numpy, call)
 
 
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+@pytest.mark.parametrize("name", ["floor_divide", "divmod"])
+def test_a_quotient_beyond_all_floats_overflows(name: str, kind: str) -> None:
+    for values in ((1.0, 0.0), (1.0, numpy.finfo(kind).tiny / 4), (numpy.finfo(kind).max, 0.5), (3.0, 2.0)):
+        def call(np: Any, values: Any = values) -> Any:
+            return getattr(np, name)(*[np.full(3000, x, kind) for x in values])
+
+        assert said(diffuse.numpy, call) == said(numpy, call), values
+
+
+@pytest.mark.parametrize("kind", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("name", ["spacing", "modf", "nextafter", "floor_divide"])
+def test_an_operation_beside_others_raises_none_of_their_flags(name: str, kind: str) -> None:
+    """The flags of a task count for all operations in it that may raise them."""
+    values = numpy.array([numpy.inf, -numpy.inf, numpy.nan, 1.5] * 8, kind)
+    divisors = numpy.array([0.0, 0.0, numpy.nan, 1.5] * 8, kind) if name == "floor_divide" else values
+
+    def call(np: Any) -> Any:
+        operands = [np.array(x) for x in (values, divisors)]
+        return getattr(np, name)(*operands[:getattr(numpy, name).nin]), operands[0][3::4] / operands[0][3::4]
+
+    theirs = [] if name == "spacing" else said(numpy, call)
+    assert said(diffuse.numpy, call) == theirs
+
+
 @pytest.mark.parametrize("values", [ORDINARY + 1j * ORDINARY[::-1], numpy.zeros(5000, complex)],
                          ids=["ordinary", "zero"])
 @pytest.mark.parametrize("name", COMPLEX)

@@ -13,9 +13,11 @@ from typing import Any
 import numpy
 import pytest
 
+import diffuse
 import diffuse.numpy as np
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import known
+from diffuse.settings import using
 from diffuse.stream import engine
 
 SIZE = 40_000
@@ -287,3 +289,21 @@ def test_numpys_copy_of_an_iterator_has_its_arrays_memory(convert: Callable[[Any
         template.alone = 0
     np.negative(found, out=found)
     assert x[3] == -3.0
+
+
+def test_new_memory_is_lent_when_no_launch_uses_it_any_more() -> None:
+    """The memory that an array left to launches that are still queued goes to the next one of its size."""
+    with using(compile="wait"):
+        x = np.linspace(0, 1, 600_000)
+        for turn in range(2):
+            y = np.sin(x)
+            for _ in range(12):
+                y = np.sin(y) + np.tan(y * 0.1)
+            if not turn:
+                float(y.max())  # compiles
+        diffuse.flush()
+        del y
+        fresh = np.empty(600_000)
+        numpy.asarray(fresh)[...] = 7.0
+        diffuse.fence()
+        assert bool((numpy.array(fresh) == 7.0).all())

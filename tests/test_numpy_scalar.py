@@ -15,6 +15,7 @@ import sqlite3
 import statistics
 import struct
 import sys
+import warnings
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -280,3 +281,35 @@ def test_a_scalar_becomes_an_array_without_waiting() -> None:
         for empty in shapes:
             kinds: list[Any] = [type(np.reshape(total, empty)), type(numpy.reshape(plain, empty))]
             assert kinds == [numpy.float64, numpy.float64]
+
+
+@pytest.mark.skipif(native is None, reason="without it NumPy asks the number for one of Python's")
+@pytest.mark.parametrize("kind", ["u1", "i8", "?", "f4", "c16", "O", "U5", "m8[s]"])
+@pytest.mark.parametrize("code", [
+    "z[1] = x", "z[...] = x", "z[:2] = [x, x]", "z.flat[1] = x", "z.flat[:2] = [x, 1]", "z.fill(x)",
+    "z[[0]] = x",
+    "numpy.ndarray.__setitem__(z, 0, x)", "z = numpy.timedelta64(x, 's')", "z = np.array(x, z.dtype)"])
+def test_numpys_own_array_takes_a_pending_number_for_its_element(code: str, kind: str) -> None:
+    """A number of Python's has no element type: 300 does not wrap, and NaN is no integer."""
+    def found(np: Any, value: Any) -> Any:
+        x = np.full(20, value)[:1].sum()
+        assert np is numpy or type(x) in PENDING
+        scope = {"np": np, "numpy": numpy, "x": x, "z": numpy.zeros(3, kind)}
+        try:
+            exec(code, scope)
+        except Exception as error:
+            return type(error), str(error)
+        return repr(scope["z"]), [type(one).__name__ for one in numpy.asarray(scope["z"]).ravel().tolist()]
+
+    with settings.using(small=0), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for value in (300, -1, float("nan"), float("inf"), 1e300, 1j, True):
+            assert found(np, value) == found(numpy, value), value
+
+
+def test_a_pending_number_that_is_not_a_number_is_found_by_its_identity() -> None:
+    with settings.using(small=0):
+        x, y = np.full(20, numpy.nan).max(), np.full(20, numpy.nan).max()
+        assert type(x) in PENDING
+        assert {x: 1}[x] == 1 and hash(x) == hash(x) and len({x, y, x}) == 2
+        assert hash(np.full(20, 2.0).max()) == hash(2.0)

@@ -22,6 +22,7 @@ from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
 from diffuse.observe import notices, provenance
 from diffuse.observe.provenance import where
+from diffuse.runtime.base import Instance
 from diffuse.runtime.independent import Independent
 from diffuse.runtime.sharing import Sharing
 from diffuse.settings import watch
@@ -46,7 +47,7 @@ class Engine(Queue):
         store = storage.id
         if store in self.stores.lost:
             return None
-        return self.runtime.known(self.stores.instance(store))
+        return self.runtime.known(self._quiet(store))
 
     def fetch(self, storage: Storage) -> Any:
         """The store's memory as a NumPy array of bytes, to be read, with everything recorded on it done."""
@@ -58,13 +59,26 @@ class Engine(Queue):
         store = storage.id
         if store in self.stores.lost:
             raise copy(self.stores.lost[store])  # its traceback would keep the program's stores alive
-        memory = self.runtime.host(self.stores.instance(store), False)
+        memory = self.runtime.host(self._quiet(store), False)
         if not storage.shared:
             storage.touched = storage.written = -1
         if not self.host_sees:
             self.runtime.fence()
             self._report()
         return memory
+
+    def _quiet(self, store: int) -> Instance:
+        """The memory of a store for the host, which no launch uses any more.
+
+        A store that no task has written gets memory here that an earlier store may have left to queued
+        launches: a launch on it would follow them, while the host has to wait for them.
+        """
+        stores = self.stores
+        fresh = store not in stores.instances and store not in stores.given
+        found = stores.instance(store)
+        if fresh and self.host_sees:
+            self.runtime.fence()
+        return found
 
     def piece(self, storage: Storage, offset: int, nbytes: int) -> Any:
         """Some bytes of a store as a NumPy array, to be read now, with everything recorded on it done.  None

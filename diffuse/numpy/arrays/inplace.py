@@ -47,10 +47,11 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
         raise ValueError("resize only works on single-segment arrays")
     if any([n < 0 for n in wanted]):
         raise ValueError("negative dimensions not allowed")
-    if x.base is not None and _same_size(x, wanted):
+    if (x.base is not None or x.form.size) and _same_size(x, wanted):  # views go on showing the same memory
         order: Any = "C" if x.meta.flags.c_contiguous else "F"
         form = (row_major if order == "C" else column_major)(wanted, x.form.dtype)
-        x._become(lambda array: as_strided(array.reshape(wanted, order=order), strides=form.strides))
+        if (wanted, form.strides) != (x.form.shape, x.form.strides):
+            x._become(lambda array: as_strided(array.reshape(wanted, order=order), strides=form.strides))
         return
     if x.base is not None:
         raise ValueError("cannot resize this array: it does not own its data")

@@ -129,11 +129,16 @@ class scalar(Protocols, arithmetic.Operators, metaclass=NumberKind):
         return self.value()
 
     __float__, __int__, __complex__ = of_value(float), of_value(int), of_value(complex)
-    __bool__, __hash__ = of_value(bool), of_value(hash)
+    __bool__ = of_value(bool)
     __repr__, __str__, __trunc__ = of_value(repr), of_value(str), of_value(math.trunc)
 
     def __format__(self, spec: str) -> str:
         return format(self.value(), spec)
+
+    def __hash__(self) -> int:
+        """The value's hash; NaN, which equals nothing, is found by the object that it is."""
+        value = self.value()
+        return hash(value) if value == value else object.__hash__(self)
 
     def __round__(self, digits: int | None = None) -> Any:
         return round(self.value()) if digits is None else round(self.value(), digits)
@@ -159,12 +164,28 @@ class scalar(Protocols, arithmetic.Operators, metaclass=NumberKind):
         return numpy.asarray(self.value(), dtype)
 
 
+def _after_complex(name: str) -> Any:
+    """A reflected operator of a pending float64, which is a float to Python: its own complex numbers compute
+    with it, and give one of Python's."""
+    plain, computed = getattr(scalar, f"__r{name}__"), getattr(complex, f"__{name}__")
+
+    def apply(self: Any, other: Any, *modulus: Any) -> Any:
+        if type(other) is complex and not modulus:
+            return computed(other, float(self.value()))
+        return plain(self, other, *modulus)
+
+    return apply
+
+
 def _kind(number: type[numpy.generic]) -> Any:
     """The class of pending numbers that stand for numbers of one of NumPy's classes."""
     members: dict[str, Any] = {"__slots__": (), "__doc__": number.__doc__, "__module__": "numpy",
                                "_number": number}
     if issubclass(number, numpy.integer):
         members["__index__"] = of_value(operator.index)
+    if number is numpy.float64:
+        names = "add", "sub", "mul", "truediv", "pow"
+        members.update({f"__r{name}__": _after_complex(name) for name in names})
     return NumberKind(number.__name__, (scalar,), members)
 
 

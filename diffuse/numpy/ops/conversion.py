@@ -100,8 +100,9 @@ def elsewhere(device: Any, like: Any) -> bool:
 def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
     target = a.form.dtype if dtype is None else element_type(dtype)
     order = memory_order(order)
-    if not computable(target):
-        return numpy.array(exported(a), dtype, copy=copy, order=order)
+    if not computable(target):  # of an element, objects would be Python's number
+        given = exported(a) if type(a) is core.array_class else host(a)[()]
+        return numpy.array(given, dtype, copy=copy, order=order)
     flags = a.meta.flags
     fits = order in ("K", "A") or (flags.c_contiguous if order == "C" else flags.f_contiguous)
     if not copy and target == a.form.dtype and fits:

@@ -124,10 +124,13 @@ def adopt(x: Any, writing: bool = False, gaps: bool = False) -> Any:
     """Convert an operand: NumPy arrays and sequences become Diffuse arrays, scalars stay.
 
     With `gaps`, an array that is not contiguous stays so: the memory order of a result depends on it.
+    With `writing` the operand is an output, and a pending number the number that NumPy refuses there.
     """
     kind = type(x)
     if kind in ARRAYS:
-        return x if writing or x.storage is not None else access.steady(x, gaps)
+        if writing:
+            return x.value() if kind in core.PENDING else x
+        return x if x.storage is not None else access.steady(x, gaps)
     if kind in rules.WEAK or kind in rules.STRONG or x is None:
         return x
     if kind is numpy.ndarray or (not writing and kind in (list, tuple)):

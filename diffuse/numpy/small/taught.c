@@ -1,5 +1,6 @@
 /* What NumPy's own objects are taught of Diffuse's arrays: arrays as outputs of their methods and as values for their
- * elements, iterators as masks, generators as what they shuffle and fill.  NumPy itself takes nothing but its own arrays there, and has no protocol that would ask. */
+ * elements, pending numbers as such values, iterators as masks, generators as what they shuffle and fill.  NumPy
+ * itself takes nothing but its own arrays and numbers there, and has no protocol that would ask. */
 #include "small.h"
 
 static PyObject *writable, *wrote, *readable; /* of base; base.host */
@@ -168,19 +169,43 @@ NUMBERS(DEFINE_NUMBERS)
 static objobjargproc numpys_assign;
 static PyCFunction numpys_fill;
 
-/* An array of ours as NumPy gets it where elements of its own array are assigned.  Where a single element is, it would
- * ask ours for a number of Python's, which has no element type, and raise other errors.  An array of objects holds ours
- * itself. */
+/* Is a value that elements are assigned an array of ours or a pending number, or a list that has pending numbers? */
+static int unknown(PyObject *value)
+{
+    if (!PyList_CheckExact(value))
+        return small_is_ours(value);
+    Py_ssize_t n = PyList_GET_SIZE(value), k = 0;
+    while (k < n && !small_is_pending(Py_TYPE(PyList_GET_ITEM(value, k))))
+        k++;
+    return k < n;
+}
+
+/* A value of ours as NumPy gets it where elements of its own array are assigned.  Where a single element is, it would
+ * ask ours for a number of Python's, which has no element type, and raise other errors.  An array of objects holds an
+ * array of ours itself. */
 static PyObject *plain_value(PyObject *array, PyObject *value)
 {
-    if (PyDataType_REFCHK(PyArray_DESCR((PyArrayObject *)array)))
+    if (PyList_CheckExact(value)) {
+        PyObject *plain = PyList_New(0);
+        for (Py_ssize_t k = 0; plain != NULL && k < PyList_GET_SIZE(value); k++) {
+            PyObject *item = PyList_GET_ITEM(value, k);
+            PyObject *known = small_is_pending(Py_TYPE(item)) ? plain_value(array, item) : Py_NewRef(item);
+            if (known == NULL || PyList_Append(plain, known) < 0)
+                Py_CLEAR(plain);
+            Py_XDECREF(known);
+        }
+        return plain;
+    }
+    int number = small_is_pending(Py_TYPE(value));
+    if (!number && PyDataType_REFCHK(PyArray_DESCR((PyArrayObject *)array)))
         return Py_NewRef(value);
-    return PyObject_CallOneArg(readable, value);
+    PyObject *plain = PyObject_CallOneArg(readable, value);
+    return number && plain != NULL ? PyArray_Return((PyArrayObject *)plain) : plain;
 }
 
 static int assign(PyObject *array, PyObject *index, PyObject *value)
 {
-    if (value == NULL || !ours(value))
+    if (value == NULL || !unknown(value))
         return numpys_assign(array, index, value);
     PyObject *plain = plain_value(array, value);
     int failed = plain == NULL ? -1 : numpys_assign(array, index, plain);
@@ -190,7 +215,7 @@ static int assign(PyObject *array, PyObject *index, PyObject *value)
 
 static PyObject *fill(PyObject *array, PyObject *args)
 {
-    if (PyTuple_GET_SIZE(args) != 1 || !ours(PyTuple_GET_ITEM(args, 0)))
+    if (PyTuple_GET_SIZE(args) != 1 || !small_is_ours(PyTuple_GET_ITEM(args, 0)))
         return numpys_fill(array, args);
     PyObject *plain = plain_value(array, PyTuple_GET_ITEM(args, 0));
     PyObject *given = plain == NULL ? NULL : PyTuple_Pack(1, plain);
@@ -219,6 +244,23 @@ static void teach_elements(void)
     }
 }
 
+/* -- times -------------------------------------------------------------------------------------------------------- */
+
+static newfunc numpys_span;
+
+/* NumPy makes a timedelta64 of its own integers, and of nothing else that has __index__. */
+static PyObject *new_span(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+    PyObject *first = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : NULL;
+    if (first == NULL || !small_is_pending(Py_TYPE(first)))
+        return numpys_span(type, args, named);
+    PyObject *plain = plain_value(NULL, first), *given = plain == NULL ? NULL : replaced(args, NULL, 0, plain);
+    PyObject *found = given == NULL ? NULL : numpys_span(type, given, named);
+    Py_XDECREF(plain);
+    Py_XDECREF(given);
+    return found;
+}
+
 /* -- iterators ---------------------------------------------------------------------------------------------------- */
 
 static binaryfunc numpys_read;
@@ -236,9 +278,12 @@ static PyObject *read_flat(PyObject *flat, PyObject *index)
 
 static int write_flat(PyObject *flat, PyObject *index, PyObject *value)
 {
-    PyObject *plain = plain_index(index);
-    int failed = plain == NULL ? -1 : numpys_write(flat, plain, value);
+    PyObject *plain = plain_index(index), *known = Py_XNewRef(value);
+    if (value != NULL && !ours(value) && unknown(value)) /* numbers, which need no array */
+        Py_SETREF(known, plain_value(NULL, value));
+    int failed = plain == NULL || (known == NULL && value != NULL) ? -1 : numpys_write(flat, plain, known);
     Py_XDECREF(plain);
+    Py_XDECREF(known);
     return failed;
 }
 
@@ -297,6 +342,10 @@ void small_teach(PyObject *for_writing, PyObject *after_writing, PyObject *for_r
     METHODS(PRECEDE)
     NUMBERS(PRECEDE_NUMBERS)
     teach_elements();
+    if (numpys_span == NULL) {
+        numpys_span = PyTimedeltaArrType_Type.tp_new;
+        PyTimedeltaArrType_Type.tp_new = new_span;
+    }
     PyMappingMethods *mapping = PyArrayIter_Type.tp_as_mapping;
     if (numpys_read == NULL) {
         numpys_read = mapping->mp_subscript;

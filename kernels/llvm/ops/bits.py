@@ -22,6 +22,7 @@ from diffuse.kernels.llvm.ops.instructions import (
     magnitude,
     negated,
     real,
+    settled,
 )
 
 
@@ -85,7 +86,12 @@ def nextafter(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]
     x, y = real(values[0]), real(values[1])
     dtype, zero = FLOAT[result], code.const(FLOAT[result], 0.0)
     word = BITS[result]
-    bits = _half_bits(code, x) if result == "float16" else bits_of(code, dtype, x)
+    unknown = compare(code, "uno", dtype, x, y)
+    if result == "float16":  # what follows an infinity is a signalling NaN, whose conversion raises a flag
+        still = compare(code, "ueq", dtype, x, y)
+        bits = _half_bits(code, settled(code, dtype, choose(code, dtype, still, zero, x)))
+    else:
+        bits = bits_of(code, dtype, x)
     rising = compare(code, "olt", dtype, x, y)
     positive = compare(code, "ogt", dtype, x, zero)
     inwards = binary(code, "xor", "bool", rising, positive)
@@ -97,7 +103,6 @@ def nextafter(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]
     found = choose(code, dtype, compare(code, "oeq", dtype, x, zero), from_zero, found)
     same = x if result == "float16" and _keeps_zeros() else y  # differ in the sign of zero
     found = choose(code, dtype, compare(code, "oeq", dtype, x, y), same, found)
-    unknown = compare(code, "uno", dtype, x, y)
     infinite = code.const(dtype, math.inf)
     over = both(code, compare(code, "olt", dtype, magnitude(code, dtype, x), infinite),
                 compare(code, "oeq", dtype, magnitude(code, dtype, found), infinite))
@@ -111,12 +116,14 @@ def spacing(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) 
     if result == "float16":
         return _half_spacing(code, x)
     word = BITS[result]
+    finite = compare(code, "one", result, magnitude(code, result, x), code.const(result, math.inf))
+    # what follows an infinity is a signalling NaN, which would raise a flag
+    x = settled(code, result, choose(code, result, finite, x, code.const(result, 1.0)))
     following = binary(code, "add", word, bits_of(code, result, x), code.const(word, 1))
     step = binary(code, "fsub", result, float_of(code, result, following), x)
     zero = compare(code, "oeq", result, x, code.const(result, 0.0))
     step = choose(code, result, zero, magnitude(code, result, step), step)
-    infinite = compare(code, "oeq", result, magnitude(code, result, x), code.const(result, math.inf))
-    return choose(code, result, infinite, code.const(result, math.nan), step)
+    return choose(code, result, finite, step, code.const(result, math.nan))
 
 
 def _half_spacing(code: Code, x: str) -> str:
@@ -197,10 +204,9 @@ def _power_of_two(code: Code, f: Format, n: str) -> str:
 def modf_0(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
     """The fraction, with the sign of x; none for infinities."""
     x = real(values[0])
-    whole = code.intrinsic("llvm.trunc", result, x)
     infinite = compare(code, "oeq", result, magnitude(code, result, x), code.const(result, math.inf))
-    whole = choose(code, result, infinite, code.const(result, 0.0), whole)
-    fraction = choose(code, result, infinite, code.const(result, 0.0), binary(code, "fsub", result, x, whole))
+    known = settled(code, result, choose(code, result, infinite, code.const(result, 0.0), x))
+    fraction = binary(code, "fsub", result, known, code.intrinsic("llvm.trunc", result, known))
     fraction = code.intrinsic("llvm.copysign", result, fraction, x)
     return choose(code, result, is_nan(code, result, x), x, fraction)
 

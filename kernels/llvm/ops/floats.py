@@ -27,6 +27,7 @@ from diffuse.kernels.llvm.ops.instructions import (
     negated,
     real,
     routine,
+    settled,
 )
 from diffuse.kernels.llvm.ops.integers import identity, plain
 
@@ -198,10 +199,11 @@ def floor_divide(code: Code, inputs: Dtypes, result: str, values: tuple[Value, .
     a, b = real(values[0]), real(values[1])
     zero, one = code.const(result, 0.0), code.const(result, 1.0)
     none = compare(code, "oeq", result, b, zero)
-    safe = choose(code, result, none, one, b)
     ratio = binary(code, "fdiv", result, a, b)
-    rest, _, low = floored(code, result, a, safe)
-    turns = binary(code, "fdiv", result, binary(code, "fsub", result, a, rest), safe)
+    safe = settled(code, result, choose(code, result, none, one, b))
+    part = settled(code, result, choose(code, result, none, zero, a))  # infinities have no remainder
+    rest, _, low = floored(code, result, part, safe)
+    turns = binary(code, "fdiv", result, binary(code, "fsub", result, part, rest), safe)
     turns = choose(code, result, low, binary(code, "fsub", result, turns, one), turns)
     floor = code.intrinsic("llvm.floor", result, turns)
     over = compare(code, "ogt", result, binary(code, "fsub", result, turns, floor), code.const(result, 0.5))
