@@ -266,7 +266,7 @@ class ndarray(Methods, metaclass=Kind):
     def __array_wrap__(self, array: Any, /, *options: Any) -> Any:
         plain = lowered(array)
         found = numpy.empty(0).__array_wrap__(plain, *options)
-        if found is plain:
+        if found is plain and plain is not array:
             return array
         return shared(found) if isinstance(found, numpy.ndarray) else found
 
