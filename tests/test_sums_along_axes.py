@@ -11,6 +11,7 @@ import pytest
 import diffuse.numpy as np
 
 EXTENTS = [1, 1, 2, 3, 4, 6, 7, 8, 9, 12, 33]
+DTYPES = ["float64", "float32", "int64", "int32", "bool", "float16", "complex128", ">f8"]
 
 
 def told(f: Any) -> tuple[Any, ...]:
@@ -36,7 +37,7 @@ def values(random: numpy.random.Generator, shape: tuple[int, ...], dtype: str) -
         return x.astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int32", "bool", "float16", "complex128", ">f8"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_sums_along_axes(dtype: str) -> None:
     random = numpy.random.default_rng(7)
     seen = 0
