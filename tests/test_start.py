@@ -150,5 +150,6 @@ def test_threads_of_openblas_poll_for_a_short_time_unless_the_user_says_how_long
         read.restype = ctypes.c_char_p
         print(read(b"OPENBLAS_THREAD_TIMEOUT").decode(), os.environ.get("OPENBLAS_THREAD_TIMEOUT"))
     """
-    done = subprocess.run([sys.executable, "-c", code], env={**others, **told}, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], env={**others, **told}, text=True,
+                          capture_output=True)
     assert done.stdout.split() == [given or "20", str(given)], done.stderr

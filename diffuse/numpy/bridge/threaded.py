@@ -27,7 +27,8 @@ from diffuse.numpy.ops.operands import wrap
 FEWEST = 1 << 14
 """The fewest elements of a stack of matrices that is worth threads."""
 SIZES = {"inv": (8, 64), "solve": (8, 64), "det": (1, 0), "slogdet": (1, 0), "cholesky": (1, 0),
-         "eigh": (1, 24), "eigvalsh": (1, 48), "eig": (1, 48), "eigvals": (1, 48), "svd": (1, 32), "qr": (1, 64)}
+         "eigh": (1, 24), "eigvalsh": (1, 48), "eig": (1, 48), "eigvals": (1, 48), "svd": (1, 32),
+         "qr": (1, 64)}
 """The smallest and the largest number of rows of matrices whose stacks several threads process faster than
 one, as measured.  OpenBLAS's own routines take memory for each small matrix under one lock, for which threads
 wait longer than they compute, and have threads of their own for large ones."""
