@@ -16,8 +16,15 @@ these), `vectorize` (compile a function of your own), `grad` and `value_and_grad
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if "OPENBLAS_THREAD_TIMEOUT" not in os.environ:
+    # OpenBLAS's threads poll for 2**26 ticks of the processor's clock after each call, some 26 ms in which
+    # the runtime's threads have fewer processors; 2**20 still bridge the gap between two products of a loop.
+    # Not by os.environ, from which programs pass variables on.
+    os.putenv("OPENBLAS_THREAD_TIMEOUT", "20")
 
 if TYPE_CHECKING:
     from diffuse.gradients.backward import grad, value_and_grad

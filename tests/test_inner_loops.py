@@ -83,6 +83,10 @@ VIEWS: list[tuple[tuple[int, ...], Callable[[Any], Any], tuple[int, ...], Callab
     ((200, 300), lambda x: x[:, 7], (300, 200), lambda x: x[5]),
     ((6, 5, 40), lambda x: x[1:, :, ::3], (5, 1), lambda x: x),
     ((2, 3, 2, 3, 5), lambda x: x, (3, 5), lambda x: x),
+    ((90, 3), lambda x: x, (3,), lambda x: x),
+    ((90, 1), lambda x: x, (90, 3), lambda x: x[:, ::-1]),
+    ((60, 8), lambda x: x[:, 1:7:2], (60, 3), lambda x: x),
+    ((4, 9, 9, 3), lambda x: x[:, 2:5, 4:7, :, None], (3, 3, 3, 6), lambda x: x),
     ((200,), lambda x: x, (), lambda x: x),
     ((200,), lambda x: x, (190,), lambda x: x),
     ((0,), lambda x: x, (1,), lambda x: x)]

@@ -72,6 +72,28 @@ def test_after_a_few_waits_operations_are_done_at_once() -> None:
     assert counts[0] > 16 and numpy.asarray(board).tobytes() == plain.tobytes()
 
 
+def test_a_chain_on_broad_arrays_stays_with_two_threads() -> None:
+    plain = RANDOM.integers(0, 8, (900, 900)).astype(numpy.int32)
+
+    def turn(m: Any, heaps: Any) -> bool:
+        falls = heaps // 4
+        heaps -= 4 * falls
+        heaps[1:] += falls[:-1]
+        heaps[:-1] += falls[1:]
+        heaps[:, 1:] += falls[:, :-1]
+        heaps[:, :-1] += falls[:, 1:]
+        lost = int(falls[0].sum() + falls[-1].sum() + falls[:, 0].sum() + falls[:, -1].sum())
+        return bool((heaps >= 4).any()) and lost > 0
+
+    with settings.using(threads=2):
+        heaps, expected, counts = np.array(plain), plain.copy(), []
+        for _ in range(5 * OFTEN):
+            counts.append(counted(lambda: turn(np, heaps))[0])
+            turn(numpy, expected)
+    assert numpy.asarray(heaps).tobytes() == expected.tobytes()
+    assert min(counts) > 4
+
+
 def test_a_chain_that_does_not_fuse_into_one_loop_is_done_at_once() -> None:
     plain = RANDOM.integers(0, 2, (400, 400)).astype(numpy.uint8)
 

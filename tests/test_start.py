@@ -138,3 +138,18 @@ assert float(x.max(axis=0)[5]) == 1.0"""
     found = loaded(code.replace('"wait"', '"background"'), tmp_path)
     assert "diffuse.kernels.build.compiler" in found
     assert not found & {"diffuse.kernels.meaning.interpret", "diffuse.kernels.meaning.steps"}
+
+
+@pytest.mark.parametrize("given", [None, "12"])
+def test_threads_of_openblas_poll_for_a_short_time_unless_the_user_says_how_long(given: str | None) -> None:
+    told = {} if given is None else {"OPENBLAS_THREAD_TIMEOUT": given}
+    others = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
+    code = """if True:
+        import ctypes, os, diffuse
+        read = ctypes.CDLL(None).getenv
+        read.restype = ctypes.c_char_p
+        print(read(b"OPENBLAS_THREAD_TIMEOUT").decode(), os.environ.get("OPENBLAS_THREAD_TIMEOUT"))
+    """
+    done = subprocess.run([sys.executable, "-c", code], env={**others, **told}, text=True,
+                          capture_output=True)
+    assert done.stdout.split() == [given or "20", str(given)], done.stderr

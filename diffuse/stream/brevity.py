@@ -34,6 +34,8 @@ WAIT, TASK, LAUNCH, LOOP = 300.0, 0.7, 12.0, 4.0
 beyond what a call of NumPy's takes; of each further launch; and of each loop of a kernel beyond the first."""
 SHARED = 12 << 20
 """The bytes of a task from which on several threads gain more than waiting costs."""
+BROAD = 6 << 20
+"""The bytes of a task from which on two threads take half the time of one, beside other such tasks."""
 RUNNING = ("cumsum", "cumprod")
 ROOM = 1_500_000
 """The allowance in bytes beyond 5/4 of the most that operations between two reads took."""
@@ -99,24 +101,27 @@ def brief(window: Window, alone: bool) -> int:
     used = spared = launches = loops = 0
     for group in (*window.closed, window.open):
         if group.recorded:
-            largest, whole, fused = sizes_of(group)
+            largest, whole, fused, shared = sizes_of(group)
             if largest >= (MANY if alone else SHARED):
                 return 0
             used += whole
-            spared += fused
+            spared += fused if alone else fused + shared
             launches += 1
             loops += max(group.trail.node.loops - 1, 0)
     costs = WAIT + TASK * tasks + LAUNCH * (launches - 1) + LOOP * loops
     return used + tasks * MICROSECOND if spared <= costs * MICROSECOND else 0
 
 
-def sizes_of(group: Group) -> tuple[int, int, int]:
-    """Return the bytes of the largest task of a group, of all its tasks, and of those that fusion spares at
-    best.  The trail keeps them: it tells the templates of all tasks."""
+def sizes_of(group: Group) -> tuple[int, int, int, int]:
+    """Return the bytes of the largest task of a group, of all its tasks, of those that fusion spares at best,
+    and half of those of the other broad ones, which a second thread spares.  The trail keeps them: it tells
+    the templates of all tasks."""
     trail = group.trail
     if trail.sizes is None:
         sizes = sorted([bytes_of(task[0], fills(task)) for task in group.recorded])
-        trail.sizes = sizes[-1], sum(sizes), sum(sizes[:-max(trail.node.loops, 1)])
+        kept = max(trail.node.loops, 1)
+        broad = sum([size for size in sizes[-kept:] if size >= BROAD])
+        trail.sizes = sizes[-1], sum(sizes), sum(sizes[:-kept]), broad // 2
     return trail.sizes
 
 

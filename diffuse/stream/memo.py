@@ -114,7 +114,7 @@ class Trail:
         """Bytes of the slots that need memory although the prefix makes them."""
         self.weight = weight
         """The bytes in `spilled` with an allowance for loops (`group.Group.room`)."""
-        self.sizes: tuple[int, int, int] | None = None
+        self.sizes: tuple[int, int, int, int] | None = None
         """The bytes of its tasks, as brevity.py sums them up."""
         self.name = 0
         """A hash of the operations, views and slots of its tasks."""

@@ -26,8 +26,12 @@ from diffuse.numpy.ops.operands import wrap
 
 FEWEST = 1 << 14
 """The fewest elements of a stack of matrices that is worth threads."""
-LARGEST = 1 << 12
-"""The number of elements of a matrix above which LAPACK uses threads of its own."""
+SIZES = {"inv": (8, 64), "solve": (8, 64), "det": (1, 0), "slogdet": (1, 0), "cholesky": (1, 0),
+         "eigh": (1, 24), "eigvalsh": (1, 48), "eig": (1, 48), "eigvals": (1, 48), "svd": (1, 32),
+         "qr": (1, 64)}
+"""The smallest and the largest number of rows of matrices whose stacks several threads process faster than
+one, as measured.  OpenBLAS's own routines take memory for each small matrix under one lock, for which threads
+wait longer than they compute, and have threads of their own for large ones."""
 INPUT = re.compile(r"\(([^)]*)\)")
 
 
@@ -86,6 +90,8 @@ class Stacked:
 
     def __init__(self, function: Any) -> None:
         self._function = function
+        smallest, largest = SIZES.get(re.split("[_0-9]", function.__name__)[0], (1, 64))
+        self._sizes = smallest**2, largest**2
         given = function.signature.partition("->")[0]
         self._ranks = [len(part.split(",")) if part else 0 for part in INPUT.findall(given)]
 
@@ -112,5 +118,6 @@ class Stacked:
             return 0
         leads = {x.shape[:x.ndim - rank] for x, rank in pairs}
         size, count = max([x.size for x in args]), prod(args[0].shape[:-self._ranks[0]])
-        shared = len(leads) == 1 and FEWEST <= size <= LARGEST * count
+        least, most = self._sizes
+        shared = len(leads) == 1 and FEWEST <= size and size <= most * count and args[0].size >= least * count
         return args[0].shape[0] if shared else 0

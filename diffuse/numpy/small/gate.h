@@ -104,6 +104,9 @@ PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject 
  * look. */
 PyObject *small_call_loop(Gate *gate, PyObject *const *low);
 
+/* Of sums.c: the sums of a small array along `axis`, likewise. */
+PyObject *small_sum(PyObject *given, PyObject *axis);
+
 /* Of ways.c: how a call is done that is not NumPy's on small arrays.  NULL, without an exception unless one was
  * raised, where Diffuse's own function has to see to it. */
 PyObject *small_views(Gate *gate, PyObject *const *args, Py_ssize_t n);

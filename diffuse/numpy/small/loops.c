@@ -6,13 +6,16 @@
  * warnings, what raises floating-point errors. */
 #include "gate.h"
 #include "loops.h"
+#include "flags.h"
 #define PY_UFUNC_UNIQUE_SYMBOL diffuse_small_ufuncs
 #define NO_IMPORT_UFUNC
 #include <numpy/ufuncobject.h>
 
-enum { RANK = 4 };         /* the most dimensions of results */
+enum { RANK = 8 };         /* the most dimensions of results */
 enum { MOST_ELEMENTS = 1 << 22 };
 enum { SHORT = 32 };       /* the elements of a short row, and how many of them are not many */
+enum { LONG_ROW = 64 };    /* the elements of a row that takes much longer than the call of a loop */
+enum { LAID_OUT = 1 << 17 }; /* bytes of an operand whose short rows are copied into one */
 enum { SCRATCH = 1 << 14, STRIDED = 1 << 12 }; /* bytes that are computed elsewhere before they are changed in place */
 
 typedef struct Loop {
@@ -30,30 +33,6 @@ typedef struct {
     npy_intp strides[RANK];
     Number number;
 } Side;
-
-#if defined(__x86_64__)
-/* Both of the processor's units keep flags; NumPy raises some in the older one.  It takes long to clear them. */
-#include <immintrin.h>
-enum { REPORTED = 0x1d }; /* invalid, division by zero, overflow and underflow */
-static int raised(void)
-{
-    unsigned short old;
-    __asm__ volatile("fnstsw %0" : "=am"(old));
-    return ((_mm_getcsr() | old) & REPORTED) != 0;
-}
-static void clear(void)
-{
-    if (raised()) {
-        __asm__ volatile("fnclex");
-        _mm_setcsr(_mm_getcsr() & ~REPORTED);
-    }
-}
-#else
-#include <fenv.h>
-enum { REPORTED = FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW };
-static void clear(void) { feclearexcept(REPORTED); }
-static int raised(void) { return fetestexcept(REPORTED) != 0; }
-#endif
 
 /* The strides of an array over the dimensions of a result; 0 unless they go as in C's order, so that NumPy would lay
  * out the result in that order. */
@@ -122,13 +101,77 @@ static int joined(int dims, npy_intp *shape, Side *sides, int count)
     return kept + 1;
 }
 
-/* Is a loop over rows to be NumPy's?  It takes many short ones in another order. */
-static int ragged(const Loop *loop, int dims, const npy_intp *shape)
+static void dense(int dims, const npy_intp *shape, npy_intp width, Side *side)
 {
-    npy_intp rows = 1;
+    for (int d = dims - 1; d >= 0; d--) {
+        side->strides[d] = width;
+        width *= shape[d];
+    }
+}
+
+/* Column by column, as rows are short. */
+#define COPY_ROWS(type)                                                                                        \
+    for (npy_intp k = 0; k < n; k++) {                                                                         \
+        const char *now = from + k * step;                                                                     \
+        type *next = (type *)to + k;                                                                           \
+        for (npy_intp row = 0; row < rows; row++, now += pitch, next += n)                                     \
+            *next = *(const type *)now;                                                                        \
+    }
+
+/* Copy an operand to where its elements lie one after another, repeated as often as it is broadcast. */
+static void lay_out(int dims, const npy_intp *shape, const Side *side, npy_intp width, char *to)
+{
+    npy_intp place[RANK] = {0}, rows = shape[dims - 2], n = shape[dims - 1];
+    npy_intp pitch = side->strides[dims - 2], step = side->strides[dims - 1];
+    const char *from = side->data;
+    for (int d = 0; d >= 0;) {
+        if (width == 8)
+            COPY_ROWS(uint64_t)
+        else if (width == 4)
+            COPY_ROWS(uint32_t)
+        else
+            COPY_ROWS(uint8_t)
+        for (d = dims - 3; d >= 0 && ++place[d] == shape[d]; d--) {
+            place[d] = 0;
+            from -= (shape[d] - 1) * side->strides[d];
+        }
+        from += d >= 0 ? side->strides[d] : 0;
+        to += rows * n * width;
+    }
+}
+
+/* Does an operand go through the dimensions from `first` on as through one? */
+static int even(int dims, int first, const npy_intp *shape, const Side *side)
+{
+    for (int d = first + 1; d < dims; d++)
+        if (side->strides[d - 1] != shape[d] * side->strides[d])
+            return 0;
+    return 1;
+}
+
+/* Make long rows of many short ones, for each of which a call of a loop takes longer than its elements: the operands
+ * for which rows do not follow on each other are copied first.  The number of dimensions then; 0 if NumPy has to do it,
+ * as it may for loops whose bits depend on how they are called. */
+static int lengthened(const Loop *loop, npy_intp width, int dims, npy_intp *shape, Side *sides, int count)
+{
+    static _Alignas(64) char copies[2][LAID_OUT];
+    npy_intp rows = 1, n = shape[dims - 1];
     for (int d = 0; d < dims - 1; d++)
         rows *= shape[d];
-    return rows > 1 && (loop->alone || (shape[dims - 1] < SHORT && rows > SHORT));
+    if (rows == 1 || (!loop->alone && (n >= SHORT || rows <= SHORT)))
+        return dims;
+    if (loop->alone || rows * n * width > LAID_OUT || (width != 8 && width != 4 && width != 1))
+        return 0;
+    int first = dims - 1;
+    while (first > 0 && n < LONG_ROW)
+        n *= shape[--first];
+    for (int k = 0; k < count - 1; k++)
+        if (!even(dims, first, shape, &sides[k])) {
+            lay_out(dims, shape, &sides[k], width, copies[k]);
+            sides[k].data = copies[k];
+            dense(dims, shape, width, &sides[k]);
+        }
+    return joined(dims, shape, sides, count);
 }
 
 /* Run a loop over all elements, row after row.  0 if there are floating-point errors to report. */
@@ -140,7 +183,7 @@ static int ran(const Loop *loop, int dims, npy_intp *shape, Side *sides, int cou
         data[k] = sides[k].data;
         steps[k] = sides[k].strides[dims - 1];
     }
-    clear();
+    small_clear_flags();
     for (int d = 0; d >= 0;) {
         char *now[] = {data[0], data[1], data[2]};
         loop->run(now, &n, steps, loop->data);
@@ -152,7 +195,7 @@ static int ran(const Loop *loop, int dims, npy_intp *shape, Side *sides, int cou
         for (int k = 0; d >= 0 && k < count; k++)
             data[k] += sides[k].strides[d];
     }
-    return !raised();
+    return !small_raised_flags();
 }
 
 /* The loop for these operands, which `sides` get; NULL if NumPy has to look. */
@@ -182,13 +225,8 @@ static const Loop *chosen(const Loop *among, PyObject *const *given, int n, int 
     return loop;
 }
 
-static void dense(int dims, const npy_intp *shape, npy_intp width, Side *side)
-{
-    for (int d = dims - 1; d >= 0; d--) {
-        side->strides[d] = width;
-        width *= shape[d];
-    }
-}
+/* The bytes of an operand's element. */
+static npy_intp width_of(const Loop *among, const Loop *loop) { return PyDataType_ELSIZE(small_types[loop - among]); }
 
 /* What a ufunc gives that has these loops. */
 static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
@@ -204,8 +242,8 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
     memcpy(whole, shape, sizeof whole);
     PyArray_Descr *made = small_types[small_kind(loop->made)];
     dense(dims, shape, PyDataType_ELSIZE(made), &sides[n]);
-    int rows = joined(dims, shape, sides, n + 1);
-    if (ragged(loop, rows, shape))
+    int rows = joined(dims, shape, sides, n + 1), few = shape[rows - 1] < SHORT;
+    if ((rows = lengthened(loop, width_of(among, loop), rows, shape, sides, n + 1)) == 0)
         return NULL;
     Py_INCREF(made); /* it is stolen */
     PyObject *found = PyArray_NewFromDescr(&PyArray_Type, made, dims, whole, NULL, NULL, 0, NULL);
@@ -213,7 +251,7 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
         return NULL;
     sides[n].data = PyArray_BYTES((PyArrayObject *)found);
     NPY_BEGIN_THREADS_DEF;
-    if (size_of(found) >= state.small)
+    if (size_of(found) >= state.small && !few) /* operands with short rows may be in memory that all threads share */
         NPY_BEGIN_THREADS;
     int done = ran(loop, rows, shape, sides, n + 1);
     NPY_END_THREADS;
@@ -252,7 +290,8 @@ int small_loop_in_place(int name, PyObject *memory, PyObject *right)
     sides[2].data = scratch;
     dense(dims, shape, PyArray_ITEMSIZE(array), &sides[2]);
     dims = joined(dims, shape, sides, 3);
-    if (ragged(loop, dims, shape) || !ran(loop, dims, shape, sides, 3))
+    dims = lengthened(loop, width_of(loops[name], loop), dims, shape, sides, 3);
+    if (dims == 0 || !ran(loop, dims, shape, sides, 3))
         return 0;
     small_fill(array, scratch);
     return 1;

@@ -127,13 +127,25 @@ static PyObject *raised(PyObject *result, Found *found)
     return shown;
 }
 
+/* The axis of a call that sums along one, or some, and says no more; NULL of other calls. */
+static PyObject *summed(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject *kwnames)
+{
+    enum { SUMS = FOLDS | ADDS };
+    if ((gate->flags & SUMS) != SUMS || small_count(n, kwnames) != 2 || n == 0)
+        return NULL;
+    return kwnames == NULL || small_keyword(kwnames, "axis") == 0 ? low[1] : NULL;
+}
+
 PyObject *small_answer(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject *kwnames, Found *found)
 {
     PyObject *result = NULL;
     if (kwnames == NULL && n == (gate->flags & ONE ? 1 : gate->flags & TWO ? 2 : -1)
             && ((result = small_call_loop(gate, low)) != NULL || PyErr_Occurred()))
         return small_shown(result);
-    result = PyObject_Vectorcall(gate->real, low, n, kwnames);
+    PyObject *axis = summed(gate, low, n, kwnames);
+    result = axis == NULL ? NULL : small_sum(low[0], axis);
+    if (result == NULL && !PyErr_Occurred())
+        result = PyObject_Vectorcall(gate->real, low, n, kwnames);
     if (result == NULL)
         return NULL;
     if (!PyArray_CheckExact(result) && found->arrays) /* and no number of numbers */
