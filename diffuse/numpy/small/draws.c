@@ -65,6 +65,17 @@ PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject 
 {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf), all = small_count(n, kwnames);
     int method = absent(gate->told);
+    if (gate->normal && method && n > 0) {
+        PyObject *generator = PyObject_GetAttr(args[0], name_plain);
+        PyObject *found = generator == NULL ? NULL : small_normals(gate, generator, args, n, kwnames);
+        Py_XDECREF(generator);
+        if (found != NULL)
+            return drawn(gate, found);
+        if (generator == NULL)
+            PyErr_Clear();
+        else if (PyErr_Occurred())
+            return NULL;
+    }
     if (n < method || !all_taken(args, method, all) || many(gate, args, n, kwnames))
         return PyObject_Vectorcall(gate->ours, args, n, kwnames);
     if (!method)

@@ -52,6 +52,7 @@ typedef struct {
     int zeros;     /* `zeros` */
     Py_ssize_t sized, most; /* of a method that draws: which argument says how many numbers, and the number from which
                                Diffuse's own draws them; 0 where NumPy's draws any */
+    int normal;    /* and whether they have a normal distribution (normals.c) */
     vectorcallfunc call;
 } Gate;
 
@@ -99,6 +100,10 @@ PyObject *small_made(PyObject *result, Found *found, PyObject *place);
 
 /* Of draws.c: a call of a method of a random generator. */
 PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+
+/* Of normals.c: the array that a call of a method draws from this generator of NumPy's; NULL, without an exception unless
+ * one was raised, where NumPy or Diffuse's own function has to draw it. */
+PyObject *small_normals(Gate *gate, PyObject *generator, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 
 /* Of loops.c: a ufunc's result on arrays and numbers; NULL, without an exception unless one was raised, if NumPy has to
  * look. */
