@@ -98,7 +98,7 @@ def test_a_program_draws_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         found = getattr(ours, name)(*args)
         assert numpy.array_equal(diffuse.to_numpy(found), getattr(plain, name)(*args))
     assert ours.bit_generator.state == plain.bit_generator.state
-    normal = [] if native is not None else ["standard_normal", "normal"]  # the extension draws those in one thread
+    normal = [] if native is not None else ["standard_normal", "normal"]  # the extension draws those itself
     assert [name for name in drawn if "by NumPy" not in name] == [*normal, "exponential"]
     with pytest.raises(ValueError, match="scale < 0"):
         ours.normal(0.0, -1.0, 200_000)
