@@ -59,7 +59,8 @@ def test_other_calls_are_numpys(call: Any) -> None:
 @pytest.mark.parametrize("call", [
     lambda g: g.standard_normal(-1), lambda g: g.standard_normal((3, -1)), lambda g: g.standard_normal("a"),
     lambda g: g.normal(0.0, -1.0, 200), lambda g: g.normal(0.0, -0.0, 200),
-    lambda g: g.normal(10**400, 1.0, 9), lambda g: g.standard_normal(1 << 62), lambda g: g.standard_normal((1 << 40, 1 << 40)),
+    lambda g: g.normal(10**400, 1.0, 9), lambda g: g.standard_normal(1 << 62),
+    lambda g: g.standard_normal((1 << 40, 1 << 40)),
     lambda g: g.standard_normal(9, size=9), lambda g: g.normal(0.0, 1.0, 9, 9), lambda g: g.normal(a=9)])
 def test_errors_are_numpys(call: Any) -> None:
     ours, plain = pair("PCG64", 7)

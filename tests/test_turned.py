@@ -1,5 +1,5 @@
-"""Operators on arrays that are broadcast along short rows: NumPy's results, layouts, errors and warnings; and sums of
-short rows, which have the bits of the tree."""
+"""Operators on arrays that are broadcast along short rows give NumPy's results, layouts, errors and warnings; sums
+of short rows have the bits of the tree."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ import diffuse.numpy as np
 from diffuse.library import small_folds
 
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv]
-SHAPES = [((9000, 1, 2), (1, 8, 2)), ((9000, 1, 2), (8, 2)), ((200, 150, 1), (3,)), ((200, 150, 1), (1, 150, 5)),
-          ((1, 9000, 3), (6, 1, 3)), ((9000, 2), (8, 1, 2)), ((200, 30, 1, 3), (200, 1, 20, 1)), ((30000, 1), (1, 4)),
-          ((9000, 8, 2), (9000, 8, 2)), ((9000, 8, 1), (8, 2))]
+SHAPES = [((9000, 1, 2), (1, 8, 2)), ((9000, 1, 2), (8, 2)), ((200, 150, 1), (3,)),
+          ((200, 150, 1), (1, 150, 5)), ((1, 9000, 3), (6, 1, 3)), ((9000, 2), (8, 1, 2)),
+          ((200, 30, 1, 3), (200, 1, 20, 1)), ((30000, 1), (1, 4)), ((9000, 8, 2), (9000, 8, 2)),
+          ((9000, 8, 1), (8, 2))]
 
 
 def pair(shape: tuple[int, ...], dtype: str, seed: int) -> tuple[Any, Any]:
@@ -29,7 +30,7 @@ def pair(shape: tuple[int, ...], dtype: str, seed: int) -> tuple[Any, Any]:
 @pytest.mark.parametrize("types", ["dd", "ff", "fd", "il", "?l", "??", "bd", "DD", "dD", "ee"])
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 def test_results_and_layouts_are_numpys(types: str, shapes: Any) -> None:
-    (x, a), (y, b) = (pair(shape, dtype, k) for k, (shape, dtype) in enumerate(zip(shapes, types, strict=True)))
+    (x, a), (y, b) = pair(shapes[0], types[0], 0), pair(shapes[1], types[1], 1)
     for apply in OPERATORS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -49,7 +50,8 @@ def test_results_and_layouts_are_numpys(types: str, shapes: Any) -> None:
 def test_other_orders_of_memory() -> None:
     x, a = pair((9000, 2), "d", 1)
     y, b = pair((2, 8), "d", 2)
-    for rows in ((slice(None), None), (slice(None, None, -1), None), (slice(None), None, slice(None, None, -1))):
+    back = slice(None, None, -1)
+    for rows in ((slice(None), None), (back, None), (slice(None), None, back)):
         one, ours = x[rows], a[rows]
         for other, its in ((y.T[None], b.T[None]), (y.T.copy()[None, ::2], b.T.copy()[None, ::2])):
             want, got = one - other, ours - its

@@ -147,8 +147,8 @@ def few_rows(operator: str, memory: Any, axes: tuple[int, ...], computing: str) 
 
 
 COLUMNS = 8
-"""The most elements of rows of which `short_rows` adds up the columns: a kernel, or NumPy, takes some 8 ns for
-each row, and NumPy a tenth of that for each element of a column."""
+"""The most elements of rows of which `short_rows` adds up the columns: a kernel, or NumPy, takes some 8 ns
+for each row, and NumPy a tenth of that for each element of a column."""
 
 
 def short(operator: str, axes: tuple[int, ...], memory: Any, computing: str) -> bool:
