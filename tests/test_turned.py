@@ -1,5 +1,5 @@
-"""Operators on arrays that are broadcast along short rows give NumPy's results, layouts, errors and warnings; sums
-of short rows have the bits of the tree."""
+"""Operators on arrays broadcast along short rows give what NumPy gives, its errors and warnings, too;
+sums of short rows have the bits of the tree."""
 
 from __future__ import annotations
 
