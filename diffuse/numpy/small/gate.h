@@ -32,6 +32,7 @@ enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        COPIES = 1 << 22, /* has NumPy's bits in results of any size, of which NumPy makes FEW elements faster */
        WAYS = 1 << 23 }; /* times SMALL_ANY and the like: for which types it has NumPy's bits (soon.c) */
 enum { FEW = 1 << 18 };
+enum { NORMALS = 1, INTEGERS = 2 }; /* what a method of a random generator draws */
 enum { MOST = 16 }; /* arguments that a gate looks at */
 
 typedef struct {
@@ -52,7 +53,7 @@ typedef struct {
     int zeros;     /* `zeros` */
     Py_ssize_t sized, most; /* of a method that draws: which argument says how many numbers, and the number from which
                                Diffuse's own draws them; 0 where NumPy's draws any */
-    int normal;    /* and whether they have a normal distribution (normals.c) */
+    int draws;     /* and which numbers the extension draws itself (draws.c) */
     vectorcallfunc call;
 } Gate;
 
@@ -100,10 +101,6 @@ PyObject *small_made(PyObject *result, Found *found, PyObject *place);
 
 /* Of draws.c: a call of a method of a random generator. */
 PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames);
-
-/* Of normals.c: the array that a call of a method draws from this generator of NumPy's; NULL, without an exception unless
- * one was raised, where NumPy or Diffuse's own function has to draw it. */
-PyObject *small_normals(Gate *gate, PyObject *generator, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 
 /* Of loops.c: a ufunc's result on arrays and numbers; NULL, without an exception unless one was raised, if NumPy has to
  * look. */

@@ -130,6 +130,16 @@ static PyObject *connect_normals(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *connect_integers(PyObject *module, PyObject *args)
+{
+    PyTypeObject *pcg64;
+    PyObject *agree;
+    if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &pcg64, &agree))
+        return NULL;
+    small_connect_integers(pcg64, agree);
+    Py_RETURN_NONE;
+}
+
 static PyObject *dot(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     if (n != 2) {
@@ -310,6 +320,9 @@ static PyMethodDef methods[] = {
      "Give the names of the module of reductions, and small_folds.laid_out."},
     {"connect_normals", connect_normals, METH_VARARGS,
      "Give the address of NumPy's random_standard_normal, and the class of the generators that draw by it."},
+    {"connect_integers", connect_integers, METH_VARARGS,
+     "Give the class of the generators that integers are drawn from, and a function that says whether they are NumPy's."},
+    {"integers", small_integers_of, METH_VARARGS, "Integers from a range, as a generator of NumPy's draws them, or None."},
     {"connect_team", connect_team, METH_O,
      "Give the function that says where the runtime's threads are; what it said before is forgotten."},
     {"dot", (PyCFunction)(void (*)(void))dot, METH_FASTCALL, "As at_once.dot, where compiled code is laid out."},

@@ -4,8 +4,7 @@
  * lies from 0; all but one in a hundred are the number then.  NumPy branches on the sign, which no processor predicts;
  * here the sign is a bit of the result.  All other numbers are drawn by NumPy's own function, from the same word on.  The
  * widths of the layers are those that this function shows when it is given chosen words. */
-#include "gate.h"
-#include <numpy/random/bitgen.h>
+#include "draws.h"
 
 typedef double (*Draw)(bitgen_t *);
 
@@ -106,21 +105,6 @@ static int layers_found(void)
     return 1;
 }
 
-/* The source of a generator of NumPy's, and the lock that is held while it draws; new references to both.  NULL, with an
- * exception, if it has none. */
-static bitgen_t *source_of(PyObject *generator, PyObject **bits, PyObject **lock)
-{
-    *lock = NULL;
-    if ((*bits = PyObject_GetAttrString(generator, "bit_generator")) == NULL)
-        return NULL;
-    PyObject *capsule = PyObject_GetAttrString(*bits, "capsule");
-    bitgen_t *source = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "BitGenerator");
-    Py_XDECREF(capsule); /* the bit generator keeps it */
-    if (source != NULL)
-        *lock = PyObject_GetAttrString(*bits, "lock");
-    return *lock == NULL ? NULL : source;
-}
-
 static void fill(bitgen_t *source, double *out, npy_intp count, const double *scaled)
 {
     for (npy_intp k = 0; k < count; k++)
@@ -132,47 +116,18 @@ static void fill(bitgen_t *source, double *out, npy_intp count, const double *sc
 /* Draw an array from a generator of NumPy's; NULL with an exception. */
 static PyObject *drawn(PyObject *generator, int rank, npy_intp *shape, const double *scaled)
 {
-    PyObject *bits, *lock, *held = NULL, *array = NULL;
-    bitgen_t *source = source_of(generator, &bits, &lock);
-    if (source != NULL && (array = PyArray_EMPTY(rank, shape, NPY_DOUBLE, 0)) != NULL
-            && (held = PyObject_CallMethod(lock, "acquire", NULL)) == NULL)
-        Py_CLEAR(array);
-    if (array != NULL) {
-        double *out = PyArray_DATA((PyArrayObject *)array);
+    Drawing drawing;
+    PyObject *array = NULL;
+    if (small_begin_drawing(generator, &drawing) == 0 && (array = PyArray_EMPTY(rank, shape, NPY_DOUBLE, 0)) != NULL) {
         npy_intp count = PyArray_SIZE((PyArrayObject *)array);
-        if (count > HOLD) {
-            Py_BEGIN_ALLOW_THREADS
-            fill(source, out, count, scaled);
-            Py_END_ALLOW_THREADS
-        } else
-            fill(source, out, count, scaled);
-        PyObject *done = PyObject_CallMethod(lock, "release", NULL);
-        if (done == NULL)
-            Py_CLEAR(array);
-        Py_XDECREF(done);
+        PyThreadState *thread = count > HOLD ? PyEval_SaveThread() : NULL;
+        fill(drawing.source, PyArray_DATA((PyArrayObject *)array), count, scaled);
+        if (thread != NULL)
+            PyEval_RestoreThread(thread);
     }
-    Py_XDECREF(held);
-    Py_XDECREF(lock);
-    Py_XDECREF(bits);
+    if (small_end_drawing(&drawing) < 0)
+        Py_CLEAR(array);
     return array;
-}
-
-/* The extents that an argument names; -1 where that is not plain. */
-static int shape_of(PyObject *size, npy_intp *shape)
-{
-    int tuple = PyTuple_CheckExact(size);
-    Py_ssize_t rank = tuple ? PyTuple_GET_SIZE(size) : 1;
-    if (rank > NPY_MAXDIMS)
-        return -1;
-    for (Py_ssize_t k = 0; k < rank; k++) {
-        PyObject *extent = tuple ? PyTuple_GET_ITEM(size, k) : size;
-        shape[k] = PyLong_CheckExact(extent) ? PyLong_AsSsize_t(extent) : -1;
-        if (shape[k] < 0) {
-            PyErr_Clear();
-            return -1;
-        }
-    }
-    return (int)rank;
 }
 
 /* A number by value: 0 where NumPy has to look. */
@@ -200,7 +155,7 @@ PyObject *small_normals(Gate *gate, PyObject *generator, PyObject *const *args, 
     for (Py_ssize_t k = 1; k < place && k < n; k++)
         if (!number(args[k], &scaled[k - 1]))
             return NULL;
-    int rank = shape_of(named < 0 ? args[place] : args[n + named], shape);
+    int rank = small_shape_of(named < 0 ? args[place] : args[n + named], shape);
     if (rank < 0 || !(scaled[1] > 0.0))
         return NULL;
     if (!ready) {

@@ -91,6 +91,9 @@ int small_hand_ready(void);
 int small_draws_ready(void);
 /* Of normals.c: the address of NumPy's random_standard_normal, and its class Generator. */
 void small_connect_normals(void *function, PyTypeObject *generator);
+/* Of integers.c: NumPy's class PCG64, and a function that says whether it draws the same numbers. */
+void small_connect_integers(PyTypeObject *pcg64, PyObject *function);
+PyObject *small_integers_of(PyObject *module, PyObject *args); /* draws.integers */
 int small_operators_ready(void);
 int small_memory_ready(void); /* of memory.c: aligned memory for NumPy's arrays */
 extern PyMethodDef small_methods[]; /* of protocol.c: those of arrays */
