@@ -129,6 +129,11 @@ static PyObject *integers(PyObject *generator, PyObject *const *args, Py_ssize_t
  * other calls. */
 static PyObject *drawn_here(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
+    if (gate->draws == INTEGERS) {
+        Py_ssize_t named = small_keyword(kwnames, "size");
+        if ((named < 0 && n < 4) || numbers_of(named < 0 ? args[3] : args[n + named]) < FEWEST_INTEGERS)
+            return NULL;
+    }
     PyObject *generator = PyObject_GetAttr(args[0], name_plain);
     if (generator == NULL) { /* NumPy's exception tells what it is */
         PyErr_Clear();

@@ -5,6 +5,8 @@
 #include "gate.h"
 #include <numpy/random/bitgen.h>
 
+enum { FEWEST_INTEGERS = 1000 }; /* for which it is worth a look whether half of a word is left over */
+
 /* A generator of NumPy's while numbers are drawn from its source, whose lock is held. */
 typedef struct {
     PyObject *bits, *lock;

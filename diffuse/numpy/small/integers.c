@@ -5,8 +5,7 @@
  * refused, so that all are equally likely (Lemire's method). */
 #include "draws.h"
 
-enum { FEWEST = 1000 };  /* numbers for which it is worth a look whether half of a word is left over */
-enum { HOLD = 100000 };  /* numbers for which Python's lock is held */
+enum { HOLD = 100000 }; /* numbers for which Python's lock is held */
 
 static PyObject *agree;      /* says whether NumPy draws the same numbers */
 static PyTypeObject *kind;   /* NumPy's PCG64 */
@@ -54,7 +53,7 @@ PyObject *small_integers(PyObject *generator, int64_t low, int64_t high, int ran
 {
     npy_intp count = PyArray_OverflowMultiplyList(shape, rank);
     /* ranges of one number take none, and those of 32 bits all halves as they are */
-    if (count < FEWEST || high <= low || (uint64_t)high - (uint64_t)low < 2
+    if (count < FEWEST_INTEGERS || high <= low || (uint64_t)high - (uint64_t)low < 2
             || (uint64_t)high - (uint64_t)low > 0xffffffff || kind == NULL)
         return NULL;
     if (known < 0) {
