@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes as _ctypes
 from collections.abc import Callable
 from functools import update_wrapper as _update_wrapper
 from inspect import signature as _signature
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as _numpy
 import numpy.random as _real
+from numpy.random import _generator as _compiled
 from numpy.random import _pickle
 
 from diffuse.numpy.arrays import core as _core
@@ -26,6 +28,8 @@ from diffuse.numpy.ops.operands import wrap as _wrap
 from diffuse.numpy.small import native as _native
 from diffuse.settings import config as _config
 
+_DRAWN = {"standard_normal": 1, "normal": 1, "integers": 2}
+"""Methods whose numbers the extension draws itself, with the kind of these (small/gate.h)."""
 _KEPT = ("spawn", "get_state", "set_state")
 """Methods that return generators or states, not arrays for the program to compute with."""
 
@@ -91,6 +95,7 @@ def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     gate: Any = _gate(_native.Gate, function, run)
     if threaded:
         gate.sized, gate.most = _jumping.SIZES[name] + 1, _jumping.FEWEST[name]
+        gate.draws = _DRAWN.get(name, 0) if function is getattr(_real.Generator, name, None) else 0
     found: Callable[..., Any] = gate
     return found
 
@@ -162,6 +167,31 @@ def _stored_state(*args: Any) -> Any:
     return RandomState(getattr(_pickle, "__randomstate_ctor")(*args)._bit_generator)
 
 
+def _connect_normals() -> None:
+    """Give the extension the function by which NumPy's generators draw numbers with a normal distribution, if
+    NumPy exports it, as its documentation says."""
+    try:
+        function = _ctypes.CDLL(_compiled.__file__).random_standard_normal
+    except (AttributeError, OSError):
+        return
+    _native.connect_normals(_ctypes.cast(function, _ctypes.c_void_p).value, _real.Generator)
+
+
+def _agree() -> bool:
+    """Does the extension draw the integers that NumPy draws, and leave NumPy's state?"""
+    for high in (3, 1000, 3 << 30):
+        ours, plain = _real.default_rng(high), _real.default_rng(high)
+        found = _native.integers(ours, 0, high, 1001)
+        if found is None or found.tobytes() != plain.integers(0, high, 1001).tobytes():
+            return False
+        if ours.bit_generator.state != plain.bit_generator.state:
+            return False
+    return True
+
+
+if _native is not None:
+    _connect_normals()
+    _native.connect_integers(_real.PCG64, _agree)
 Generator: Any = _generator(_real.Generator, _stored_generator)
 RandomState: Any = _generator(_real.RandomState, _stored_state)
 SeedSequence: Any = _seeded(_real.SeedSequence)

@@ -38,6 +38,8 @@ from diffuse.numpy.ops.at_once import (
     glance,
     immediate,
     memory_order,
+    short,
+    short_rows,
     total,
 )
 from diffuse.numpy.ops.conversion import asarray
@@ -207,6 +209,8 @@ def _at_once(operator: str, memory: Any, axes: tuple[int, ...], wanted: numpy.dt
         found: Any = NUMPYS[operator](memory, axes)
     elif computing[0] in "fc" and operator in ("sum", "prod"):
         found = few_rows(operator, memory, axes, computing)
+        if found is None and short(operator, axes, memory, computing):
+            found = short_rows(memory)
         if found is None:
             found = small_folds.reduce(operator, memory, axes, computing)
         if found.dtype != wanted:

@@ -1,5 +1,5 @@
 /* Methods of random generators whose arguments NumPy takes as they are: diffuse/numpy/random.py in C. */
-#include "gate.h"
+#include "draws.h"
 
 static PyObject *name_plain; /* the attribute with NumPy's own generator */
 
@@ -60,11 +60,101 @@ static PyObject *drawn(Gate *gate, PyObject *found)
     return shown;
 }
 
+int small_begin_drawing(PyObject *generator, Drawing *drawing)
+{
+    drawing->source = NULL;
+    drawing->lock = NULL;
+    if ((drawing->bits = PyObject_GetAttrString(generator, "bit_generator")) == NULL)
+        return -1;
+    PyObject *capsule = PyObject_GetAttrString(drawing->bits, "capsule"), *held = NULL;
+    bitgen_t *source = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "BitGenerator");
+    Py_XDECREF(capsule); /* the bit generator keeps it */
+    if (source != NULL && (drawing->lock = PyObject_GetAttrString(drawing->bits, "lock")) != NULL
+            && (held = PyObject_CallMethod(drawing->lock, "acquire", NULL)) != NULL)
+        drawing->source = source;
+    Py_XDECREF(held);
+    return drawing->source == NULL ? -1 : 0;
+}
+
+int small_end_drawing(Drawing *drawing)
+{
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    PyObject *done = drawing->source == NULL ? NULL : PyObject_CallMethod(drawing->lock, "release", NULL);
+    Py_XDECREF(done);
+    Py_XDECREF(drawing->lock);
+    Py_XDECREF(drawing->bits);
+    if (type != NULL)
+        PyErr_Restore(type, error, trace);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int small_shape_of(PyObject *size, npy_intp *shape)
+{
+    int tuple = PyTuple_CheckExact(size);
+    Py_ssize_t rank = tuple ? PyTuple_GET_SIZE(size) : 1;
+    if (rank > NPY_MAXDIMS)
+        return -1;
+    for (Py_ssize_t k = 0; k < rank; k++) {
+        PyObject *extent = tuple ? PyTuple_GET_ITEM(size, k) : size;
+        shape[k] = PyLong_CheckExact(extent) ? PyLong_AsSsize_t(extent) : -1;
+        if (shape[k] < 0) {
+            PyErr_Clear();
+            return -1;
+        }
+    }
+    return (int)rank;
+}
+
+/* What `integers` draws where it is given bounds and a size, and nothing else; NULL as small_integers has it. */
+static PyObject *integers(PyObject *generator, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    Py_ssize_t named = small_keyword(kwnames, "size");
+    npy_intp shape[NPY_MAXDIMS];
+    long long bounds[2] = {0, 0};
+    if (kwnames == NULL ? n != 4 : named < 0 || PyTuple_GET_SIZE(kwnames) != 1 || n < 2 || n > 3)
+        return NULL;
+    Py_ssize_t given = n < 4 ? n - 1 : 2;
+    for (Py_ssize_t k = 0; k < given; k++) {
+        int far = !PyLong_CheckExact(args[k + 1]);
+        bounds[k + 2 - given] = far ? 0 : PyLong_AsLongLongAndOverflow(args[k + 1], &far);
+        if (far)
+            return NULL;
+    }
+    int rank = small_shape_of(named < 0 ? args[3] : args[n + named], shape);
+    return rank < 0 ? NULL : small_integers(generator, bounds[0], bounds[1], rank, shape);
+}
+
+/* What the extension draws from the generator of a method's object; NULL, without an exception unless one was raised, of
+ * other calls. */
+static PyObject *drawn_here(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    if (gate->draws == INTEGERS) {
+        Py_ssize_t named = small_keyword(kwnames, "size");
+        if ((named < 0 && n < 4) || numbers_of(named < 0 ? args[3] : args[n + named]) < FEWEST_INTEGERS)
+            return NULL;
+    }
+    PyObject *generator = PyObject_GetAttr(args[0], name_plain);
+    if (generator == NULL) { /* NumPy's exception tells what it is */
+        PyErr_Clear();
+        return NULL;
+    }
+    PyObject *found = gate->draws == NORMALS ? small_normals(gate, generator, args, n, kwnames)
+                                             : integers(generator, args, n, kwnames);
+    Py_DECREF(generator);
+    return found;
+}
+
 /* `told` is the generator of a function that is no method, and else NULL. */
 PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf), all = small_count(n, kwnames);
     int method = absent(gate->told);
+    if (gate->draws && method && n > 0) {
+        PyObject *found = drawn_here(gate, args, n, kwnames);
+        if (found != NULL || PyErr_Occurred())
+            return drawn(gate, found);
+    }
     if (n < method || !all_taken(args, method, all) || many(gate, args, n, kwnames))
         return PyObject_Vectorcall(gate->ours, args, n, kwnames);
     if (!method)

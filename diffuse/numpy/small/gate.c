@@ -264,6 +264,7 @@ static PyMemberDef gate_members[] = {
     {"few", T_INT, offsetof(Gate, few), 0, NULL},
     {"sized", T_PYSSIZET, offsetof(Gate, sized), 0, NULL},
     {"most", T_PYSSIZET, offsetof(Gate, most), 0, NULL},
+    {"draws", T_INT, offsetof(Gate, draws), 0, NULL},
     {NULL}};
 
 static PyGetSetDef gate_getset[] = {

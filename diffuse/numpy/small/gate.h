@@ -32,6 +32,7 @@ enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        COPIES = 1 << 22, /* has NumPy's bits in results of any size, of which NumPy makes FEW elements faster */
        WAYS = 1 << 23 }; /* times SMALL_ANY and the like: for which types it has NumPy's bits (soon.c) */
 enum { FEW = 1 << 18 };
+enum { NORMALS = 1, INTEGERS = 2 }; /* what a method of a random generator draws */
 enum { MOST = 16 }; /* arguments that a gate looks at */
 
 typedef struct {
@@ -52,6 +53,7 @@ typedef struct {
     int zeros;     /* `zeros` */
     Py_ssize_t sized, most; /* of a method that draws: which argument says how many numbers, and the number from which
                                Diffuse's own draws them; 0 where NumPy's draws any */
+    int draws;     /* and which numbers the extension draws itself (draws.c) */
     vectorcallfunc call;
 } Gate;
 

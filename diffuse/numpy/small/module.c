@@ -120,6 +120,26 @@ static PyObject *connect_team(PyObject *module, PyObject *function)
     Py_RETURN_NONE;
 }
 
+static PyObject *connect_normals(PyObject *module, PyObject *args)
+{
+    Py_ssize_t address;
+    PyTypeObject *generator;
+    if (!PyArg_ParseTuple(args, "nO!", &address, &PyType_Type, &generator))
+        return NULL;
+    small_connect_normals((void *)address, generator);
+    Py_RETURN_NONE;
+}
+
+static PyObject *connect_integers(PyObject *module, PyObject *args)
+{
+    PyTypeObject *pcg64;
+    PyObject *agree;
+    if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &pcg64, &agree))
+        return NULL;
+    small_connect_integers(pcg64, agree);
+    Py_RETURN_NONE;
+}
+
 static PyObject *dot(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     if (n != 2) {
@@ -298,6 +318,11 @@ static PyMethodDef methods[] = {
      "Give lowering.raised, the types of options, lowering.before_out, and refusals.refused."},
     {"connect_folds", connect_folds, METH_VARARGS,
      "Give the names of the module of reductions, and small_folds.laid_out."},
+    {"connect_normals", connect_normals, METH_VARARGS,
+     "Give the address of NumPy's random_standard_normal, and the class of the generators that draw by it."},
+    {"connect_integers", connect_integers, METH_VARARGS,
+     "Give the class of the generators that integers are drawn from, and a function that says whether they are NumPy's."},
+    {"integers", small_integers_of, METH_VARARGS, "Integers from a range, as a generator of NumPy's draws them, or None."},
     {"connect_team", connect_team, METH_O,
      "Give the function that says where the runtime's threads are; what it said before is forgotten."},
     {"dot", (PyCFunction)(void (*)(void))dot, METH_FASTCALL, "As at_once.dot, where compiled code is laid out."},

@@ -89,6 +89,11 @@ PyObject *small_mine(Array *x); /* the memory to write to, likewise; NULL as abo
 int small_moves(PyObject *ufunc); /* does some place of the program bring it other views every turn? */
 int small_hand_ready(void);
 int small_draws_ready(void);
+/* Of normals.c: the address of NumPy's random_standard_normal, and its class Generator. */
+void small_connect_normals(void *function, PyTypeObject *generator);
+/* Of integers.c: NumPy's class PCG64, and a function that says whether it draws the same numbers. */
+void small_connect_integers(PyTypeObject *pcg64, PyObject *function);
+PyObject *small_integers_of(PyObject *module, PyObject *args); /* draws.integers */
 int small_operators_ready(void);
 int small_memory_ready(void); /* of memory.c: aligned memory for NumPy's arrays */
 extern PyMethodDef small_methods[]; /* of protocol.c: those of arrays */
