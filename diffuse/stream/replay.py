@@ -78,6 +78,15 @@ class Replay:
         self._numbers = tuple([(word, t, k, dtype.startswith("complex")) for word, (t, k), dtype in
                                zip(words.scalars, composition.scalars, dtypes, strict=True)])
 
+    def places(self) -> list[int]:
+        """The word of the block with the address of each slot, for a kernel that has one argument a slot."""
+        return [word for _, word in sorted([(self.used[store], word) for word, store in self._addresses])]
+
+    def numbers(self) -> dict[int, str]:
+        """The words of the block with the numbers of the first task, in their order, and the type of each."""
+        found = zip(self._numbers, self.plan.composition.body.scalars, strict=True)
+        return {word: dtype for _, word, dtype in sorted([(k, word, dtype) for (word, _, k, _), dtype in found])}
+
     def values(self, recorded: Sequence[Recorded], addresses: Sequence[int], partials: Sequence[int],
                fine: bool = False) -> tuple[Any, ...]:
         """The kernel's block for these tasks, in the order of `abi.layout`; `addresses` are those of `used`.

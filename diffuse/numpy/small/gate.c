@@ -226,7 +226,6 @@ static void gate_dealloc(Gate *gate)
     if (gate->weakrefs != NULL)
         PyObject_ClearWeakRefs((PyObject *)gate);
     gate_clear(gate);
-    PyMem_Free(gate->loops);
     Py_TYPE(gate)->tp_free((PyObject *)gate);
 }
 

@@ -88,8 +88,10 @@ static int at_once(PyObject *known, PyObject *function, PyObject *const *operand
     done = trusted < 0 ? FAILED : trusted ? DONE : ASK;
     if (done == DONE) {
         PyObject *into = way == Py_True && n == 2 ? small_temporary_of(function, operands, values) : NULL;
-        *found = into == NULL ? PyObject_Vectorcall(way == Py_True ? function : way, values, n, NULL)
-                 : PyObject_CallFunctionObjArgs(function, values[0], values[1], into, NULL);
+        *found = into != NULL ? PyObject_CallFunctionObjArgs(function, values[0], values[1], into, NULL)
+                 : way == Py_True ? small_loop_of_ufunc(function, values, n) : NULL;
+        if (*found == NULL && !PyErr_Occurred())
+            *found = PyObject_Vectorcall(way == Py_True ? function : way, values, n, NULL);
         if (*found == Py_None) {
             Py_CLEAR(*found);
             done = ASK;
@@ -115,7 +117,7 @@ static int written(PyObject *known, PyObject *function, PyObject *const *operand
     PyObject *memory = values[n] = small_mine(out), *found = NULL;
     int trusted = memory == NULL ? 0 : small_trusted(small_alone(SLOT(known, known_template)), often, most);
     if (trusted > 0 && index == NULL)
-        Py_XDECREF(found = small_into(function, values, n));
+        Py_XDECREF(found = small_loop_into(function, values, n, memory) ? Py_NewRef(memory) : small_into(function, values, n));
     else if (trusted > 0 && PyObject_SetItem(memory, index, values[0]) == 0)
         found = memory;
     for (; n >= 0; n--)
@@ -351,15 +353,16 @@ int small_known_put(PyObject **names, Py_ssize_t n, Array *x, PyObject *index, P
 
 PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    if (n != inputs || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 1))
-        Py_RETURN_NONE;
-    if (kwnames == NULL)
+    Py_ssize_t all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    if (n == inputs && kwnames == NULL)
         return small_known(ufunc, args[0], n == 2 ? args[1] : NULL);
-    Array *out = (Array *)args[n];
-    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "out") || Py_TYPE(out) != state.array_class
-            || PyArray_SIZE((PyArrayObject *)out->meta) < state.small)
+    if (all != inputs + 1 || n < inputs || (n > inputs && small_warns(ufunc)))
         Py_RETURN_NONE;
-    int done = small_known_into(ufunc, args, n, out);
+    Array *out = (Array *)args[inputs];
+    if ((kwnames != NULL && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "out"))
+            || Py_TYPE(out) != state.array_class || PyArray_SIZE((PyArrayObject *)out->meta) < state.small)
+        Py_RETURN_NONE;
+    int done = small_known_into(ufunc, args, inputs, out);
     return done < 0 ? NULL : Py_NewRef(done ? (PyObject *)out : Py_None);
 }
 

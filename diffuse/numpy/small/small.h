@@ -54,7 +54,7 @@ typedef struct {
 } State;
 
 extern State state;
-extern PyTypeObject Array_Type, Operators_Type, Described_Type, Gate_Type, StaticGate_Type, Kind_Type;
+extern PyTypeObject Array_Type, Operators_Type, Described_Type, Gate_Type, StaticGate_Type, Kind_Type, Direct_Type;
 int small_kind_ready(void);
 
 /* Both return a new reference, or NULL: with an exception if one was raised, else for "not at hand". */
@@ -104,6 +104,12 @@ void small_numbers(void); /* of numbers.c: NumPy's numbers know arrays on their 
  * given. */
 void small_teach(PyObject *for_writing, PyObject *after_writing, PyObject *for_reading);
 void small_teach_generator(PyObject *method, PyObject *function);
+
+/* Of loops.c.  What NumPy's ufunc gives of so many values, by its inner loop: a new array, or NULL, without an exception
+ * unless one was raised, if NumPy has to do it.  Into an array that shares no memory with them: 1 if it is done. */
+PyObject *small_loop_of_ufunc(PyObject *ufunc, PyObject *const *values, Py_ssize_t n);
+int small_warns(PyObject *ufunc); /* does it warn of an output that has no name? */
+int small_loop_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n, PyObject *memory);
 
 /* Of record.c: a call of NumPy's function that was recorded before on these views, recorded again; `b` is NULL for
  * one operand.  Py_None if it was not, NULL with an exception. */
@@ -163,6 +169,7 @@ int small_idle(PyObject *storage); /* is no task pending on a store?  -1 where P
 /* Is a store's memory certain not to be at hand for reading, or for writing, and nothing to be waited for (walks.py)?
  * Only where that is told at once. */
 int small_pending(PyObject *storage, int writes);
+int small_holds(void); /* are recorded tasks held back? */
 int small_wrote(PyObject *storage); /* count a write by the host to a store of which `small_idle` tells; -1 as usual */
 /* single.trusted: count a call that NumPy is to do; 0 where it is to be recorded, -1 with an exception. */
 int small_trusted(PyObject **alone, long often, long most);
