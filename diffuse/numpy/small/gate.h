@@ -32,6 +32,7 @@ enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        COPIES = 1 << 22, /* has NumPy's bits in results of any size, of which NumPy makes FEW elements faster */
        WAYS = 1 << 23 }; /* times SMALL_ANY and the like: for which types it has NumPy's bits (soon.c) */
 enum { FEW = 1 << 18 };
+enum { ANY = 1, ALL };
 enum { MOST = 16 }; /* arguments that a gate looks at */
 
 typedef struct {
@@ -47,7 +48,7 @@ typedef struct {
     Quick quick;   /* what gives a view, or an element or a few added up, without NumPy; else NULL */
     int at_hand;   /* it takes the memory of the array, if that is at hand, and not its description */
     int describes; /* its result is no view, but what the description tells */
-    int searches;  /* `any` or `all` */
+    int searches;  /* ANY or ALL: `any` or `all` */
     int rolls;     /* `roll` */
     int zeros;     /* `zeros` */
     Py_ssize_t sized, most; /* of a method that draws: which argument says how many numbers, and the number from which

@@ -62,6 +62,9 @@ PyObject *small_near(Array *x);
 PyObject *small_number_or_near(PyObject *x);
 /* Is it a list or tuple of fewer than `most` numbers of Python's, and nothing else? */
 int small_sequence(PyObject *x, npy_intp most);
+/* The array that NumPy makes of a list of floats, or of one of ints, that are exactly Python's; NULL, without an
+ * exception unless one was raised, where NumPy has to look. */
+PyObject *small_listed(PyObject *list);
 
 Array *small_blank(void);               /* a new array whose fields are to be filled in */
 void small_recycle(PyTypeObject *type); /* keep the memory of arrays of this class for the next ones */

@@ -181,11 +181,6 @@ PyObject *small_swapaxes(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
     return axes[0] == axes[1] ? NULL : small_view(x, PyArray_DESCR(x), rank, shape, strides, PyArray_BYTES(x));
 }
 
-PyObject *small_transpose(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
-{
-    return n == 0 ? small_reversed(x) : NULL;
-}
-
 PyObject *small_item(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
 {
     char *data = n == 1 && PyArray_NDIM(x) == 1 ? small_spot((PyObject *)x, args[0]) : NULL;
