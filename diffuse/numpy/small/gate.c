@@ -155,6 +155,13 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
         if (found != NULL || PyErr_Occurred())
             return found;
     }
+    if (gate->reduces && n == 1 && kwnames == NULL) {
+        PyObject *found = small_reduce(gate, args[0]);
+        if (found == NULL && !PyErr_Occurred() && gate->reduces > SMALL_ANYWHERE)
+            found = small_fold(gate, args[0]);
+        if (found != NULL || PyErr_Occurred())
+            return found;
+    }
     if (gate->need == ANYTHING && n == 1 && kwnames == NULL && !(gate->flags & OPERATES) && PyList_CheckExact(args[0])
             && small_sequence(args[0], state.tiny)) {
         PyObject *made = small_listed(args[0]);
@@ -174,8 +181,13 @@ static const struct { const char *name; Quick quick; int at_hand, function, desc
     {"ravel", small_ravel}, {"reshape", small_reshape}, {"swapaxes", small_swapaxes},
     {"transpose", small_permuted, 0, 1}, {"transpose", small_transpose}, {"diagonal", small_diagonal, 0, 1},
     {"expand_dims", small_expand_dims, 0, 1}, {"broadcast_to", small_broadcast_to, 0, 1}, {"flip", small_flip, 0, 1},
-    {"split", small_split, 0, 1}, {"array_split", small_array_split, 0, 1}, {"view", small_retyped}, {"item", small_item, 1}, {"trace", small_trace, 1, 1},
+    {"split", small_split, 0, 1}, {"array_split", small_array_split, 0, 1}, {"view", small_retyped}, {"item", small_item, 1}, {"tolist", small_tolist, 1}, {"trace", small_trace, 1, 1},
     {"shape", small_shape, 0, 1, 1}, {"ndim", small_ndim, 0, 1, 1}, {"size", small_size, 0, 1, 1}};
+
+/* The methods, and functions of NumPy, that reduce a small array without it. */
+static const char *const FOLDED[] = {
+    [SMALL_SUM] = "sum", [SMALL_MEAN] = "mean", [SMALL_MAX] = "max", [SMALL_MIN] = "min", [SMALL_ANY_TRUE] = "any",
+    [SMALL_ALL] = "all"};
 
 /* Is it the function of this name of NumPy itself, and not of a module within? */
 static int is_numpys_own(Gate *gate, PyObject *name)
@@ -190,7 +202,7 @@ static int is_numpys_own(Gate *gate, PyObject *name)
 static void find_quick(Gate *gate)
 {
     gate->quick = NULL;
-    gate->zeros = 0;
+    gate->zeros = gate->reduces = 0;
     if ((gate->need != ARRAYS && gate->need != SHAPED) || gate->flags & OPERATES)
         return;
     PyObject *name = PyObject_GetAttrString(gate->real, "__name__");
@@ -206,8 +218,10 @@ static void find_quick(Gate *gate)
             gate->at_hand = QUICK[k].at_hand;
             gate->describes = QUICK[k].describes;
         }
-    gate->searches = PyUnicode_CompareWithASCIIString(name, "any") == 0 ? ANY
-                     : PyUnicode_CompareWithASCIIString(name, "all") == 0 ? ALL : 0;
+    for (int fold = 1; fold <= SMALL_ALL; fold++)
+        if (FOLDED[fold] != NULL && PyUnicode_CompareWithASCIIString(name, FOLDED[fold]) == 0
+                && (gate->flags & BELONGS || is_numpys_own(gate, name)))
+            gate->reduces = fold;
     gate->zeros = gate->need == SHAPED && PyUnicode_CompareWithASCIIString(name, "zeros") == 0;
     gate->rolls = PyUnicode_CompareWithASCIIString(name, "roll") == 0 && !(gate->flags & BELONGS);
     Py_DECREF(name);

@@ -32,7 +32,7 @@ enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        COPIES = 1 << 22, /* has NumPy's bits in results of any size, of which NumPy makes FEW elements faster */
        WAYS = 1 << 23 }; /* times SMALL_ANY and the like: for which types it has NumPy's bits (soon.c) */
 enum { FEW = 1 << 18 };
-enum { ANY = 1, ALL };
+enum { SMALL_SUM = 1, SMALL_MEAN, SMALL_MAX, SMALL_MIN, SMALL_ANYWHERE, SMALL_ANY_TRUE, SMALL_ALL };
 enum { MOST = 16 }; /* arguments that a gate looks at */
 
 typedef struct {
@@ -48,7 +48,7 @@ typedef struct {
     Quick quick;   /* what gives a view, or an element or a few added up, without NumPy; else NULL */
     int at_hand;   /* it takes the memory of the array, if that is at hand, and not its description */
     int describes; /* its result is no view, but what the description tells */
-    int searches;  /* ANY or ALL: `any` or `all` */
+    int reduces;   /* SMALL_SUM or the like: a reduction of that name */
     int rolls;     /* `roll` */
     int zeros;     /* `zeros` */
     Py_ssize_t sized, most; /* of a method that draws: which argument says how many numbers, and the number from which
@@ -104,6 +104,11 @@ PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject 
 /* Of loops.c: a ufunc's result on arrays and numbers; NULL, without an exception unless one was raised, if NumPy has to
  * look. */
 PyObject *small_call_loop(Gate *gate, PyObject *const *low);
+
+/* Of reductions.c: what a reduction without options gives of a small array, as NumPy has it, and `any` and `all` of bools
+ * of any number.  NULL, without an exception unless one was raised, if NumPy has to look. */
+PyObject *small_reduce(Gate *gate, PyObject *given);
+PyObject *small_searched(int fold, PyArrayObject *x);
 
 /* Of ways.c: how a call is done that is not NumPy's on small arrays.  NULL, without an exception unless one was
  * raised, where Diffuse's own function has to see to it. */

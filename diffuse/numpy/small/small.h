@@ -92,6 +92,7 @@ PyObject *small_mine(Array *x); /* the memory to write to, likewise; NULL as abo
 int small_moves(PyObject *ufunc); /* does some place of the program bring it other views every turn? */
 int small_hand_ready(void);
 int small_draws_ready(void);
+int small_reductions_ready(void);
 int small_operators_ready(void);
 int small_memory_ready(void); /* of memory.c: aligned memory for NumPy's arrays */
 extern PyMethodDef small_methods[]; /* of protocol.c: those of arrays */

@@ -2,7 +2,6 @@
  * on large arrays. */
 #include "gate.h"
 #include "folds.h"
-#include <numpy/arrayscalars.h>
 
 /* Is an argument one that a function of views takes as it is: a number, None, a tuple, or an element type? */
 static int describes(Gate *gate, PyObject *x)
@@ -131,37 +130,6 @@ PyObject *small_read_from(Gate *gate, PyObject *const *args, Py_ssize_t n)
     return found;
 }
 
-/* Is there an element among these bools, which lie side by side, that is true, or false? */
-static int occurs(const char *data, npy_intp n, int truth)
-{
-    enum { BLOCK = 64 };
-    if (!truth)
-        return memchr(data, 0, n) != NULL;
-    npy_intp k = 0;
-    for (; k + BLOCK <= n; k += BLOCK) {
-        uint64_t words[BLOCK / 8], any = 0;
-        memcpy(words, data + k, BLOCK);
-        for (int w = 0; w < BLOCK / 8; w++)
-            any |= words[w];
-        if (any)
-            return 1;
-    }
-    while (k < n)
-        if (data[k++])
-            return 1;
-    return 0;
-}
-
-/* `any` and `all` of bools. */
-static PyObject *search(Gate *gate, PyArrayObject *x)
-{
-    enum { MANY = 1 << 26 }; /* NumPy gives Python's lock to others meanwhile */
-    if ((!PyArray_IS_C_CONTIGUOUS(x) && !PyArray_IS_F_CONTIGUOUS(x)) || PyArray_SIZE(x) > MANY)
-        return PyObject_CallOneArg(gate->real, (PyObject *)x);
-    int all = gate->searches == ALL, found = occurs(PyArray_BYTES(x), PyArray_SIZE(x), !all);
-    return Py_NewRef(found != all ? PyArrayScalar_True : PyArrayScalar_False);
-}
-
 /* What a reduction of all elements gives that the calling thread does at once, as immediate and total of at_once.py
  * have it. */
 PyObject *small_fold(Gate *gate, PyObject *given)
@@ -173,14 +141,16 @@ PyObject *small_fold(Gate *gate, PyObject *given)
     int type = size == 0 ? NPY_HALF : PyArray_TYPE((PyArrayObject *)x->meta);
     int whole = type >= NPY_BYTE && type <= NPY_ULONGLONG, real = type == NPY_FLOAT || type == NPY_DOUBLE;
     int adds = gate->flags & ADDS && real, fits = whole || adds || (!(gate->flags & ADDS) && (real || type == NPY_BOOL));
-    int searched = gate->searches && type == NPY_BOOL && size >= state.small && state.small && state.sees && !small_eager();
+    int searched = gate->reduces > SMALL_ANYWHERE && type == NPY_BOOL && size >= state.small && state.small && state.sees && !small_eager();
     if (!fits || !(searched || small_folds_now((PyArrayObject *)x->meta, adds)))
         return NULL;
     PyObject *memory = small_at_hand(x), *found = NULL;
     if (memory != NULL) {
         small_looked();
         found = adds ? small_fold_vectors((PyArrayObject *)memory, NULL)
-                : searched ? search(gate, (PyArrayObject *)memory) : PyObject_CallOneArg(gate->real, memory);
+                : searched ? small_searched(gate->reduces, (PyArrayObject *)memory) : NULL;
+        if (found == NULL && !adds && !PyErr_Occurred())
+            found = PyObject_CallOneArg(gate->real, memory);
         Py_DECREF(memory);
     }
     return found;
