@@ -39,7 +39,8 @@ def picked(composition: Composition, tasks: Tasks, arguments: Sequence[Access]) 
     """The work of a launch due to elements that it reads through indices from arrays in memory."""
     reads = [(prod(tasks[composition.spaces[loop.space]].shape), arguments[op.attribute].store)
              for loop in composition.body.loops for op in loop.ops if op.kind == "pick"]
-    return PICKED * sum([count for count, store in reads if prod(store.shape) * ITEMSIZE[store.dtype] >= CACHED])
+    return PICKED * sum([count for count, store in reads
+                         if prod(store.shape) * ITEMSIZE[store.dtype] >= CACHED])
 
 
 class Replay:
@@ -97,7 +98,8 @@ class Replay:
     def numbers(self) -> dict[int, str]:
         """The words of the block with the numbers of the first task, in their order, and the type of each."""
         found = zip(self._numbers, self.plan.composition.body.scalars, strict=True)
-        return {word: dtype for _, word, dtype in sorted([(k, word, dtype) for (word, _, k, _), dtype in found])}
+        words = sorted([(k, word, dtype) for (word, _, k, _), dtype in found])
+        return {word: dtype for _, word, dtype in words}
 
     def values(self, recorded: Sequence[Recorded], addresses: Sequence[int], partials: Sequence[int],
                fine: bool = False) -> tuple[Any, ...]:

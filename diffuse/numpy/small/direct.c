@@ -112,12 +112,13 @@ static PyObject *direct_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     Py_buffer block;
     const char *types;
     npy_intp size, row, leaf;
-    if (!PyArg_ParseTuple(args, "OOOnO!y*nnnO!sO!", &slow, &report, &code, &address, &PyArray_Type, &out, &block, &size, &row,
-                          &leaf, &PyTuple_Type, &operands, &types, &PyTuple_Type, &places))
+    if (!PyArg_ParseTuple(args, "OOOnO!y*nnnO!sO!", &slow, &report, &code, &address, &PyArray_Type, &out, &block, &size,
+                          &row, &leaf, &PyTuple_Type, &operands, &types, &PyTuple_Type, &places))
         return NULL;
     Direct *direct = (Direct *)type->tp_alloc(type, 0);
     Py_ssize_t count = PyTuple_GET_SIZE(operands), words = block.len / (Py_ssize_t)sizeof(int64_t);
-    if (direct != NULL && (count > OPERANDS || words > WORDS || PyTuple_GET_SIZE(places) != count + 1 || (Py_ssize_t)strlen(types) != count)) {
+    if (direct != NULL && (count > OPERANDS || words > WORDS || PyTuple_GET_SIZE(places) != count + 1
+                           || (Py_ssize_t)strlen(types) != count)) {
         PyErr_SetString(PyExc_ValueError, "too many operands, or words of a block");
         Py_CLEAR(direct);
     }

@@ -175,6 +175,8 @@ int small_spreads(PyObject *left, PyObject *right)
 
 PyObject *small_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n)
 {
+    if (small_loop_into(ufunc, values, n, values[n]))
+        return Py_NewRef(values[n]);
     return PyObject_Vectorcall(ufunc, values, n, names_out);
 }
 

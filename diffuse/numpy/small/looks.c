@@ -104,7 +104,9 @@ PyObject *small_permuted(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
 {
     if (n == 0 || (n == 1 && args[0] == Py_None))
         return small_reversed(x);
-    return n == 1 && PyTuple_CheckExact(args[0]) ? permuted(x, &PyTuple_GET_ITEM(args[0], 0), PyTuple_GET_SIZE(args[0])) : NULL;
+    if (n != 1 || !PyTuple_CheckExact(args[0]))
+        return NULL;
+    return permuted(x, &PyTuple_GET_ITEM(args[0], 0), PyTuple_GET_SIZE(args[0]));
 }
 
 PyObject *small_transpose(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)

@@ -285,9 +285,16 @@ static const Loop *loops_of(PyObject *given)
     return found;
 }
 
+/* The same for what may be no ufunc, or one of another number of operands. */
+static const Loop *loops_for(PyObject *function, Py_ssize_t n)
+{
+    int ufunc = Py_TYPE(function) == Py_TYPE(small_ufuncs[ADD]) && ((PyUFuncObject *)function)->nin == n;
+    return ufunc ? loops_of(function) : NULL;
+}
+
 PyObject *small_loop_of_ufunc(PyObject *ufunc, PyObject *const *values, Py_ssize_t n)
 {
-    const Loop *found = Py_TYPE(ufunc) == Py_TYPE(small_ufuncs[ADD]) && ((PyUFuncObject *)ufunc)->nin == n ? loops_of(ufunc) : NULL;
+    const Loop *found = loops_for(ufunc, n);
     return found == NULL ? NULL : result(found, values[0], n == 2 ? values[1] : NULL);
 }
 
@@ -313,14 +320,15 @@ int small_loop_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n, PyOb
     npy_intp shape[RANK];
     char *begin, *end, *first, *last;
     int dims, m = (int)n;
-    const Loop *among = Py_TYPE(ufunc) == Py_TYPE(small_ufuncs[ADD]) && ((PyUFuncObject *)ufunc)->nin == n ? loops_of(ufunc) : NULL;
-    const Loop *loop = among == NULL || !small_plain(memory) ? NULL : chosen(among, values, m, &dims, shape, sides);
+    const Loop *among = loops_for(ufunc, n);
+    const Loop *loop = among != NULL && small_plain(memory) ? chosen(among, values, m, &dims, shape, sides) : NULL;
     if (loop == NULL || loop->made != PyArray_TYPE(out) || dims != PyArray_NDIM(out) || !PyArray_ISWRITEABLE(out)
             || !PyArray_CompareLists(shape, PyArray_DIMS(out), dims) || !laid(out, dims, shape, &sides[m]))
         return 0;
     spans(&sides[m], dims, shape, PyArray_ITEMSIZE(out), &begin, &end);
     for (int k = 0; k < m; k++) { /* elements that are both read and written cannot be computed again */
-        spans(&sides[k], dims, shape, PyArray_CheckExact(values[k]) ? PyArray_ITEMSIZE((PyArrayObject *)values[k]) : 1, &first, &last);
+        spans(&sides[k], dims, shape, PyArray_CheckExact(values[k]) ? PyArray_ITEMSIZE((PyArrayObject *)values[k]) : 1,
+              &first, &last);
         if (first < end && begin < last)
             return 0;
     }

@@ -6,8 +6,7 @@ Py_ssize_t known_template, known_frame, known_values, view_token;
 static Py_ssize_t known_form, known_part, known_meta, known_plain, known_casts;
 static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
-static PyObject *pythons_call;      /* known.call */
-static PyObject *name_eager, *name_into, *name_assign, *name_locate, *nothing;
+static PyObject *pythons_call, *name_eager, *name_into, *name_assign, *name_locate, *nothing; /* known.call, names */
 static PyObject *ways;              /* single.ways: how are the operations of a template done at once? */
 static PyObject *made_at_once;      /* of access */
 static long often, most;            /* single.OFTEN; with single.TRUSTED */
@@ -117,7 +116,7 @@ static int written(PyObject *known, PyObject *function, PyObject *const *operand
     PyObject *memory = values[n] = small_mine(out), *found = NULL;
     int trusted = memory == NULL ? 0 : small_trusted(small_alone(SLOT(known, known_template)), often, most);
     if (trusted > 0 && index == NULL)
-        Py_XDECREF(found = small_loop_into(function, values, n, memory) ? Py_NewRef(memory) : small_into(function, values, n));
+        Py_XDECREF(found = small_into(function, values, n));
     else if (trusted > 0 && PyObject_SetItem(memory, index, values[0]) == 0)
         found = memory;
     for (; n >= 0; n--)
@@ -353,14 +352,14 @@ int small_known_put(PyObject **names, Py_ssize_t n, Array *x, PyObject *index, P
 
 PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    Py_ssize_t all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
     if (n == inputs && kwnames == NULL)
         return small_known(ufunc, args[0], n == 2 ? args[1] : NULL);
+    Py_ssize_t all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
     if (all != inputs + 1 || n < inputs || (n > inputs && small_warns(ufunc)))
         Py_RETURN_NONE;
     Array *out = (Array *)args[inputs];
-    if ((kwnames != NULL && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "out"))
-            || Py_TYPE(out) != state.array_class || PyArray_SIZE((PyArrayObject *)out->meta) < state.small)
+    if ((n == inputs && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "out"))
+            || Py_TYPE(out) != state.array_class || size_of(out->meta) < state.small)
         Py_RETURN_NONE;
     int done = small_known_into(ufunc, args, inputs, out);
     return done < 0 ? NULL : Py_NewRef(done ? (PyObject *)out : Py_None);
