@@ -25,8 +25,9 @@ EXPRESSIONS = """x.reshape(-1); x.reshape(2, -1); x.reshape((2, -1)); x.reshape(
     np.transpose(x, (-1, 0)); np.transpose(x, 1, 0); x.transpose(-1, 0); x.transpose((0, 1))
     x.transpose(None); np.transpose(x[None], (2, 0, 1)); np.broadcast_to(x, (3, *x.shape))
     np.broadcast_to(x, (1, *x.shape)); np.broadcast_to(x[:1], x.shape); np.broadcast_to(x[:, :1], x.shape)
-    np.broadcast_to(x, x.shape); np.broadcast_to(x[0], (0, len(x[0]))); np.broadcast_to(x, 7); np.broadcast_to(x, (-1, 7)); x[0].tolist()
-    x[:, 0].tolist(); x.T[0].view('int64').tolist(); x[0].tolist(1)
+    np.broadcast_to(x, x.shape); np.broadcast_to(x[0], (0, len(x[0])))
+    np.broadcast_to(x, 7); np.broadcast_to(x, (-1, 7))
+    x[0].tolist(); x[:, 0].tolist(); x.T[0].view('int64').tolist(); x[0].tolist(1)
     np.expand_dims(x, 0); np.rot90(x); np.moveaxis(x, 0, 1); np.diagonal(x); np.fliplr(x)"""
 
 
