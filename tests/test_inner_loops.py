@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy
@@ -226,10 +227,10 @@ def test_reductions_of_small_vectors_are_numpys(size: int, dtype: str) -> None:
         for values in (plain, plain[::-1], numpy.zeros_like(plain), plain[1:]):
             given = dn.array(values)
             for f in REDUCED:
-                wanted = done(lambda f=f, values=values: f(numpy, values))
-                assert done(lambda f=f, given=given: f(dn, given)) == wanted
-                assert done(lambda f=f, values=values: f(dn, values)) == wanted
-        assert done(lambda ours=ours: ours[1::2].sum()) == done(lambda plain=plain: plain[1::2].sum())
+                wanted = done(partial(f, numpy, values))
+                assert done(partial(f, dn, given)) == wanted
+                assert done(partial(f, dn, values)) == wanted
+        assert done(ours[1::2].sum) == done(plain[1::2].sum)
 
 
 @pytest.mark.parametrize("numbers", [

@@ -43,7 +43,8 @@ def shared(call: Callable[[], Any]) -> set[bytes]:
     """The results of two of many calls, which follow closely on each other: of the first one that NumPy or
     machine code computes at once, and of one that is shared with other threads."""
     native.connect_team(soon._team)  # what earlier launches have lost by it counts no more
-    running, found, counters = library.current(), set(), trace.counters
+    running, counters = library.current(), trace.counters
+    found: set[bytes] = set()
     for _ in range(MOST):
         launched, recorded = running.runtime.mark(), counters["recorded"]
         result = call()
