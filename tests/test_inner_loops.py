@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy
@@ -215,3 +216,31 @@ def test_large_results_at_places_with_other_views_every_turn(dtype: str) -> None
     def run(x: Any) -> Any:
         return sum([float(numpy.abs((x[:, j, None] * x[:, j:])[::7]).max()) for j in range(40)])
     assert run(a[1]) == run(a[0])
+
+
+REDUCED: list[Callable[[Any, Any], Any]] = [
+    lambda m, x: x.sum(), lambda m, x: x.mean(), lambda m, x: x.max(), lambda m, x: m.min(x),
+    lambda m, x: m.sum(x), lambda m, x: m.mean(x), lambda m, x: x.any(), lambda m, x: m.all(x)]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("size", [1, 2, 9, 127, 128, 129, 1000, 8193])
+def test_reductions_of_small_vectors_are_numpys(size: int, dtype: str) -> None:
+    for seed in (0, 1):
+        plain, ours = both((size,), dtype, seed)
+        for values in (plain, plain[::-1], numpy.zeros_like(plain), plain[1:]):
+            given = dn.array(values)
+            for f in REDUCED:
+                wanted = done(partial(f, numpy, values))
+                assert done(partial(f, dn, given)) == wanted
+                assert done(partial(f, dn, values)) == wanted
+        assert done(ours[1::2].sum) == done(plain[1::2].sum)
+
+
+@pytest.mark.parametrize("numbers", [
+    [1.0, -0.0], [1, 2], [1, 2.5], [True, 1], [2**63], [2**70], [], [1.0] * 200, [numpy.float64(1.0), 2.0]])
+def test_arrays_of_lists_are_numpys(numbers: list[Any]) -> None:
+    for make in ("array", "asarray"):
+        wanted, found = getattr(numpy, make)(numbers), getattr(dn, make)(numbers)
+        assert found.dtype == wanted.dtype and found.shape == wanted.shape
+        assert numpy.asarray(found).tolist() == wanted.tolist() and found.flags.writeable

@@ -76,3 +76,18 @@ def test_large_ones_are_recorded(subscripts: str, shapes: list[tuple[int, ...]])
     found = dnp.einsum(subscripts, *operands) + 1
     assert trace.counters["recorded"] >= 2
     assert (found == numpy.einsum(subscripts, *map(numpy.asarray, operands)) + 1).all()
+
+
+@pytest.mark.parametrize("subscripts", ["ij,ij->i", "ij,j->i", "ij->i", "ij,ij->", "ij,ij->j", "ij,ij"])
+@pytest.mark.parametrize("shape", [(700, 1600), (3, 400_000), (260_000, 5)])
+def test_sums_at_hand_are_numpys(subscripts: str, shape: tuple[int, int]) -> None:
+    """The first call leaves them to NumPy's function; later ones share rows of the result among threads."""
+    pick = numpy.random.default_rng(3)
+    extents = dict(zip("ij", shape, strict=True))
+    operands = [pick.random([extents[label] for label in term]) - 0.5
+                for term in subscripts.partition("->")[0].split(",")]
+    wanted, given = numpy.einsum(subscripts, *operands), [*map(dnp.array, operands)]
+    for _ in range(3):
+        found = dnp.einsum(subscripts, *given)
+        assert numpy.asarray(found).tobytes() == wanted.tobytes()
+        assert type(found) is type(wanted) or wanted.size >= 128

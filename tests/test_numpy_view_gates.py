@@ -18,6 +18,16 @@ EXPRESSIONS = """x.reshape(-1); x.reshape(2, -1); x.reshape((2, -1)); x.reshape(
     x.diagonal(1); x.view('int64'); x.view('float32'); x.view('i4,f4').dtype.names; x.view('bogus')
     x.view(); x.view(complex); x.T.view(complex); np.reshape(x, -1); np.ravel(x.T); np.flip(x)
     np.flip(x, 1); np.transpose(x, (1, 0)); np.split(x, 2); np.array_split(x, 3); np.split(x, 3)
+    np.expand_dims(x, -1); np.expand_dims(x, 3); np.expand_dims(x[:, 1:], 1); np.expand_dims(x, (0, 1))
+    np.flip(x, -1); np.flip(x, 2); np.flip(x[::2], 0); np.flip(x.T, (0, 1)); np.flip(x, None)
+    np.split(x, 4.0); np.split(x, 0); np.array_split(x, 7, 1); np.array_split(x.T, 3); np.array_split(x, 999)
+    np.diagonal(x, 1); np.diagonal(x.T); np.transpose(x); np.transpose(x, None); np.transpose(x, (0, 0))
+    np.transpose(x, (-1, 0)); np.transpose(x, 1, 0); x.transpose(-1, 0); x.transpose((0, 1))
+    x.transpose(None); np.transpose(x[None], (2, 0, 1)); np.broadcast_to(x, (3, *x.shape))
+    np.broadcast_to(x, (1, *x.shape)); np.broadcast_to(x[:1], x.shape); np.broadcast_to(x[:, :1], x.shape)
+    np.broadcast_to(x, x.shape); np.broadcast_to(x[0], (0, len(x[0])))
+    np.broadcast_to(x, 7); np.broadcast_to(x, (-1, 7))
+    x[0].tolist(); x[:, 0].tolist(); x.T[0].view('int64').tolist(); x[0].tolist(1)
     np.expand_dims(x, 0); np.rot90(x); np.moveaxis(x, 0, 1); np.diagonal(x); np.fliplr(x)"""
 
 

@@ -10,15 +10,18 @@ either way.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy
 
+from diffuse.ir.loops import SEGMENT
 from diffuse.ir.template import Template
+from diffuse.kernels.body import abi
 from diffuse.kernels.body.compose import compose
 from diffuse.kernels.build.compiler import compiler
 from diffuse.memory import address
-from diffuse.observe.floaterrors import KINDS, geterr
+from diffuse.observe.floaterrors import KINDS, geterr, raised
 from diffuse.runtime.base import CodeUse, Launch
 from diffuse.settings import config
 from diffuse.stream.decompose import decompose
@@ -30,6 +33,9 @@ Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
 CASTS: dict[str, Any] = {"float64": float, "complex128": complex}
 """The conversions of numbers to the most frequent types of computation.  Others use NumPy's."""
+
+NUMBERS = {"float64": "d", "float32": "f", "int64": "q"}
+"""How the C extension names the types of numbers that it puts into a block."""
 
 
 class Direct:
@@ -58,6 +64,37 @@ class Direct:
         """Has the machine code arrived?"""
         compiler.request(self._kernel)
         return self._kernel.native is not None
+
+    def laid_out(self, operands: Sequence[Any]) -> tuple[Any, ...] | None:
+        """Lay out the launch for the C extension (numpy/small/direct.c), for operands like these; None if its
+        block has another form than one space that is cut along one dimension.
+
+        Returns whether floating-point exceptions are to be reported, the object that keeps the code, its
+        address, an array like the results, the block of one point, the extent that is cut, the elements of
+        each of its indices, the indices of which points get a multiple, for each operand the type of a
+        number in the block, and for each operand and the result the word of the block and what is added to
+        the address there.
+        """
+        body, replay = self._kernel.body, self._replay
+        numbers = ((self.made, (), (0,) * len(self._casts), None),)
+        division = abi.whole(body, replay.values(numbers, [0] * len(replay.used), ()))
+        if division is None or body.launch_rank != 1 or len(body.spaces) != 1 or body.split:
+            return None
+        (rank, (axis, *_), *_), values = body.spaces[0], division.values
+        begin = abi.words(body).spaces[0] + 1
+        extents, places, types = values[begin:begin + rank], replay.places(), replay.numbers()
+        if axis < 0 or len(places) != len(self.made.uses) or not set(types.values()) <= NUMBERS.keys():
+            return None
+        arrays = iter([(word, values[word] - offset) for word, offset in
+                       zip(places, (*self._offsets, self._last), strict=True)])
+        given, kinds = iter(types.items()), [kind is None for kind in self._kinds]
+        named = [next(given) if number else None for number in kinds]
+        found = [next(arrays) if number is None else (number[0], 0) for number in named]
+        return (_reports, self._kernel.native, self._kernel.native.address, self.out,
+                self._kernel.pack(values), extents[axis], prod(extents) // extents[axis],
+                SEGMENT if axis == rank - 1 else 1, tuple(operands),
+                "".join(["p" if number is None else NUMBERS[number[1]] for number in named]),
+                (*found, next(arrays)))
 
     def __call__(self, *operands: Any) -> Array | None:
         """Compute the result; None if a task has to be recorded: the operands have other layouts, something
@@ -101,6 +138,11 @@ def reported(flags: int) -> bool:
     """Are floating-point errors of one of these kinds reported?"""
     modes = geterr()
     return any(flags & bit and modes[kind.mode] != "ignore" for bit, kind in KINDS.items())
+
+
+def _reports(status: int) -> bool:
+    """Are floating-point errors in a processor's status reported?"""
+    return reported(raised(status))
 
 
 def _kind(x: Any) -> tuple[Any, ...] | None:

@@ -31,6 +31,18 @@ def traffic(views: Sequence[View]) -> int:
     return 2 * nbytes // 3 if nbytes >= CACHED else 0
 
 
+PICKED = 64
+"""The work of reading an element at random from memory, which takes some four nanoseconds."""
+
+
+def picked(composition: Composition, tasks: Tasks, arguments: Sequence[Access]) -> int:
+    """The work of a launch due to elements that it reads through indices from arrays in memory."""
+    reads = [(prod(tasks[composition.spaces[loop.space]].shape), arguments[op.attribute].store)
+             for loop in composition.body.loops for op in loop.ops if op.kind == "pick"]
+    return PICKED * sum([count for count, store in reads
+                         if prod(store.shape) * ITEMSIZE[store.dtype] >= CACHED])
+
+
 class Replay:
     """A plan for the views and extents of one trail."""
 
@@ -58,7 +70,8 @@ class Replay:
         """The layout of that launch (layout.py)."""
         self.partners: dict[tuple[Any, ...], Any] = {}
         """The forms of passes with replays that follow (pairs.py)."""
-        self.work = plan.cost(tasks) + traffic([shown(access) for access in arguments])
+        self.work = (plan.cost(tasks) + traffic([shown(access) for access in arguments])
+                     + picked(composition, tasks, arguments))
         self._fixed = _block(composition, tasks, arguments)
         """The block, with offsets in place of addresses and 0 in place of numbers."""
         words = abi.words(composition.body)
@@ -78,6 +91,16 @@ class Replay:
         self._numbers = tuple([(word, plan.origin(t), k, dtype.startswith("complex"))
                                for word, (t, k), dtype
                                in zip(words.scalars, composition.scalars, dtypes, strict=True)])
+
+    def places(self) -> list[int]:
+        """The word of the block with the address of each slot, for a kernel that has one argument a slot."""
+        return [word for _, word in sorted([(self.used[store], word) for word, store in self._addresses])]
+
+    def numbers(self) -> dict[int, str]:
+        """The words of the block with the numbers of the first task, in their order, and the type of each."""
+        found = zip(self._numbers, self.plan.composition.body.scalars, strict=True)
+        words = sorted([(k, word, dtype) for (word, _, k, _), dtype in found])
+        return {word: dtype for _, word, dtype in words}
 
     def values(self, recorded: Sequence[Recorded], addresses: Sequence[int], partials: Sequence[int],
                fine: bool = False) -> tuple[Any, ...]:

@@ -11,7 +11,8 @@ a number of bytes between two such values.
 
 Only operations with NumPy's bits are done at once, so that results do not depend on this.  The extension does
 it (small/soon.c); without the extension such operations are recorded, or done one by one (ops/single.py).
-Sums and dot products of large vectors it shares with the runtime's threads.
+Sums and dot products of large vectors, and ufuncs on some 100,000 elements, it shares with the runtime's
+threads.
 """
 
 from __future__ import annotations

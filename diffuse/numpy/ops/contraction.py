@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import base, core
+from diffuse import library
+from diffuse.library import Bounded
+from diffuse.numpy.arrays import access, base, core, soon
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.bridge import fallback, parts
 from diffuse.numpy.ops import elementwise
@@ -24,15 +26,27 @@ from diffuse.numpy.ops.conversion import asanyarray
 from diffuse.numpy.ops.manipulation import asks, is_array
 from diffuse.numpy.ops.operands import adopt
 from diffuse.numpy.ops.ufuncs import UFUNCS
+from diffuse.numpy.order import team
 
 TYPES = frozenset("float32 float64 complex64 complex128 int32 int64 uint32 uint64".split())
 """Element types of operands, which must be equal."""
 
+WORTH = 1 << 20
+"""The number of products from which on threads share a sum: starting one takes some 50 us."""
+
 Labels = str
+
+_sums: dict[Any, tuple[int | None, ...] | None] = Bounded(1 << 10)
+"""The sums that NumPy computed, by `_key`: the result of `_cut`."""
 
 
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
     """NumPy's `einsum`."""
+    key = _key(operands) if out is None and optimize is False and not kwargs else None
+    if key in _sums:
+        found = _at_once(operands, _sums[key])
+        if found is not None:
+            return found
     if operands and out is None and not kwargs and type(operands[0]) is str and type(optimize) in (bool, str):
         found = _recorded(operands[0], operands[1:], optimize) if len(operands) == 3 else None
         if found is None and not optimize:
@@ -41,7 +55,57 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
             return found
     options = kwargs if out is None else kwargs | {"out": out}
     options = options if optimize is False else options | {"optimize": optimize}
-    return fallback.call(numpy.einsum, operands, options, silent="library")
+    found = fallback.call(numpy.einsum, operands, options, silent="library")
+    if key is not None and library.current().host_sees:
+        _sums[key] = _cut(operands[0], operands[1:])
+    return found
+
+
+def _key(operands: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """What determines how a sum of Diffuse's arrays is computed: the subscripts and the forms."""
+    if len(operands) < 2 or type(operands[0]) is not str:
+        return None
+    arrays = operands[1:]
+    return (operands[0], *[x.form for x in arrays]) if {*map(type, arrays)} == {core.array_class} else None
+
+
+def _cut(subscripts: str, arrays: tuple[Any, ...]) -> tuple[int | None, ...] | None:
+    """Which axis of each operand has the index of the result's first axis, if threads should share its
+    values; else None."""
+    terms, result = named(subscripts)
+    if (not result or any([result[0] in term[1:] for term in terms]) or not set(result) <= set("".join(terms))
+            or not all([x.form.ordered for x in arrays])):
+        return None
+    extents = _space(subscripts, terms, arrays, False)
+    if extents is None or extents[result[0]] < 4 or prod(extents.values()) < WORTH:
+        return None
+    return tuple([0 if term[:1] == result[0] else None for term in terms])
+
+
+def _at_once(operands: tuple[Any, ...], cut: tuple[int | None, ...] | None) -> Any:
+    """The sum of arrays at hand by NumPy, for parts of the result in several threads; None for other arrays.
+
+    NumPy adds each row in an order that depends on the other axes alone, unless there is a single row.
+    """
+    subscripts, *arrays = operands
+    memories: list[Any] = [access.at_hand(x) for x in arrays]
+    if any([memory is None for memory in memories]) or fallback.listener is not None:
+        return None
+    soon.looked()
+    if cut is None or team.threads() < 2:
+        found = numpy.einsum(subscripts, *memories)
+        return core.given(found) if type(found) is core.NDARRAY else found
+    terms, result = named(subscripts)
+    extents = {label: n for term, x in zip(terms, memories, strict=True)
+               for label, n in zip(term, x.shape, strict=True)}
+    out = numpy.empty([extents[label] for label in result], memories[0].dtype)
+
+    def part(low: int, high: int) -> None:
+        given = [x if axis is None else x[low:high] for x, axis in zip(memories, cut, strict=True)]
+        numpy.einsum(subscripts, *given, out=out[low:high])
+
+    team.on_parts(len(out), part, share=2)
+    return core.given(out)
 
 
 def _recorded(subscripts: str, operands: tuple[Any, ...], optimize: bool | str) -> Any:

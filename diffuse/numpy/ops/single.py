@@ -22,6 +22,8 @@ from diffuse import library
 from diffuse.library import Bounded, operations, pace, trace
 from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.core import ARRAYS
+from diffuse.numpy.small import native
+from diffuse.settings import watch
 
 OFTEN = 4
 """How often in a row the program has to wait for an operation alone before NumPy computes it at once."""
@@ -37,6 +39,8 @@ places: dict[tuple[Any, ...], Place] = Bounded(1 << 12)
 ways: dict[Any, Any] = Bounded(1 << 12)
 """How the operation of a template is computed at once: True by NumPy's function, False not at all, else by
 this function (the result of `suited`)."""
+
+watch("runtime", lambda _: ways.clear())
 
 
 class Place:
@@ -83,11 +87,17 @@ def done(template: Any, function: Callable[..., Any], operands: Sequence[Any], f
         if way is None:
             template.alone = 0
             return None
-        ways[template] = way
+        way = ways[template] = hastened(way, values)
     if not trusted(template):
         return None
     found = (function if way is True else way)(*values)
     return access.made_at_once(found, template) if type(found) is core.NDARRAY else found
+
+
+def hastened(way: Any, values: Sequence[Any]) -> Any:
+    """The extension's way to launch the machine code of an operation, if it has one."""
+    laid_out = None if native is None else way.laid_out(values)
+    return way if laid_out is None else native.Direct(way, *laid_out)
 
 
 def written(template: Any, key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any) -> bool:

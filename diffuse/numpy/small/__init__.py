@@ -7,7 +7,9 @@ engine's `again` do to record a call again.  `small.h` has what all files share;
     gate, arguments, permission, ways, results    ops/gates.py: a call goes to NumPy, or is done otherwise
     record, roll, constants, place, stream        ops/known.py, observe/provenance.py and stream/engine.py
     soon, moving, products, folds, draws, team    what is done at once on larger arrays: arrays/soon.py, ops/
-    loops, copies, parts, views, temporaries      shorter ways to what NumPy computes, with its results
+    shares, direct                                on the runtime's threads: loops of ufuncs, machine code
+    loops, reductions, copies, parts, views,      shorter ways to what NumPy computes, with its results
+    looks, temporaries
     numbers, protocol, taught                     NumPy's own numbers and arrays beside Diffuse's
     memory, lock                                  the memory of NumPy's arrays; the engine's lock
 

@@ -84,7 +84,7 @@ PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other)
     if (fold == DOT)
         block[call->places[1]] = (int64_t)PyArray_BYTES(other);
     block[call->target] = (int64_t)&sum;
-    small_team_run(call->run, call->finish, block, call->words, size, call->leaf, &call->alone);
+    small_team_run(call->run, call->finish, block, call->words, size, 1, call->leaf, &call->alone);
     if (!isfinite(type == NPY_DOUBLE ? sum.number : (double)sum.single))
         return NULL; /* NumPy may have to warn */
     PyTypeObject *of = type == NPY_DOUBLE ? &PyDoubleArrType_Type : &PyFloatArrType_Type;

@@ -100,9 +100,20 @@ static PyObject *quickly(Gate *gate, Array *x, PyObject *const *args, Py_ssize_t
     PyObject *meta = absent(x->meta) ? NULL : gate->quick((PyArrayObject *)x->meta, args, n);
     if (gate->describes)
         return meta;
-    PyObject *view = meta == NULL ? NULL : small_viewing(x, meta);
-    Py_XDECREF(meta);
-    return view;
+    if (meta == NULL || !PyList_CheckExact(meta)) {
+        PyObject *view = meta == NULL ? NULL : small_viewing(x, meta);
+        Py_XDECREF(meta);
+        return view;
+    }
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(meta); k++) { /* nobody else knows the list */
+        PyObject *view = small_viewing(x, PyList_GET_ITEM(meta, k));
+        if (view == NULL) {
+            Py_DECREF(meta);
+            return NULL;
+        }
+        PyList_SetItem(meta, k, view);
+    }
+    return meta;
 }
 
 /* Where a call does not take such arguments, as a TypeError says: what NumPy's own function says of them, or gives. */
@@ -141,9 +152,24 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
         if (view != NULL || PyErr_Occurred())
             return view;
     }
+    if (gate->quick != NULL && n > 0 && kwnames == NULL && PyArray_CheckExact(args[0]) && !gate->at_hand
+            && size_of(args[0]) < state.tiny && small_native((PyArrayObject *)args[0])) {
+        PyObject *found = gate->quick((PyArrayObject *)args[0], args + 1, n - 1);
+        if (found != NULL || PyErr_Occurred())
+            return found;
+    }
+    if (gate->reduces && n == 1 && kwnames == NULL) {
+        PyObject *found = small_reduce(gate, args[0]);
+        if (found == NULL && !PyErr_Occurred() && gate->reduces > SMALL_ANYWHERE)
+            found = small_fold(gate, args[0]);
+        if (found != NULL || PyErr_Occurred())
+            return found;
+    }
     if (gate->need == ANYTHING && n == 1 && kwnames == NULL && !(gate->flags & OPERATES) && PyList_CheckExact(args[0])
-            && small_sequence(args[0], state.tiny))
-        return small_shown(PyObject_Vectorcall(gate->real, args, n, NULL));
+            && small_sequence(args[0], state.tiny)) {
+        PyObject *made = small_listed(args[0]);
+        return made != NULL || PyErr_Occurred() ? made : small_shown(PyObject_Vectorcall(gate->real, args, n, NULL));
+    }
     if (is_numpys(gate, args, n, kwnames))
         return PyObject_Vectorcall(gate->real, args, n, kwnames);
     PyObject *result = call_on_small(gate, args, n, kwnames);
@@ -155,14 +181,32 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
 
 /* The methods and functions that are done without NumPy. */
 static const struct { const char *name; Quick quick; int at_hand, function, describes; } QUICK[] = {
-    {"ravel", small_ravel}, {"reshape", small_reshape}, {"swapaxes", small_swapaxes}, {"transpose", small_transpose},
-    {"view", small_retyped}, {"item", small_item, 1}, {"trace", small_trace, 1, 1},
+    {"ravel", small_ravel}, {"reshape", small_reshape}, {"swapaxes", small_swapaxes},
+    {"transpose", small_permuted, 0, 1}, {"transpose", small_transpose}, {"diagonal", small_diagonal, 0, 1},
+    {"expand_dims", small_expand_dims, 0, 1}, {"broadcast_to", small_broadcast_to, 0, 1}, {"flip", small_flip, 0, 1},
+    {"split", small_split, 0, 1}, {"array_split", small_array_split, 0, 1}, {"view", small_retyped},
+    {"item", small_item, 1}, {"tolist", small_tolist, 1}, {"trace", small_trace, 1, 1},
     {"shape", small_shape, 0, 1, 1}, {"ndim", small_ndim, 0, 1, 1}, {"size", small_size, 0, 1, 1}};
+
+/* The methods, and functions of NumPy, that reduce a small array without it. */
+static const char *const FOLDED[] = {
+    [SMALL_SUM] = "sum", [SMALL_MEAN] = "mean", [SMALL_MAX] = "max", [SMALL_MIN] = "min", [SMALL_ANY_TRUE] = "any",
+    [SMALL_ALL] = "all"};
+
+/* Is it the function of this name of NumPy itself, and not of a module within? */
+static int is_numpys_own(Gate *gate, PyObject *name)
+{
+    PyObject *numpy = PyImport_ImportModule("numpy"), *own = numpy == NULL ? NULL : PyObject_GetAttr(numpy, name);
+    Py_XDECREF(numpy);
+    Py_XDECREF(own);
+    PyErr_Clear();
+    return own != NULL && own == gate->function;
+}
 
 static void find_quick(Gate *gate)
 {
     gate->quick = NULL;
-    gate->zeros = 0;
+    gate->zeros = gate->reduces = 0;
     if ((gate->need != ARRAYS && gate->need != SHAPED) || gate->flags & OPERATES)
         return;
     PyObject *name = PyObject_GetAttrString(gate->real, "__name__");
@@ -173,12 +217,15 @@ static void find_quick(Gate *gate)
     }
     for (size_t k = 0; gate->need == ARRAYS && k < sizeof QUICK / sizeof *QUICK; k++)
         if (PyUnicode_CompareWithASCIIString(name, QUICK[k].name) == 0
-                && (gate->flags & BELONGS || QUICK[k].function)) {
+                && (gate->flags & BELONGS || (QUICK[k].function && is_numpys_own(gate, name)))) {
             gate->quick = QUICK[k].quick;
             gate->at_hand = QUICK[k].at_hand;
             gate->describes = QUICK[k].describes;
         }
-    gate->searches = PyUnicode_CompareWithASCIIString(name, "any") == 0 || PyUnicode_CompareWithASCIIString(name, "all") == 0;
+    for (int fold = 1; fold <= SMALL_ALL; fold++)
+        if (FOLDED[fold] != NULL && PyUnicode_CompareWithASCIIString(name, FOLDED[fold]) == 0
+                && (gate->flags & BELONGS || is_numpys_own(gate, name)))
+            gate->reduces = fold;
     gate->zeros = gate->need == SHAPED && PyUnicode_CompareWithASCIIString(name, "zeros") == 0;
     gate->rolls = PyUnicode_CompareWithASCIIString(name, "roll") == 0 && !(gate->flags & BELONGS);
     Py_DECREF(name);
@@ -229,7 +276,6 @@ static void gate_dealloc(Gate *gate)
     if (gate->weakrefs != NULL)
         PyObject_ClearWeakRefs((PyObject *)gate);
     gate_clear(gate);
-    PyMem_Free(gate->loops);
     Py_TYPE(gate)->tp_free((PyObject *)gate);
 }
 

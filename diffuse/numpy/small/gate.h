@@ -33,6 +33,7 @@ enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        WAYS = 1 << 23 }; /* times SMALL_ANY and the like: for which types it has NumPy's bits (soon.c) */
 enum { FEW = 1 << 18 };
 enum { NORMALS = 1, INTEGERS = 2 }; /* what a method of a random generator draws */
+enum { SMALL_SUM = 1, SMALL_MEAN, SMALL_MAX, SMALL_MIN, SMALL_ANYWHERE, SMALL_ANY_TRUE, SMALL_ALL };
 enum { MOST = 16 }; /* arguments that a gate looks at */
 
 typedef struct {
@@ -42,13 +43,13 @@ typedef struct {
     PyObject *watched;  /* the same function, if NumPy does it where the program waits for each call; else NULL */
     PyObject *told;     /* of a function that is NumPy's in any case: the program's lines that know it; else NULL */
     int few;            /* a bit for each argument that has to have few elements for that */
-    struct Loop *loops; /* of a ufunc, once it was `looked` for them: those that small_call_loop calls */
+    const struct Loop *loops; /* of a ufunc, once it was `looked` for them: those that small_call_loop calls */
     int looked;
     int need, flags;
     Quick quick;   /* what gives a view, or an element or a few added up, without NumPy; else NULL */
     int at_hand;   /* it takes the memory of the array, if that is at hand, and not its description */
     int describes; /* its result is no view, but what the description tells */
-    int searches;  /* `any` or `all` */
+    int reduces;   /* SMALL_SUM or the like: a reduction of that name */
     int rolls;     /* `roll` */
     int zeros;     /* `zeros` */
     Py_ssize_t sized, most; /* of a method that draws: which argument says how many numbers, and the number from which
@@ -108,6 +109,11 @@ PyObject *small_call_loop(Gate *gate, PyObject *const *low);
 
 /* Of sums.c: the sums of a small array along `axis`, likewise. */
 PyObject *small_sum(PyObject *given, PyObject *axis);
+
+/* Of reductions.c: what a reduction without options gives of a small array, as NumPy has it, and `any` and `all` of bools
+ * of any number.  NULL, without an exception unless one was raised, if NumPy has to look. */
+PyObject *small_reduce(Gate *gate, PyObject *given);
+PyObject *small_searched(int fold, PyArrayObject *x);
 
 /* Of ways.c: how a call is done that is not NumPy's on small arrays.  NULL, without an exception unless one was
  * raised, where Diffuse's own function has to see to it. */

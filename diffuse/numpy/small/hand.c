@@ -126,6 +126,24 @@ int small_sequence(PyObject *x, npy_intp most)
     return 1;
 }
 
+PyObject *small_listed(PyObject *list)
+{
+    npy_intp n = PyList_GET_SIZE(list);
+    PyTypeObject *type = n ? Py_TYPE(PyList_GET_ITEM(list, 0)) : NULL;
+    PyObject *made = n ? PyArray_SimpleNew(1, &n, type == &PyFloat_Type ? NPY_DOUBLE : NPY_LONG) : NULL;
+    for (npy_intp k = 0; made != NULL && k < n; k++) {
+        PyObject *item = PyList_GET_ITEM(list, k);
+        int over = Py_TYPE(item) != type;
+        if (type == &PyFloat_Type && !over)
+            ((double *)PyArray_BYTES((PyArrayObject *)made))[k] = PyFloat_AS_DOUBLE(item);
+        else if (!over)
+            ((long *)PyArray_BYTES((PyArrayObject *)made))[k] = PyLong_AsLongAndOverflow(item, &over);
+        if (over)
+            Py_CLEAR(made);
+    }
+    return made;
+}
+
 PyObject *small_given(PyObject *found)
 {
     if (size_of(found) < state.tiny || !small_native((PyArrayObject *)found))
@@ -157,6 +175,8 @@ int small_spreads(PyObject *left, PyObject *right)
 
 PyObject *small_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n)
 {
+    if (small_loop_into(ufunc, values, n, values[n]))
+        return Py_NewRef(values[n]);
     return PyObject_Vectorcall(ufunc, values, n, names_out);
 }
 

@@ -7,32 +7,14 @@
 #include "gate.h"
 #include "loops.h"
 #include "flags.h"
-#define PY_UFUNC_UNIQUE_SYMBOL diffuse_small_ufuncs
-#define NO_IMPORT_UFUNC
-#include <numpy/ufuncobject.h>
 
-enum { RANK = 8 };         /* the most dimensions of results */
 enum { MOST_ELEMENTS = 1 << 22 };
 enum { SHORT = 32 };       /* the elements of a short row, and how many of them are not many */
 enum { LONG_ROW = 64 };    /* the elements of a row that takes much longer than the call of a loop */
 enum { LAID_OUT = 1 << 17 }; /* bytes of an operand whose short rows are copied into one */
 enum { SCRATCH = 1 << 14, STRIDED = 1 << 12 }; /* bytes that are computed elsewhere before they are changed in place */
 
-typedef struct Loop {
-    PyUFuncGenericFunction run;
-    void *data;
-    int made;  /* the type of the results */
-    int alone; /* may NumPy take rows in other pieces, so that bits may differ? */
-} Loop;
-
 static Loop loops[FORWARD][KINDS];
-
-/* An operand, or the result: its memory, and its strides over the dimensions of the result. */
-typedef struct {
-    char *data;
-    npy_intp strides[RANK];
-    Number number;
-} Side;
 
 /* The strides of an array over the dimensions of a result; 0 unless they go as in C's order, so that NumPy would lay
  * out the result in that order. */
@@ -174,8 +156,7 @@ static int lengthened(const Loop *loop, npy_intp width, int dims, npy_intp *shap
     return joined(dims, shape, sides, count);
 }
 
-/* Run a loop over all elements, row after row.  0 if there are floating-point errors to report. */
-static int ran(const Loop *loop, int dims, npy_intp *shape, Side *sides, int count)
+int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count)
 {
     npy_intp place[RANK] = {0}, steps[3] = {0}, n = shape[dims - 1];
     char *data[3] = {NULL};
@@ -183,7 +164,7 @@ static int ran(const Loop *loop, int dims, npy_intp *shape, Side *sides, int cou
         data[k] = sides[k].data;
         steps[k] = sides[k].strides[dims - 1];
     }
-    small_clear_flags();
+    small_clear();
     for (int d = 0; d >= 0;) {
         char *now[] = {data[0], data[1], data[2]};
         loop->run(now, &n, steps, loop->data);
@@ -195,7 +176,7 @@ static int ran(const Loop *loop, int dims, npy_intp *shape, Side *sides, int cou
         for (int k = 0; d >= 0 && k < count; k++)
             data[k] += sides[k].strides[d];
     }
-    return !small_raised_flags();
+    return !small_raised();
 }
 
 /* The loop for these operands, which `sides` get; NULL if NumPy has to look. */
@@ -250,11 +231,14 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
     if (found == NULL)
         return NULL;
     sides[n].data = PyArray_BYTES((PyArrayObject *)found);
-    NPY_BEGIN_THREADS_DEF;
-    if (size_of(found) >= state.small && !few) /* operands with short rows may be in memory that all threads share */
-        NPY_BEGIN_THREADS;
-    int done = ran(loop, rows, shape, sides, n + 1);
-    NPY_END_THREADS;
+    int done = small_shared(loop, rows, shape, sides, n + 1);
+    if (done < 0) {
+        NPY_BEGIN_THREADS_DEF;
+        if (size_of(found) >= state.small && !few) /* operands with short rows may be in memory that all threads share */
+            NPY_BEGIN_THREADS;
+        done = small_ran(loop, rows, shape, sides, n + 1);
+        NPY_END_THREADS;
+    }
     if (!done)
         Py_CLEAR(found);
     return found;
@@ -291,7 +275,7 @@ int small_loop_in_place(int name, PyObject *memory, PyObject *right)
     dense(dims, shape, PyArray_ITEMSIZE(array), &sides[2]);
     dims = joined(dims, shape, sides, 3);
     dims = lengthened(loop, width_of(loops[name], loop), dims, shape, sides, 3);
-    if (dims == 0 || !ran(loop, dims, shape, sides, 3))
+    if (dims == 0 || !small_ran(loop, dims, shape, sides, 3))
         return 0;
     small_fill(array, scratch);
     return 1;
@@ -320,34 +304,115 @@ void small_find_loops(void)
         for (int kind = first; kind < KINDS; kind++) {
             int type = small_types[kind]->type_num;
             find(ufunc, type, names[k] >= LESS ? NPY_BOOL : type, kind == DOUBLES, &loops[names[k]][kind]);
+            if (names[k] == DIVIDE || names[k] == ABSOLUTE) /* of whole numbers, and of complex ones */
+                find(ufunc, type, NPY_DOUBLE, kind == DOUBLES, &loops[names[k]][kind]);
         }
     }
 }
 
-/* The loops of a ufunc that a gate calls; NULL for one that has none, and for SciPy's, to which Python's numbers are
- * of double precision beside arrays of single precision. */
-static Loop *loops_of(Gate *gate)
+/* The loops of one of NumPy's ufuncs with one result; NULL for other ufuncs.  They last as long as the process.  To
+ * SciPy's Python's numbers are of double precision beside arrays of single precision. */
+static const Loop *loops_of(PyObject *given)
 {
-    PyUFuncObject *ufunc = (PyUFuncObject *)gate->real;
-    Loop *found = PyMem_Calloc(KINDS, sizeof *found);
-    if (found == NULL || (gate->flags & MASKLESS) || ufunc->core_enabled || ufunc->nout != 1
-            || ufunc->nin != (gate->flags & ONE ? 1 : 2)) {
-        PyMem_Free(found);
+    enum { KNOWN = 256 };
+    static struct { PyObject *ufunc; Loop *loops; } known[KNOWN];
+    size_t place = ((size_t)given >> 4) % KNOWN, last = place;
+    while (known[place].ufunc != NULL && known[place].ufunc != given)
+        if ((place = (place + 1) % KNOWN) == last)
+            return NULL;
+    if (known[place].ufunc == given)
+        return known[place].loops;
+    PyUFuncObject *ufunc = (PyUFuncObject *)given;
+    PyObject *numpy = PyImport_ImportModule("numpy"), *own = NULL;
+    if (numpy != NULL && Py_TYPE(given) == Py_TYPE(small_ufuncs[ADD]) && ufunc->name != NULL)
+        own = PyObject_GetAttrString(numpy, ufunc->name);
+    Py_XDECREF(numpy);
+    Py_XDECREF(own);
+    PyErr_Clear();
+    if (own != given || ufunc->core_enabled || ufunc->nout != 1 || ufunc->nin > 2)
         return NULL;
-    }
+    Loop *found = PyMem_Calloc(KINDS, sizeof *found);
     int raises = strcmp(ufunc->name, "power") == 0; /* of whole numbers */
-    for (int kind = raises ? SINGLE : BOOL; kind < KINDS; kind++) {
-        find(ufunc, small_types[kind]->type_num, small_types[kind]->type_num, 1, &found[kind]);
-        find(ufunc, small_types[kind]->type_num, NPY_BOOL, 1, &found[kind]);
+    int operator = 0;
+    while (operator < FORWARD && (small_ufuncs[operator] != given || operator == POWER))
+        operator++;
+    for (int kind = raises ? SINGLE : BOOL; found != NULL && kind < KINDS; kind++) {
+        int type = small_types[kind]->type_num, alone = kind == DOUBLES || operator == FORWARD;
+        find(ufunc, type, type, alone, &found[kind]);
+        find(ufunc, type, NPY_BOOL, alone, &found[kind]);
+        find(ufunc, type, NPY_DOUBLE, alone, &found[kind]);
     }
+    known[place].ufunc = Py_NewRef(given);
+    known[place].loops = found;
     return found;
+}
+
+/* The same for what may be no ufunc, or one of another number of operands. */
+static const Loop *loops_for(PyObject *function, Py_ssize_t n)
+{
+    int ufunc = Py_TYPE(function) == Py_TYPE(small_ufuncs[ADD]) && ((PyUFuncObject *)function)->nin == n;
+    return ufunc ? loops_of(function) : NULL;
+}
+
+PyObject *small_loop_of_ufunc(PyObject *ufunc, PyObject *const *values, Py_ssize_t n)
+{
+    const Loop *found = loops_for(ufunc, n);
+    return found == NULL ? NULL : result(found, values[0], n == 2 ? values[1] : NULL);
+}
+
+int small_warns(PyObject *ufunc)
+{
+    const char *name = ((PyUFuncObject *)ufunc)->name;
+    return name != NULL && (strcmp(name, "maximum") == 0 || strcmp(name, "minimum") == 0);
+}
+
+/* Where the elements of a side begin and end. */
+static void spans(const Side *side, int dims, const npy_intp *shape, npy_intp width, char **begin, char **end)
+{
+    *begin = side->data;
+    *end = side->data + width;
+    for (int d = 0; d < dims; d++)
+        *end += (shape[d] - 1) * side->strides[d];
+}
+
+/* Is a loop over rows to be NumPy's?  It takes many short ones in another order. */
+static int ragged(const Loop *loop, int dims, const npy_intp *shape)
+{
+    npy_intp rows = 1;
+    for (int d = 0; d < dims - 1; d++)
+        rows *= shape[d];
+    return rows > 1 && (loop->alone || (shape[dims - 1] < SHORT && rows > SHORT));
+}
+
+int small_loop_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n, PyObject *memory)
+{
+    PyArrayObject *out = (PyArrayObject *)memory;
+    Side sides[3];
+    npy_intp shape[RANK];
+    char *begin, *end, *first, *last;
+    int dims, m = (int)n;
+    const Loop *among = loops_for(ufunc, n);
+    const Loop *loop = among != NULL && small_plain(memory) ? chosen(among, values, m, &dims, shape, sides) : NULL;
+    if (loop == NULL || loop->made != PyArray_TYPE(out) || dims != PyArray_NDIM(out) || !PyArray_ISWRITEABLE(out)
+            || !PyArray_CompareLists(shape, PyArray_DIMS(out), dims) || !laid(out, dims, shape, &sides[m]))
+        return 0;
+    spans(&sides[m], dims, shape, PyArray_ITEMSIZE(out), &begin, &end);
+    for (int k = 0; k < m; k++) { /* elements that are both read and written cannot be computed again */
+        spans(&sides[k], dims, shape, PyArray_CheckExact(values[k]) ? PyArray_ITEMSIZE((PyArrayObject *)values[k]) : 1,
+              &first, &last);
+        if (first < end && begin < last)
+            return 0;
+    }
+    dims = joined(dims, shape, sides, m + 1);
+    return !ragged(loop, dims, shape) && small_shared(loop, dims, shape, sides, m + 1) > 0;
 }
 
 PyObject *small_call_loop(Gate *gate, PyObject *const *low)
 {
     if (!gate->looked) {
         gate->looked = 1;
-        gate->loops = loops_of(gate);
+        gate->loops = gate->flags & MASKLESS ? NULL : loops_of(gate->real);
     }
-    return gate->loops == NULL ? NULL : result(gate->loops, low[0], gate->flags & ONE ? NULL : low[1]);
+    return gate->loops == NULL || ((PyUFuncObject *)gate->real)->nin != small_inputs(gate)
+               ? NULL : result(gate->loops, low[0], gate->flags & ONE ? NULL : low[1]);
 }

@@ -3,6 +3,9 @@
 #define DIFFUSE_LOOPS_H
 
 #include "operators.h"
+#define PY_UFUNC_UNIQUE_SYMBOL diffuse_small_ufuncs
+#define NO_IMPORT_UFUNC
+#include <numpy/ufuncobject.h>
 
 enum { BOOL, BYTE, LONG, SINGLE, DOUBLE, DOUBLES, KINDS, NONE = -1 };
 
@@ -16,5 +19,27 @@ int small_plain(PyObject *x); /* an array of one of them that may be read as it 
 int small_taken(int kind, PyObject *x, Number *number);
 /* Copy elements that lie one after another to an array of one dimension, or one that lies so, too. */
 void small_fill(PyArrayObject *array, const char *from);
+
+/* An inner loop of a ufunc. */
+typedef struct Loop {
+    PyUFuncGenericFunction run;
+    void *data;
+    int made;  /* the type of the results */
+    int alone; /* may NumPy take rows in other pieces, so that bits may differ? */
+} Loop;
+
+enum { RANK = 8 }; /* the most dimensions of results */
+
+/* An operand, or the result: its memory, and its strides over the dimensions of the result. */
+typedef struct {
+    char *data;
+    npy_intp strides[RANK];
+    Number number;
+} Side;
+
+/* Run a loop over all elements, row after row.  0 if there are floating-point errors to report. */
+int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count);
+/* Of shares.c: the same on the runtime's threads, with Python's lock held; -1, with nothing done, for few elements. */
+int small_shared(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count);
 
 #endif

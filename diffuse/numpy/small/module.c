@@ -344,10 +344,11 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__small(void)
 {
     import_array();
-    PyTypeObject *types[] = {&Array_Type, &Operators_Type, &Described_Type, &Gate_Type, &StaticGate_Type, &Kind_Type};
-    const char *names[] = {"Array", "Operators", "Described", "Gate", "StaticGate", "Kind"};
+    PyTypeObject *types[] = {&Array_Type, &Operators_Type, &Described_Type, &Gate_Type, &StaticGate_Type, &Kind_Type,
+                             &Direct_Type};
+    const char *names[] = {"Array", "Operators", "Described", "Gate", "StaticGate", "Kind", "Direct"};
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || small_hand_ready() < 0 || small_operators_ready() < 0 || small_draws_ready() < 0
+    if (module == NULL || small_hand_ready() < 0 || small_operators_ready() < 0 || small_draws_ready() < 0 || small_reductions_ready() < 0
             || teach_view() < 0 || small_kind_ready() < 0 || small_memory_ready() < 0)
         return NULL;
     for (size_t k = 0; k < sizeof types / sizeof *types; k++)

@@ -6,8 +6,7 @@ Py_ssize_t known_template, known_frame, known_values, view_token;
 static Py_ssize_t known_form, known_part, known_meta, known_plain, known_casts;
 static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
-static PyObject *pythons_call;      /* known.call */
-static PyObject *name_eager, *name_into, *name_assign, *name_locate, *nothing;
+static PyObject *pythons_call, *name_eager, *name_into, *name_assign, *name_locate, *nothing; /* known.call, names */
 static PyObject *ways;              /* single.ways: how are the operations of a template done at once? */
 static PyObject *made_at_once;      /* of access */
 static long often, most;            /* single.OFTEN; with single.TRUSTED */
@@ -88,8 +87,10 @@ static int at_once(PyObject *known, PyObject *function, PyObject *const *operand
     done = trusted < 0 ? FAILED : trusted ? DONE : ASK;
     if (done == DONE) {
         PyObject *into = way == Py_True && n == 2 ? small_temporary_of(function, operands, values) : NULL;
-        *found = into == NULL ? PyObject_Vectorcall(way == Py_True ? function : way, values, n, NULL)
-                 : PyObject_CallFunctionObjArgs(function, values[0], values[1], into, NULL);
+        *found = into != NULL ? PyObject_CallFunctionObjArgs(function, values[0], values[1], into, NULL)
+                 : way == Py_True ? small_loop_of_ufunc(function, values, n) : NULL;
+        if (*found == NULL && !PyErr_Occurred())
+            *found = PyObject_Vectorcall(way == Py_True ? function : way, values, n, NULL);
         if (*found == Py_None) {
             Py_CLEAR(*found);
             done = ASK;
@@ -351,15 +352,16 @@ int small_known_put(PyObject **names, Py_ssize_t n, Array *x, PyObject *index, P
 
 PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    if (n != inputs || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 1))
-        Py_RETURN_NONE;
-    if (kwnames == NULL)
+    if (n == inputs && kwnames == NULL)
         return small_known(ufunc, args[0], n == 2 ? args[1] : NULL);
-    Array *out = (Array *)args[n];
-    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "out") || Py_TYPE(out) != state.array_class
-            || PyArray_SIZE((PyArrayObject *)out->meta) < state.small)
+    Py_ssize_t all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    if (all != inputs + 1 || n < inputs || (n > inputs && small_warns(ufunc)))
         Py_RETURN_NONE;
-    int done = small_known_into(ufunc, args, n, out);
+    Array *out = (Array *)args[inputs];
+    if ((n == inputs && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "out"))
+            || Py_TYPE(out) != state.array_class || size_of(out->meta) < state.small)
+        Py_RETURN_NONE;
+    int done = small_known_into(ufunc, args, inputs, out);
     return done < 0 ? NULL : Py_NewRef(done ? (PyObject *)out : Py_None);
 }
 

@@ -54,7 +54,7 @@ typedef struct {
 } State;
 
 extern State state;
-extern PyTypeObject Array_Type, Operators_Type, Described_Type, Gate_Type, StaticGate_Type, Kind_Type;
+extern PyTypeObject Array_Type, Operators_Type, Described_Type, Gate_Type, StaticGate_Type, Kind_Type, Direct_Type;
 int small_kind_ready(void);
 
 /* Both return a new reference, or NULL: with an exception if one was raised, else for "not at hand". */
@@ -62,6 +62,9 @@ PyObject *small_near(Array *x);
 PyObject *small_number_or_near(PyObject *x);
 /* Is it a list or tuple of fewer than `most` numbers of Python's, and nothing else? */
 int small_sequence(PyObject *x, npy_intp most);
+/* The array that NumPy makes of a list of floats, or of one of ints, that are exactly Python's; NULL, without an
+ * exception unless one was raised, where NumPy has to look. */
+PyObject *small_listed(PyObject *list);
 
 Array *small_blank(void);               /* a new array whose fields are to be filled in */
 void small_recycle(PyTypeObject *type); /* keep the memory of arrays of this class for the next ones */
@@ -94,6 +97,7 @@ void small_connect_normals(void *function, PyTypeObject *generator);
 /* Of integers.c: NumPy's class PCG64, and a function that says whether it draws the same numbers. */
 void small_connect_integers(PyTypeObject *pcg64, PyObject *function);
 PyObject *small_integers_of(PyObject *module, PyObject *args); /* draws.integers */
+int small_reductions_ready(void);
 int small_operators_ready(void);
 int small_memory_ready(void); /* of memory.c: aligned memory for NumPy's arrays */
 extern PyMethodDef small_methods[]; /* of protocol.c: those of arrays */
@@ -109,6 +113,12 @@ void small_numbers(void); /* of numbers.c: NumPy's numbers know arrays on their 
  * given. */
 void small_teach(PyObject *for_writing, PyObject *after_writing, PyObject *for_reading);
 void small_teach_generator(PyObject *method, PyObject *function);
+
+/* Of loops.c.  What NumPy's ufunc gives of so many values, by its inner loop: a new array, or NULL, without an exception
+ * unless one was raised, if NumPy has to do it.  Into an array that shares no memory with them: 1 if it is done. */
+PyObject *small_loop_of_ufunc(PyObject *ufunc, PyObject *const *values, Py_ssize_t n);
+int small_warns(PyObject *ufunc); /* does it warn of an output that has no name? */
+int small_loop_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n, PyObject *memory);
 
 /* Of record.c: a call of NumPy's function that was recorded before on these views, recorded again; `b` is NULL for
  * one operand.  Py_None if it was not, NULL with an exception. */
@@ -168,6 +178,7 @@ int small_idle(PyObject *storage); /* is no task pending on a store?  -1 where P
 /* Is a store's memory certain not to be at hand for reading, or for writing, and nothing to be waited for (walks.py)?
  * Only where that is told at once. */
 int small_pending(PyObject *storage, int writes);
+int small_holds(void); /* are recorded tasks held back? */
 int small_wrote(PyObject *storage); /* count a write by the host to a store of which `small_idle` tells; -1 as usual */
 /* single.trusted: count a call that NumPy is to do; 0 where it is to be recorded, -1 with an exception. */
 int small_trusted(PyObject **alone, long often, long most);

@@ -324,8 +324,10 @@ int small_pending(PyObject *storage, int writes)
         return 0;
     PyObject *last = SLOT(storage, writes ? storage_touched : storage_written), *walk = SLOT(engine, engine_walk);
     return number(last) == number(SLOT(engine, engine_epoch)) && SLOT(walk, walk_begun) == Py_False
-           && number(SLOT(SLOT(engine, engine_window), window_held)) > 0;
+           && small_holds();
 }
+
+int small_holds(void) { return number(SLOT(SLOT(engine, engine_window), window_held)) > 0; }
 
 int small_wrote(PyObject *storage)
 {

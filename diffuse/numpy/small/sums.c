@@ -163,14 +163,14 @@ PyObject *small_sum(PyObject *given, PyObject *axis)
     if (found == NULL)
         return NULL;
     npy_intp size = PyArray_SIZE(found);
-    small_clear_flags();
+    small_clear();
     if (type == NPY_DOUBLE)
         doubles_sum(&runs, PyArray_DATA(x), PyArray_DATA(found), size, nothing);
     else if (type == NPY_FLOAT)
         floats_sum(&runs, PyArray_DATA(x), PyArray_DATA(found), size, (float)nothing);
     else
         wholes_sum(&runs, PyArray_DATA(x), PyArray_DATA(found), size, 0);
-    if (small_raised_flags())
+    if (small_raised())
         Py_CLEAR(found);
     return (PyObject *)found;
 }

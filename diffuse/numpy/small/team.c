@@ -9,7 +9,6 @@
 #include "team.h"
 #include <time.h>
 
-enum { SHARE = 30000 };         /* the fewest elements of a point */
 enum { MOST_POINTS = 64 };
 enum { CLOSE = 100000 };        /* nanoseconds between launches that follow closely on each other, at most */
 enum { LEAST = 8000 };          /* nanoseconds of a launch for which a thread is woken: shorter ones come and go sooner */
@@ -86,46 +85,57 @@ static int shared(int64_t start, int64_t alone, npy_intp points)
 }
 
 /* Launch and wait: 0, with nothing done, if others submit, or what they submitted is not done. */
-static int launched(int woken, Point run, Finish finish, int64_t *block, npy_intp words, npy_intp points)
+static int launched(int woken, Point run, Finish finish, int64_t *block, npy_intp words, npy_intp points,
+                    unsigned *raised)
 {
     if (team.workers < points - 1 || *team.ticket >> team.shift != *team.submitted || !small_unlocked())
         return 0;
-    uint32_t flags = *team.flags; /* of earlier launches: this one's result says what is to be reported of it */
+    uint32_t flags = *team.flags; /* of earlier launches */
+    *team.flags = 0;
     int64_t number = (woken ? team.submit : team.light)(team.pool, (void *)run, (void *)finish, points, (char *)block,
                                                        words * (int64_t)sizeof *block);
-    if (number <= 0)
-        return 0;
-    while (!team.wait(team.pool, number, LIMIT))
+    while (number > 0 && !team.wait(team.pool, number, LIMIT))
         ;
+    *raised = *team.flags & SMALL_RAISED;
     *team.flags = flags;
-    return 1;
+    return number > 0;
 }
 
-void small_team_run(Point run, Finish finish, int64_t *block, npy_intp words, npy_intp size, npy_intp leaf,
-                    int64_t *alone)
+/* Run a launch of one point on this thread. */
+static unsigned ran_alone(Point run, int64_t *block)
 {
-    npy_intp most = team.pool == NULL ? 2 : team.workers + 1, points = size / SHARE;
+    small_clear();
+    run((char *)block, 0);
+    unsigned raised = small_raised();
+    small_clear();
+    return raised;
+}
+
+unsigned small_team_run(Point run, Finish finish, int64_t *block, npy_intp words, npy_intp size, npy_intp row,
+                        npy_intp leaf, int64_t *alone)
+{
+    npy_intp most = team.pool == NULL ? 2 : team.workers + 1, points = size * row / SMALL_SHARE;
     points = points < most ? points : most < MOST_POINTS ? most : MOST_POINTS;
-    if (points < 2) {
-        run((char *)block, 0);
-        return;
-    }
+    points = points * leaf <= size ? points : size / leaf;
+    if (points < 2)
+        return ran_alone(run, block);
     int64_t start = now(), took, domain = block[DOMAIN], whole = block[TILE];
     int how = shared(start, *alone, points);
+    unsigned raised = 0;
     if (how) {
         block[TILE] = ((size + points - 1) / points + leaf - 1) / leaf * leaf;
         block[DOMAIN] = (size + block[TILE] - 1) / block[TILE];
-        how = launched(how == 2, run, finish, block, words, block[DOMAIN]) ? how : 0;
+        how = launched(how == 2, run, finish, block, words, block[DOMAIN], &raised) ? how : 0;
     }
     if (!how) {
         block[DOMAIN] = domain;
         block[TILE] = whole;
-        run((char *)block, 0);
+        raised = ran_alone(run, block);
     }
     ended = now();
     took = ended - start;
     if (how == 2 && *alone < HEAVY) /* it took as long as the wake, which tells nothing of later launches */
-        return;
+        return raised;
     if (how)
         gained += gained > LATEST && took < *alone ? 0 : *alone - took;
     else if (gained <= -WAKE && *alone != 0) { /* sharing lost time, or all launches take longer now */
@@ -136,6 +146,7 @@ void small_team_run(Point run, Finish finish, int64_t *block, npy_intp words, np
         *alone = took;
     } else
         *alone = *alone == 0 || took < *alone ? took : *alone + (took - *alone) / 64;
+    return raised;
 }
 
 void small_connect_team(PyObject *function)

@@ -3,16 +3,19 @@
 #define DIFFUSE_TEAM_H
 
 #include "small.h"
+#include "flags.h"
 
 /* A kernel's entry points (kernels/body/abi.py): one point of a launch, and what follows on the last one. */
 typedef void (*Point)(char *block, int64_t point);
 typedef void (*Finish)(char *block);
 
-/* Run a launch over so many elements, of which a point gets a multiple of `leaf`, and wait for it; together with the
- * runtime's threads where that is faster.  The block is one for a single point, of one dimension.  `alone` keeps how many
- * nanoseconds such a launch takes on one thread; 0: not known. */
-void small_team_run(Point run, Finish finish, int64_t *block, npy_intp words, npy_intp size, npy_intp leaf,
-                    int64_t *alone);
+/* Run a launch over the indices of one dimension, each of which stands for `row` elements, and of which a point gets a
+ * multiple of `leaf`; wait for it.  The runtime's threads join in where that is faster.  The block is one for a single
+ * point, of one dimension.  `alone` keeps how many nanoseconds such a launch takes on one thread; 0: not known.  Python's
+ * lock is held.  Returns the floating-point exceptions that were raised, of those in SMALL_RAISED. */
+unsigned small_team_run(Point run, Finish finish, int64_t *block, npy_intp words, npy_intp size, npy_intp row,
+                        npy_intp leaf, int64_t *alone);
+enum { SMALL_SHARE = 30000 }; /* the fewest elements of a point */
 void small_connect_team(PyObject *function);
 
 #endif

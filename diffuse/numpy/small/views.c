@@ -181,11 +181,6 @@ PyObject *small_swapaxes(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
     return axes[0] == axes[1] ? NULL : small_view(x, PyArray_DESCR(x), rank, shape, strides, PyArray_BYTES(x));
 }
 
-PyObject *small_transpose(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
-{
-    return n == 0 ? small_reversed(x) : NULL;
-}
-
 PyObject *small_item(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
 {
     char *data = n == 1 && PyArray_NDIM(x) == 1 ? small_spot((PyObject *)x, args[0]) : NULL;
@@ -194,6 +189,23 @@ PyObject *small_item(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
     if (PyArray_TYPE(x) == NPY_DOUBLE && PyArray_ISALIGNED(x))
         return PyFloat_FromDouble(*(double *)data);
     return PyArray_GETITEM(x, data);
+}
+
+PyObject *small_tolist(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
+{
+    int type = PyArray_TYPE(x);
+    if (n != 0 || PyArray_NDIM(x) != 1 || (type != NPY_DOUBLE && type != NPY_LONG) || !PyArray_ISBEHAVED_RO(x))
+        return NULL;
+    const char *data = PyArray_BYTES(x);
+    PyObject *list = PyList_New(PyArray_DIM(x, 0));
+    for (npy_intp k = 0; list != NULL && k < PyArray_DIM(x, 0); k++, data += PyArray_STRIDE(x, 0)) {
+        PyObject *item = type == NPY_DOUBLE ? PyFloat_FromDouble(*(const double *)data) : PyLong_FromLong(*(const long *)data);
+        if (item == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, k, item);
+    }
+    return list;
 }
 
 PyObject *small_trace(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)

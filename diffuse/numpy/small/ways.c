@@ -141,13 +141,16 @@ PyObject *small_fold(Gate *gate, PyObject *given)
     int type = size == 0 ? NPY_HALF : PyArray_TYPE((PyArrayObject *)x->meta);
     int whole = type >= NPY_BYTE && type <= NPY_ULONGLONG, real = type == NPY_FLOAT || type == NPY_DOUBLE;
     int adds = gate->flags & ADDS && real, fits = whole || adds || (!(gate->flags & ADDS) && (real || type == NPY_BOOL));
-    int searched = gate->searches && type == NPY_BOOL && size >= state.small && state.small && state.sees && !small_eager();
+    int searched = gate->reduces > SMALL_ANYWHERE && type == NPY_BOOL && size >= state.small && state.small && state.sees && !small_eager();
     if (!fits || !(searched || small_folds_now((PyArrayObject *)x->meta, adds)))
         return NULL;
     PyObject *memory = small_at_hand(x), *found = NULL;
     if (memory != NULL) {
         small_looked();
-        found = adds ? small_fold_vectors((PyArrayObject *)memory, NULL) : PyObject_CallOneArg(gate->real, memory);
+        found = adds ? small_fold_vectors((PyArrayObject *)memory, NULL)
+                : searched ? small_searched(gate->reduces, (PyArrayObject *)memory) : NULL;
+        if (found == NULL && !adds && !PyErr_Occurred())
+            found = PyObject_CallOneArg(gate->real, memory);
         Py_DECREF(memory);
     }
     return found;

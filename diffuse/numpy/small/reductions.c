@@ -1,0 +1,115 @@
+/* Reductions of small vectors by the inner loops of NumPy's ufuncs, as NumPy runs them: its bits, without the microsecond
+ * that it takes to find out what to do.  NumPy does again, with its warnings, what raises floating-point errors. */
+#include "loops.h"
+#include "gate.h"
+#include "flags.h"
+#include <numpy/arrayscalars.h>
+
+static PyUFuncGenericFunction loops[SMALL_ANYWHERE][KINDS];
+static void *data[SMALL_ANYWHERE][KINDS];
+
+/* Find the loops of a ufunc for two operands and a result of one type. */
+static void find(PyObject *numpy, const char *name, int fold)
+{
+    PyUFuncObject *ufunc = (PyUFuncObject *)PyObject_GetAttrString(numpy, name); /* kept for good */
+    for (int kind = LONG; ufunc != NULL && kind <= DOUBLE; kind++)
+        for (int k = ufunc->ntypes - 1; k >= 0; k--) {
+            const char *types = ufunc->types + 3 * k;
+            int type = small_types[kind]->type_num;
+            if (types[0] == type && types[1] == type && types[2] == type) {
+                loops[fold][kind] = ufunc->functions[k];
+                data[fold][kind] = ufunc->data == NULL ? NULL : (void *)ufunc->data[k];
+            }
+        }
+}
+
+int small_reductions_ready(void)
+{
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    if (numpy == NULL)
+        return -1;
+    find(numpy, "add", SMALL_SUM);
+    find(numpy, "add", SMALL_MEAN);
+    find(numpy, "maximum", SMALL_MAX);
+    find(numpy, "minimum", SMALL_MIN);
+    loops[SMALL_MEAN][LONG] = loops[SMALL_MEAN][SINGLE] = NULL;
+    Py_DECREF(numpy);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Is there an element among these bools, which lie side by side, that is true, or false? */
+static int occurs(const char *bools, npy_intp n, int truth)
+{
+    enum { BLOCK = 64 };
+    if (!truth)
+        return memchr(bools, 0, n) != NULL;
+    npy_intp k = 0;
+    for (; k + BLOCK <= n; k += BLOCK) {
+        uint64_t words[BLOCK / 8], any = 0;
+        memcpy(words, bools + k, BLOCK);
+        for (int w = 0; w < BLOCK / 8; w++)
+            any |= words[w];
+        if (any)
+            return 1;
+    }
+    while (k < n)
+        if (bools[k++])
+            return 1;
+    return 0;
+}
+
+PyObject *small_searched(int fold, PyArrayObject *x)
+{
+    enum { MANY = 1 << 26 }; /* NumPy gives Python's lock to others meanwhile */
+    if ((!PyArray_IS_C_CONTIGUOUS(x) && !PyArray_IS_F_CONTIGUOUS(x)) || PyArray_SIZE(x) > MANY)
+        return NULL;
+    int all = fold == SMALL_ALL, found = occurs(PyArray_BYTES(x), PyArray_SIZE(x), !all);
+    return Py_NewRef(found != all ? PyArrayScalar_True : PyArrayScalar_False);
+}
+
+/* What a reduction of a vector by a loop gives; NULL, without an exception unless one was raised, of others. */
+static PyObject *reduced(int fold, PyArrayObject *x)
+{
+    int kind = small_kind(PyArray_TYPE(x));
+    npy_intp n = PyArray_SIZE(x), steps[] = {0, PyArray_ITEMSIZE(x), 0};
+    if (kind == NONE || loops[fold][kind] == NULL || PyArray_NDIM(x) != 1 || n == 0 || !PyArray_IS_C_CONTIGUOUS(x)
+            || !small_plain((PyObject *)x))
+        return NULL;
+    Number sum = {.pair = {0.0, 0.0}};
+    char *from = PyArray_BYTES(x);
+    npy_intp rest = n;
+    if (fold == SMALL_MAX || fold == SMALL_MIN) { /* these have no number to begin with */
+        memcpy(&sum, from, steps[1]);
+        from += steps[1];
+        rest--;
+    }
+    char *places[] = {(char *)&sum, from, (char *)&sum};
+    small_clear();
+    if (rest > 0)
+        loops[fold][kind](places, &rest, steps, data[fold][kind]);
+    if (small_raised())
+        return NULL;
+    if (fold == SMALL_MEAN)
+        sum.number /= (double)n;
+    return PyArray_Scalar(&sum, PyArray_DESCR(x), NULL);
+}
+
+PyObject *small_reduce(Gate *gate, PyObject *given)
+{
+    int ours = Py_TYPE(given) == state.array_class, fold = gate->reduces;
+    PyObject *meta = ours ? ((Array *)given)->meta : given, *found = NULL;
+    if (absent(meta) || !PyArray_CheckExact(meta) || size_of(meta) >= state.small)
+        return NULL;
+    PyObject *memory = ours ? small_near((Array *)given) : Py_NewRef(given);
+    if (memory == NULL)
+        return NULL;
+    PyArrayObject *x = (PyArrayObject *)memory;
+    if (fold < SMALL_ANYWHERE)
+        found = reduced(fold, x);
+    else if (PyArray_TYPE(x) == NPY_BOOL && PyArray_SIZE(x) > 0)
+        found = small_searched(fold, x);
+    Py_DECREF(memory);
+    if (found != NULL)
+        small_looked();
+    return found;
+}

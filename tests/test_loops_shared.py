@@ -1,0 +1,120 @@
+"""Single operations on some 100,000 elements that the extension shares with the runtime's threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse
+import diffuse.numpy as np
+from diffuse import library
+from diffuse.numpy.arrays import core, soon
+from diffuse.numpy.small import native
+from diffuse.observe import trace
+from diffuse.settings import using
+
+pytestmark = pytest.mark.skipif(native is None, reason="the extension is not there")
+SIZE = 100_003
+MOST = 20_000
+"""Calls until one of them is shared, at most."""
+
+pick = numpy.random.default_rng(5)
+ARRAYS = {
+    "x": pick.random(SIZE) - 0.3, "y": pick.random(SIZE) + 0.1, "i": pick.integers(-99, 99, SIZE),
+    "j": pick.integers(1, 99, SIZE), "f": pick.random(SIZE).astype("float32"),
+    "mask": pick.random(SIZE) > 0.5, "c": pick.random(SIZE) + 1j * pick.random(SIZE),
+    "A": pick.random((401, 307)), "row": pick.random(307)}
+LOOPS = """x + y; x * 2.5; x / y; -x; abs(x); x > y; x**2; i // j; i % 7; i & j; i << 2; f * f; c * c; abs(c)
+    np.maximum(x, y); np.minimum(x, 0.5); np.floor(x); np.isnan(x); np.add(x, y, out=z); A + row; A * A
+    A + 1.0; A.T * 2.0; A[::2] * 3.0; x[::-1] + y; x[::2] * y[::2]; i + j; np.conj(c); ~mask"""
+KERNELS = "np.exp(x); np.sin(x); y**0.7; np.arctan2(x, y); np.sqrt(y); x // y; np.exp(f); f**0.3; y**3.0"
+
+
+def named(m: Any) -> dict[str, Any]:
+    found = {"np": m, **{name: m.array(value) for name, value in ARRAYS.items()}, "z": m.zeros(SIZE)}
+    diffuse.fence()
+    return found
+
+
+def shared(call: Callable[[], Any]) -> set[bytes]:
+    """The results of two of many calls, which follow closely on each other: of the first one that NumPy or
+    machine code computes at once, and of one that is shared with other threads."""
+    native.connect_team(soon._team)  # what earlier launches have lost by it counts no more
+    running, counters = library.current(), trace.counters
+    found: set[bytes] = set()
+    for _ in range(MOST):
+        launched, recorded = running.runtime.mark(), counters["recorded"]
+        result = call()
+        if running.unreported:
+            diffuse.fence()
+        if counters["recorded"] != recorded:
+            continue
+        if not found:
+            found.add(numpy.asarray(result).tobytes())
+        if running.runtime.mark() > launched:
+            return found | {numpy.asarray(result).tobytes()}
+    raise AssertionError(f"none of {MOST} calls was shared")
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Any:
+    before, core.SMALL = core.SMALL, 16_384
+    core.set_small(16_384)
+    with using(runtime="local", threads=2, compile="wait"):
+        yield
+    core.set_small(before)
+
+
+@pytest.mark.parametrize("text", ["x + y", "x > y", "i // j", "c * c", "A + row", "np.add(x, y, out=z)"])
+def test_loops_are_shared_and_have_numpys_bits(text: str) -> None:
+    ours, plain = named(np), eval(text, named(numpy))
+    assert shared(lambda: eval(text, ours)) == {plain.tobytes()}
+
+
+@pytest.mark.parametrize("text", [line.strip() for line in LOOPS.replace("\n", ";").split(";")])
+def test_calls_that_are_waited_for_have_numpys_bits(text: str) -> None:
+    ours, plain = named(np), eval(text, named(numpy))
+    for _ in range(12):
+        found = eval(text, ours)
+        diffuse.fence()
+        assert found.dtype == plain.dtype and numpy.asarray(found).tobytes() == plain.tobytes()
+
+
+@pytest.mark.parametrize("text", [text.strip() for text in KERNELS.split(";")])
+def test_machine_code_has_the_same_bits_on_one_thread_and_on_two(text: str) -> None:
+    ours = named(np)
+    with np.errstate(all="ignore"):
+        assert len(shared(lambda: eval(text, ours))) == 1
+
+
+@pytest.mark.parametrize("text", ["x / y", "np.log(y)"])
+def test_floating_point_errors_of_any_thread_are_reported(text: str) -> None:
+    ours = named(np)
+    shared(lambda: eval(text, ours))
+    for place in (3, SIZE - 5):
+        ours["y"][:] = ARRAYS["y"]
+        ours["y"][place] = 0.0
+        diffuse.fence()
+        for _ in range(3):
+            with pytest.warns(RuntimeWarning, match="divide by zero"):
+                found = eval(text, ours)
+                diffuse.fence()
+            assert numpy.isinf(numpy.asarray(found)[place])
+
+
+def test_outputs_that_are_operands_and_other_layouts() -> None:
+    """An output that is an operand is written once, and other layouts than those of the first call count."""
+    ours, x, y = named(np), ARRAYS["x"].copy(), ARRAYS["y"]
+    for _ in range(30):
+        np.add(ours["x"], ours["y"], out=ours["x"])
+        diffuse.fence()
+        x += y
+    assert numpy.asarray(ours["x"]).tobytes() == x.tobytes()
+    for part in (slice(None), slice(None, None, 2), slice(1, None)):
+        for _ in range(8):
+            found = np.exp(ours["y"][part])
+            diffuse.fence()
+        assert numpy.allclose(numpy.asarray(found), numpy.exp(y[part]), rtol=1e-14)
