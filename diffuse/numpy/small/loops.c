@@ -10,26 +10,11 @@
 #define NO_IMPORT_UFUNC
 #include <numpy/ufuncobject.h>
 
-enum { RANK = 4 };         /* the most dimensions of results */
 enum { MOST_ELEMENTS = 1 << 22 };
-enum { SHORT = 32 };       /* the elements of a short row, and how many of them are not many */
-enum { SCRATCH = 1 << 14, STRIDED = 1 << 12 }; /* bytes that are computed elsewhere before they are changed in place */
-
-typedef struct Loop {
-    PyUFuncGenericFunction run;
-    void *data;
-    int made;  /* the type of the results */
-    int alone; /* may NumPy take rows in other pieces, so that bits may differ? */
-} Loop;
+enum { SCRATCH = 1 << 17, PLAIN = 1 << 14, STRIDED = 1 << 12 }; /* bytes that are computed elsewhere before they are
+                                                               * changed in place: with short rows, and with others */
 
 static Loop loops[FORWARD][KINDS];
-
-/* An operand, or the result: its memory, and its strides over the dimensions of the result. */
-typedef struct {
-    char *data;
-    npy_intp strides[RANK];
-    Number number;
-} Side;
 
 #if defined(__x86_64__)
 /* Both of the processor's units keep flags; NumPy raises some in the older one.  It takes long to clear them. */
@@ -122,17 +107,16 @@ static int joined(int dims, npy_intp *shape, Side *sides, int count)
     return kept + 1;
 }
 
-/* Is a loop over rows to be NumPy's?  It takes many short ones in another order. */
-static int ragged(const Loop *loop, int dims, const npy_intp *shape)
+static npy_intp rows_of(int dims, const npy_intp *shape)
 {
     npy_intp rows = 1;
     for (int d = 0; d < dims - 1; d++)
         rows *= shape[d];
-    return rows > 1 && (loop->alone || (shape[dims - 1] < SHORT && rows > SHORT));
+    return rows;
 }
 
-/* Run a loop over all elements, row after row.  0 if there are floating-point errors to report. */
-static int ran(const Loop *loop, int dims, npy_intp *shape, Side *sides, int count)
+/* Run a loop over all elements, row after row. */
+static void run(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count)
 {
     npy_intp place[RANK] = {0}, steps[3] = {0}, n = shape[dims - 1];
     char *data[3] = {NULL};
@@ -140,7 +124,6 @@ static int ran(const Loop *loop, int dims, npy_intp *shape, Side *sides, int cou
         data[k] = sides[k].data;
         steps[k] = sides[k].strides[dims - 1];
     }
-    clear();
     for (int d = 0; d >= 0;) {
         char *now[] = {data[0], data[1], data[2]};
         loop->run(now, &n, steps, loop->data);
@@ -152,11 +135,24 @@ static int ran(const Loop *loop, int dims, npy_intp *shape, Side *sides, int cou
         for (int k = 0; d >= 0 && k < count; k++)
             data[k] += sides[k].strides[d];
     }
+}
+
+static npy_intp width_of(int kind) { return PyDataType_ELSIZE(small_types[kind]); }
+
+/* Run a loop over operands of `kind`.  0 if there are floating-point errors to report. */
+static int ran(const Loop *loop, int kind, int dims, const npy_intp *shape, const Side *sides, int count)
+{
+    clear();
+    if (shape[dims - 1] < SHORT && rows_of(dims, shape) > SHORT)
+        small_run_gathered(loop, dims, shape, width_of(kind), width_of(small_kind(loop->made)), sides, count);
+    else
+        run(loop, dims, shape, sides, count);
     return !raised();
 }
 
-/* The loop for these operands, which `sides` get; NULL if NumPy has to look. */
-static const Loop *chosen(const Loop *among, PyObject *const *given, int n, int *dims, npy_intp *shape, Side *sides)
+/* The loop for these operands, which `sides` get, and their kind; NULL if NumPy has to look. */
+static const Loop *chosen(const Loop *among, PyObject *const *given, int n, int *of, int *dims, npy_intp *shape,
+                          Side *sides)
 {
     int kind = NONE;
     for (int k = 0; k < n; k++)
@@ -179,6 +175,7 @@ static const Loop *chosen(const Loop *among, PyObject *const *given, int n, int 
         } else
             return NULL;
     }
+    *of = kind;
     return loop;
 }
 
@@ -196,8 +193,8 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
     PyObject *given[] = {left, right};
     Side sides[3];
     npy_intp shape[RANK];
-    int dims, n = right == NULL ? 1 : 2;
-    const Loop *loop = chosen(among, given, n, &dims, shape, sides);
+    int kind, dims, n = right == NULL ? 1 : 2;
+    const Loop *loop = chosen(among, given, n, &kind, &dims, shape, sides);
     if (loop == NULL)
         return NULL;
     npy_intp whole[RANK];
@@ -205,7 +202,7 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
     PyArray_Descr *made = small_types[small_kind(loop->made)];
     dense(dims, shape, PyDataType_ELSIZE(made), &sides[n]);
     int rows = joined(dims, shape, sides, n + 1);
-    if (ragged(loop, rows, shape))
+    if (loop->alone && rows_of(rows, shape) > 1)
         return NULL;
     Py_INCREF(made); /* it is stolen */
     PyObject *found = PyArray_NewFromDescr(&PyArray_Type, made, dims, whole, NULL, NULL, 0, NULL);
@@ -215,7 +212,7 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
     NPY_BEGIN_THREADS_DEF;
     if (size_of(found) >= state.small)
         NPY_BEGIN_THREADS;
-    int done = ran(loop, rows, shape, sides, n + 1);
+    int done = ran(loop, kind, rows, shape, sides, n + 1);
     NPY_END_THREADS;
     if (!done)
         Py_CLEAR(found);
@@ -232,29 +229,49 @@ PyObject *small_loop_of(PyObject *ufunc, PyObject *left, PyObject *right)
     return NULL;
 }
 
+/* Is it an array that an operation may change in place by way of `SCRATCH`?  What is computed elsewhere and copied
+ * takes longer than NumPy takes for all but few elements, unless rows are short. */
+static int changes(PyArrayObject *array)
+{
+    if (!PyArray_ISWRITEABLE(array) || PyArray_NDIM(array) == 0 || PyArray_NBYTES(array) > SCRATCH)
+        return 0;
+    if (PyArray_IS_C_CONTIGUOUS(array))
+        return 1;
+    if (PyArray_NDIM(array) == 1)
+        return PyArray_STRIDE(array, 0) >= PyArray_ITEMSIZE(array) && PyArray_NBYTES(array) <= STRIDED;
+    return small_apart(array);
+}
+
 int small_loop_in_place(int name, PyObject *memory, PyObject *right)
 {
     static _Alignas(64) char scratch[SCRATCH];
     PyArrayObject *array = (PyArrayObject *)memory;
     PyObject *given[] = {memory, right};
     Side sides[3];
-    npy_intp shape[RANK];
-    int dims;
-    if (!PyArray_CheckExact(memory) || !PyArray_ISWRITEABLE(array)
-            || PyArray_NBYTES(array) > (PyArray_IS_C_CONTIGUOUS(array) ? SCRATCH : STRIDED)
-            || (!PyArray_IS_C_CONTIGUOUS(array)
-                && (PyArray_NDIM(array) != 1 || PyArray_STRIDE(array, 0) < PyArray_ITEMSIZE(array))))
+    npy_intp shape[RANK], whole[RANK];
+    int kind, dims;
+    if (!PyArray_CheckExact(memory) || !changes(array))
         return 0;
-    const Loop *loop = chosen(loops[name], given, 2, &dims, shape, sides);
+    const Loop *loop = chosen(loops[name], given, 2, &kind, &dims, shape, sides);
     if (loop == NULL || loop->made != PyArray_TYPE(array) || dims != PyArray_NDIM(array)
             || !PyArray_CompareLists(shape, PyArray_DIMS(array), dims))
         return 0;
     sides[2].data = scratch;
     dense(dims, shape, PyArray_ITEMSIZE(array), &sides[2]);
-    dims = joined(dims, shape, sides, 3);
-    if (ragged(loop, dims, shape) || !ran(loop, dims, shape, sides, 3))
+    memcpy(whole, shape, sizeof whole);
+    Side back = sides[2];
+    int rows = joined(dims, shape, sides, 3);
+    int brief = shape[rows - 1] < SHORT && rows_of(rows, shape) > SHORT;
+    if ((loop->alone && rows_of(rows, shape) > 1)
+            || (!brief && PyArray_NBYTES(array) > (PyArray_IS_C_CONTIGUOUS(array) ? PLAIN : STRIDED)))
         return 0;
-    small_fill(array, scratch);
+    if (!ran(loop, kind, rows, shape, sides, 3))
+        return 0;
+    if (PyArray_IS_C_CONTIGUOUS(array))
+        memcpy(PyArray_BYTES(array), scratch, PyArray_NBYTES(array));
+    else
+        small_move(dims, whole, PyArray_ITEMSIZE(array), PyArray_BYTES(array), PyArray_STRIDES(array), scratch,
+                   back.strides);
     return 1;
 }
 
