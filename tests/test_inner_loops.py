@@ -88,6 +88,12 @@ VIEWS: list[tuple[tuple[int, ...], Callable[[Any], Any], tuple[int, ...], Callab
     ((90, 1), lambda x: x, (90, 3), lambda x: x[:, ::-1]),
     ((60, 8), lambda x: x[:, 1:7:2], (60, 3), lambda x: x),
     ((4, 9, 9, 3), lambda x: x[:, 2:5, 4:7, :, None], (3, 3, 3, 6), lambda x: x),
+    # short rows, which are gathered in pieces
+    ((30, 20, 4), lambda x: x[1:, 2:, 1:], (29, 18, 3), lambda x: x),
+    ((12, 15, 9, 2), lambda x: x, (12, 15, 9), lambda x: x[..., None]),
+    ((60, 50, 4), lambda x: x[..., 1:], (3,), lambda x: x),
+    ((40, 3, 40, 2), lambda x: x[::2, :, ::2], (3, 1, 4), lambda x: x[..., :2]),
+    ((3, 1, 1400, 4), lambda x: x[..., 1:], (1, 1400, 1), lambda x: x),
     ((200,), lambda x: x, (), lambda x: x),
     ((200,), lambda x: x, (190,), lambda x: x),
     ((0,), lambda x: x, (1,), lambda x: x)]
@@ -148,6 +154,18 @@ def test_operators_in_place(dtype: str, seed: int) -> None:
         alike(changed(f, lambda x: x[3, 1:], lambda x: x[3, :-1]), a, (None, None))
         alike(changed(f, lambda x: x[1:, 7], lambda x: x[:-1, 7]), a, (None, None))
         alike(changed(f, lambda x: x[3], lambda x: x[3, ::-1]), a, (None, None))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_short_rows_in_place(dtype: str, seed: int) -> None:
+    a, b, c = both((40, 30, 5), dtype, seed), both((39, 30, 3), dtype, seed + 5), both((30, 1), dtype, seed)
+    for f in [*IN_PLACE, lambda x, y: x.__setitem__(..., y)]:
+        for view in (lambda x: x[1:, :, 1:4], lambda x: x[1:, :, ::2], lambda x: x[1:, ::-1, :3]):
+            alike(changed(f, view, lambda x: x), a, b)
+            alike(changed(f, view, lambda x: x), a, c)
+            alike(changed(f, view, lambda x: 3), a, (None, None))
+            alike(changed(f, view, lambda x: x[:-1, :, 2:]), a, (None, None))  # they overlap
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -12,7 +12,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse import library
 from diffuse.numpy.arrays import access, arithmetic, core, elements, soon
-from diffuse.numpy.ops import rules
+from diffuse.numpy.ops import creation, rules
 from diffuse.numpy.ops.known import KNOWN
 from diffuse.observe import trace
 from diffuse.settings import using
@@ -49,6 +49,30 @@ def test_calls_are_known_after_the_first_and_give_the_same(hosted: bool) -> None
         assert not turn or len(KNOWN) == known
         known = len(KNOWN)
     assert known > 6 and elements.SLICES
+
+
+def test_large_results_of_small_arrays_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = numpy.arange(81 * 81).reshape(81, 81)
+    for turn in range(4):
+        theirs = (plain + turn) % 7
+        ours: Any = np.array(theirs)
+        found = ours[..., None] == np.arange(11), np.arange(11) - ours[..., None]
+        ours[:] = 0  # after the calls
+        numpy.testing.assert_array_equal(numpy.asarray(found[0]), theirs[..., None] == numpy.arange(11))
+        numpy.testing.assert_array_equal(numpy.asarray(found[1]), numpy.arange(11) - theirs[..., None])
+        monkeypatch.setattr(rules, "plan", lambda *_: pytest.fail("the call was analysed again"))
+
+
+def test_fills_of_one_form_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.array(PLAIN) + 1.0
+    for turn in range(3):
+        found = [np.zeros_like(x), np.ones_like(x), np.zeros((200, 300), int, order="F"),
+                 np.ones((200, 300), order="F"), np.zeros((200, 300))]
+        for fill, value in zip(found, (0, 1, 0, 1, 0), strict=True):
+            fill[3:] += turn
+            assert (numpy.asarray(fill[:3]) == value).all()
+            assert (numpy.asarray(fill[3:]) == value + turn).all()
+        monkeypatch.setattr(creation, "Scalar", lambda *_: pytest.fail("the call was analysed again"))
 
 
 INDICES: list[Any] = [

@@ -42,10 +42,11 @@ def named(m: Any) -> dict[str, Any]:
 def shared(call: Callable[[], Any]) -> set[bytes]:
     """The results of two of many calls, which follow closely on each other: of the first one that NumPy or
     machine code computes at once, and of one that is shared with other threads."""
-    native.connect_team(soon._team)  # what earlier launches have lost by it counts no more
     running, counters = library.current(), trace.counters
     found: set[bytes] = set()
-    for _ in range(MOST):
+    for number in range(MOST):
+        if number % 500 == 0:
+            native.connect_team(soon._team)  # what earlier launches have lost by it counts no more
         launched, recorded = running.runtime.mark(), counters["recorded"]
         result = call()
         if running.unreported:

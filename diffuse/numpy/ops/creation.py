@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import Scalar, quiet
+from diffuse.library import Scalar, again_into, quiet
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import check_subok, element_type
@@ -30,6 +30,7 @@ from diffuse.numpy.arrays.indices import know
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
+from diffuse.numpy.ops.known import DEPTH, KNOWN, Known
 from diffuse.numpy.ops.operands import adopt, foreign, lowered, shared, wrap
 
 NOTHING = numpy.dtype([])
@@ -66,9 +67,14 @@ def constant(target: Any, value: Any) -> Any:
         if target.name == "float64" and target.ordered and len(SMALL_FORMS) < 1024:
             SMALL_FORMS[target.shape] = target
         return hosted(memory)
-    x = recorded(target)
-    elementwise.record("copy", (target.name, target.name), target.shape, (Scalar(0, target.name, value),),
-                  ((x.storage, x.part),))
+    x, key = recorded(target), ("constant", target)
+    known = KNOWN.get(key)
+    if known is not None:
+        again_into(known.template, (), x.storage, (value,), DEPTH - 1)
+        return x
+    template = elementwise.record("copy", (target.name, target.name), target.shape,
+                                  (Scalar(0, target.name, value),), ((x.storage, x.part),))
+    KNOWN[key] = Known(template, target)
     return x
 
 

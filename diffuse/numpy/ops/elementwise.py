@@ -65,6 +65,10 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
             found = known.binary(function.numpy, a, b)
         if found is not None:
             return found
+    if is_hosts(a) or is_hosts(b):
+        found = known.binary(function.numpy, attached(a), attached(b))
+        if found is not None:
+            return found
     ka, kb = type(a), type(b)
     rule = RULES.get((function.numpy, a.form if ka in ARRAYS else ka, b.form if kb in ARRAYS else kb))
     if rule is None or eager_errors:
@@ -93,6 +97,24 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
     elif to_b is not None and type(first) is not Scalar or to_a is not None and type(second) is not Scalar:
         KNOWN[function.numpy, name_of(a), name_of(b)] = Known(template, form, rule.casts)
     return out if shape else core.scalar_class.of(out)
+
+
+def is_hosts(x: Any) -> bool:
+    """Is an operand a small array of NumPy's, or a small view that was not looked for yet?  What is recorded
+    on it is known by the view that tasks read."""
+    if type(x) is core.array_class:
+        return x.part is None and x.owner is not None and x.meta.size < core.SMALL
+    return type(x) is core.NDARRAY and x.size < core.SMALL
+
+
+def attached(x: Any) -> Any:
+    """The array whose store tasks read for such an operand; other operands as they are."""
+    if not is_hosts(x):
+        return x
+    found = known.read(x) if type(x) is core.NDARRAY else access.steady(x)
+    if type(found) is core.array_class and found.part is None:
+        base.locate(found)
+    return found
 
 
 def a_operand(x: Any, position: int, rule: Rule) -> Any:

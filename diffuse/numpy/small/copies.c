@@ -1,4 +1,4 @@
-/* Numbers and arrays copied into arrays of one dimension, as NumPy's assignments do it. */
+/* Numbers and arrays copied into arrays of one dimension, or of short rows, as NumPy's assignments do it. */
 #include "loops.h"
 #include <numpy/arrayscalars.h>
 #include <float.h>
@@ -122,29 +122,76 @@ static void copied(npy_intp n, npy_intp width, char *to, npy_intp stride, const 
     }
 }
 
-void small_fill(PyArrayObject *array, const char *from)
-{
-    npy_intp width = PyArray_ITEMSIZE(array);
-    if (PyArray_IS_C_CONTIGUOUS(array))
-        memcpy(PyArray_BYTES(array), from, PyArray_NBYTES(array));
-    else
-        copied(PyArray_DIM(array, 0), width, PyArray_BYTES(array), PyArray_STRIDE(array, 0), from, width);
-}
-
-/* Where the memory of an array of one dimension begins, and where it ends. */
+/* Where the memory of an array that is not empty begins, and where it ends. */
 static void bounds(PyArrayObject *array, char **begin, char **end)
 {
-    npy_intp last = (PyArray_DIM(array, 0) - 1) * PyArray_STRIDE(array, 0);
-    *begin = PyArray_BYTES(array) + (last < 0 ? last : 0);
-    *end = PyArray_BYTES(array) + (last < 0 ? 0 : last) + PyArray_ITEMSIZE(array);
+    *begin = PyArray_BYTES(array);
+    *end = *begin + PyArray_ITEMSIZE(array);
+    for (int d = 0; d < PyArray_NDIM(array); d++) {
+        npy_intp last = (PyArray_DIM(array, d) - 1) * PyArray_STRIDE(array, d);
+        *(last < 0 ? begin : end) += last;
+    }
+}
+
+/* May two arrays that are not empty have memory in common? */
+static int overlap(PyArrayObject *one, PyArrayObject *two)
+{
+    char *begin, *end, *from, *to;
+    bounds(one, &begin, &end);
+    bounds(two, &from, &to);
+    return from < end && begin < to;
+}
+
+int small_apart(PyArrayObject *array)
+{
+    npy_intp reach = PyArray_ITEMSIZE(array);
+    for (int d = PyArray_NDIM(array) - 1; d >= 0; d--) {
+        if (PyArray_STRIDE(array, d) < reach)
+            return 0;
+        reach = PyArray_STRIDE(array, d) * PyArray_DIM(array, d);
+    }
+    return PyArray_NDIM(array) > 0 && reach > 0;
+}
+
+/* Copy to an array whose rows are short; 0 if NumPy has to do it, as it is quicker for others. */
+static int put_rows(PyArrayObject *array, PyObject *value)
+{
+    PyArrayObject *other = (PyArrayObject *)value;
+    int dims = PyArray_NDIM(array), kind = small_kind(PyArray_TYPE(array)), missing;
+    npy_intp row = dims > 1 && dims <= RANK ? PyArray_DIM(array, dims - 1) : SHORT, width = PyArray_ITEMSIZE(array);
+    npy_intp step[RANK] = {0};
+    if (row >= SHORT || PyArray_SIZE(array) <= row * SHORT || PyArray_IS_C_CONTIGUOUS(array) || !small_apart(array))
+        return 0;
+    if (!PyArray_CheckExact(value)) {
+        Number number;
+        if (!small_taken(kind, value, &number))
+            return 0;
+        small_move(dims, PyArray_DIMS(array), width, PyArray_BYTES(array), PyArray_STRIDES(array), (const char *)&number,
+                   step);
+        return 1;
+    }
+    if (!small_plain(value) || PyArray_TYPE(other) != PyArray_TYPE(array)
+            || (missing = dims - PyArray_NDIM(other)) < 0 || PyArray_SIZE(other) == 0 || overlap(array, other))
+        return 0;
+    for (int d = missing; d < dims; d++) {
+        npy_intp n = PyArray_DIM(other, d - missing);
+        if (n != 1 && n != PyArray_DIM(array, d))
+            return 0;
+        step[d] = n == 1 ? 0 : PyArray_STRIDE(other, d - missing);
+    }
+    small_move(dims, PyArray_DIMS(array), width, PyArray_BYTES(array), PyArray_STRIDES(array), PyArray_BYTES(other),
+               step);
+    return 1;
 }
 
 int small_put(PyObject *target, PyObject *value)
 {
     PyArrayObject *array = (PyArrayObject *)target, *other = (PyArrayObject *)value;
     int kind = small_kind(PyArray_TYPE(array));
-    if (PyArray_NDIM(array) != 1 || PyArray_DIM(array, 0) == 0 || !small_plain(target) || !PyArray_ISWRITEABLE(array))
+    if (PyArray_NDIM(array) == 0 || PyArray_SIZE(array) == 0 || !small_plain(target) || !PyArray_ISWRITEABLE(array))
         return 0;
+    if (PyArray_NDIM(array) != 1)
+        return put_rows(array, value);
     npy_intp n = PyArray_DIM(array, 0), width = PyArray_ITEMSIZE(array), stride = PyArray_STRIDE(array, 0);
     if (stride < width && stride > -width)
         return 0;
@@ -158,10 +205,7 @@ int small_put(PyObject *target, PyObject *value)
     if (!small_plain(value) || PyArray_TYPE(other) != PyArray_TYPE(array) || PyArray_NDIM(other) != 1
             || PyArray_DIM(other, 0) != n)
         return 0;
-    char *begin, *end, *from, *to;
-    bounds(array, &begin, &end);
-    bounds(other, &from, &to);
-    if (from < end && begin < to)
+    if (overlap(array, other))
         return PyArray_BYTES(array) == PyArray_BYTES(other) && stride == PyArray_STRIDE(other, 0);
     copied(n, width, PyArray_BYTES(array), stride, PyArray_BYTES(other), PyArray_STRIDE(other, 0));
     return 1;

@@ -9,10 +9,8 @@
 #include "flags.h"
 
 enum { MOST_ELEMENTS = 1 << 22 };
-enum { SHORT = 32 };       /* the elements of a short row, and how many of them are not many */
-enum { LONG_ROW = 64 };    /* the elements of a row that takes much longer than the call of a loop */
-enum { LAID_OUT = 1 << 17 }; /* bytes of an operand whose short rows are copied into one */
-enum { SCRATCH = 1 << 14, STRIDED = 1 << 12 }; /* bytes that are computed elsewhere before they are changed in place */
+enum { SCRATCH = 1 << 17, PLAIN = 1 << 14, STRIDED = 1 << 12 }; /* bytes that are computed elsewhere before they are
+                                                                * changed in place: with short rows, and with others */
 
 static Loop loops[FORWARD][KINDS];
 
@@ -83,80 +81,19 @@ static int joined(int dims, npy_intp *shape, Side *sides, int count)
     return kept + 1;
 }
 
-static void dense(int dims, const npy_intp *shape, npy_intp width, Side *side)
+static npy_intp rows_of(int dims, const npy_intp *shape)
 {
-    for (int d = dims - 1; d >= 0; d--) {
-        side->strides[d] = width;
-        width *= shape[d];
-    }
-}
-
-/* Column by column, as rows are short. */
-#define COPY_ROWS(type)                                                                                        \
-    for (npy_intp k = 0; k < n; k++) {                                                                         \
-        const char *now = from + k * step;                                                                     \
-        type *next = (type *)to + k;                                                                           \
-        for (npy_intp row = 0; row < rows; row++, now += pitch, next += n)                                     \
-            *next = *(const type *)now;                                                                        \
-    }
-
-/* Copy an operand to where its elements lie one after another, repeated as often as it is broadcast. */
-static void lay_out(int dims, const npy_intp *shape, const Side *side, npy_intp width, char *to)
-{
-    npy_intp place[RANK] = {0}, rows = shape[dims - 2], n = shape[dims - 1];
-    npy_intp pitch = side->strides[dims - 2], step = side->strides[dims - 1];
-    const char *from = side->data;
-    for (int d = 0; d >= 0;) {
-        if (width == 8)
-            COPY_ROWS(uint64_t)
-        else if (width == 4)
-            COPY_ROWS(uint32_t)
-        else
-            COPY_ROWS(uint8_t)
-        for (d = dims - 3; d >= 0 && ++place[d] == shape[d]; d--) {
-            place[d] = 0;
-            from -= (shape[d] - 1) * side->strides[d];
-        }
-        from += d >= 0 ? side->strides[d] : 0;
-        to += rows * n * width;
-    }
-}
-
-/* Does an operand go through the dimensions from `first` on as through one? */
-static int even(int dims, int first, const npy_intp *shape, const Side *side)
-{
-    for (int d = first + 1; d < dims; d++)
-        if (side->strides[d - 1] != shape[d] * side->strides[d])
-            return 0;
-    return 1;
-}
-
-/* Make long rows of many short ones, for each of which a call of a loop takes longer than its elements: the operands
- * for which rows do not follow on each other are copied first.  The number of dimensions then; 0 if NumPy has to do it,
- * as it may for loops whose bits depend on how they are called. */
-static int lengthened(const Loop *loop, npy_intp width, int dims, npy_intp *shape, Side *sides, int count)
-{
-    static _Alignas(64) char copies[2][LAID_OUT];
-    npy_intp rows = 1, n = shape[dims - 1];
+    npy_intp rows = 1;
     for (int d = 0; d < dims - 1; d++)
         rows *= shape[d];
-    if (rows == 1 || (!loop->alone && (n >= SHORT || rows <= SHORT)))
-        return dims;
-    if (loop->alone || rows * n * width > LAID_OUT || (width != 8 && width != 4 && width != 1))
-        return 0;
-    int first = dims - 1;
-    while (first > 0 && n < LONG_ROW)
-        n *= shape[--first];
-    for (int k = 0; k < count - 1; k++)
-        if (!even(dims, first, shape, &sides[k])) {
-            lay_out(dims, shape, &sides[k], width, copies[k]);
-            sides[k].data = copies[k];
-            dense(dims, shape, width, &sides[k]);
-        }
-    return joined(dims, shape, sides, count);
+    return rows;
 }
 
-int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count)
+/* Are rows short, and more than a few?  An inner loop for each of them takes longer than their elements. */
+static int brief(int dims, const npy_intp *shape) { return shape[dims - 1] < SHORT && rows_of(dims, shape) > SHORT; }
+
+/* Run a loop over all elements, row after row. */
+static void run(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count)
 {
     npy_intp place[RANK] = {0}, steps[3] = {0}, n = shape[dims - 1];
     char *data[3] = {NULL};
@@ -164,7 +101,6 @@ int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sid
         data[k] = sides[k].data;
         steps[k] = sides[k].strides[dims - 1];
     }
-    small_clear();
     for (int d = 0; d >= 0;) {
         char *now[] = {data[0], data[1], data[2]};
         loop->run(now, &n, steps, loop->data);
@@ -176,6 +112,15 @@ int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sid
         for (int k = 0; d >= 0 && k < count; k++)
             data[k] += sides[k].strides[d];
     }
+}
+
+int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count)
+{
+    small_clear();
+    if (brief(dims, shape))
+        small_run_gathered(loop, dims, shape, PyDataType_ELSIZE(small_types[small_kind(loop->made)]), sides, count);
+    else
+        run(loop, dims, shape, sides, count);
     return !small_raised();
 }
 
@@ -206,8 +151,13 @@ static const Loop *chosen(const Loop *among, PyObject *const *given, int n, int 
     return loop;
 }
 
-/* The bytes of an operand's element. */
-static npy_intp width_of(const Loop *among, const Loop *loop) { return PyDataType_ELSIZE(small_types[loop - among]); }
+static void dense(int dims, const npy_intp *shape, npy_intp width, Side *side)
+{
+    for (int d = dims - 1; d >= 0; d--) {
+        side->strides[d] = width;
+        width *= shape[d];
+    }
+}
 
 /* What a ufunc gives that has these loops. */
 static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
@@ -223,8 +173,8 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
     memcpy(whole, shape, sizeof whole);
     PyArray_Descr *made = small_types[small_kind(loop->made)];
     dense(dims, shape, PyDataType_ELSIZE(made), &sides[n]);
-    int rows = joined(dims, shape, sides, n + 1), few = shape[rows - 1] < SHORT;
-    if ((rows = lengthened(loop, width_of(among, loop), rows, shape, sides, n + 1)) == 0)
+    int rows = joined(dims, shape, sides, n + 1);
+    if (loop->alone && rows_of(rows, shape) > 1)
         return NULL;
     Py_INCREF(made); /* it is stolen */
     PyObject *found = PyArray_NewFromDescr(&PyArray_Type, made, dims, whole, NULL, NULL, 0, NULL);
@@ -234,7 +184,7 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
     int done = small_shared(loop, rows, shape, sides, n + 1);
     if (done < 0) {
         NPY_BEGIN_THREADS_DEF;
-        if (size_of(found) >= state.small && !few) /* operands with short rows may be in memory that all threads share */
+        if (size_of(found) >= state.small)
             NPY_BEGIN_THREADS;
         done = small_ran(loop, rows, shape, sides, n + 1);
         NPY_END_THREADS;
@@ -254,18 +204,28 @@ PyObject *small_loop_of(PyObject *ufunc, PyObject *left, PyObject *right)
     return NULL;
 }
 
+/* Is it an array that an operation may change in place by way of `SCRATCH`?  What is computed elsewhere and copied
+ * takes longer than NumPy takes for all but few elements, unless rows are short. */
+static int changes(PyArrayObject *array)
+{
+    if (!PyArray_ISWRITEABLE(array) || PyArray_NDIM(array) == 0 || PyArray_NBYTES(array) > SCRATCH)
+        return 0;
+    if (PyArray_IS_C_CONTIGUOUS(array))
+        return 1;
+    if (PyArray_NDIM(array) == 1)
+        return PyArray_STRIDE(array, 0) >= PyArray_ITEMSIZE(array) && PyArray_NBYTES(array) <= STRIDED;
+    return small_apart(array);
+}
+
 int small_loop_in_place(int name, PyObject *memory, PyObject *right)
 {
     static _Alignas(64) char scratch[SCRATCH];
     PyArrayObject *array = (PyArrayObject *)memory;
     PyObject *given[] = {memory, right};
     Side sides[3];
-    npy_intp shape[RANK];
+    npy_intp shape[RANK], whole[RANK];
     int dims;
-    if (!PyArray_CheckExact(memory) || !PyArray_ISWRITEABLE(array)
-            || PyArray_NBYTES(array) > (PyArray_IS_C_CONTIGUOUS(array) ? SCRATCH : STRIDED)
-            || (!PyArray_IS_C_CONTIGUOUS(array)
-                && (PyArray_NDIM(array) != 1 || PyArray_STRIDE(array, 0) < PyArray_ITEMSIZE(array))))
+    if (!PyArray_CheckExact(memory) || !changes(array))
         return 0;
     const Loop *loop = chosen(loops[name], given, 2, &dims, shape, sides);
     if (loop == NULL || loop->made != PyArray_TYPE(array) || dims != PyArray_NDIM(array)
@@ -273,11 +233,20 @@ int small_loop_in_place(int name, PyObject *memory, PyObject *right)
         return 0;
     sides[2].data = scratch;
     dense(dims, shape, PyArray_ITEMSIZE(array), &sides[2]);
-    dims = joined(dims, shape, sides, 3);
-    dims = lengthened(loop, width_of(loops[name], loop), dims, shape, sides, 3);
-    if (dims == 0 || !small_ran(loop, dims, shape, sides, 3))
+    memcpy(whole, shape, sizeof whole);
+    Side back = sides[2];
+    int rows = joined(dims, shape, sides, 3);
+    if ((loop->alone && rows_of(rows, shape) > 1)
+            || (!brief(rows, shape)
+                && PyArray_NBYTES(array) > (PyArray_IS_C_CONTIGUOUS(array) ? PLAIN : STRIDED)))
         return 0;
-    small_fill(array, scratch);
+    if (!small_ran(loop, rows, shape, sides, 3))
+        return 0;
+    if (PyArray_IS_C_CONTIGUOUS(array))
+        memcpy(PyArray_BYTES(array), scratch, PyArray_NBYTES(array));
+    else
+        small_move(dims, whole, PyArray_ITEMSIZE(array), PyArray_BYTES(array), PyArray_STRIDES(array), scratch,
+                   back.strides);
     return 1;
 }
 
@@ -289,8 +258,11 @@ static void find(PyUFuncObject *ufunc, int type, int made, int alone, Loop *foun
         int fits = types[ufunc->nin] == made;
         for (int m = 0; m < ufunc->nin; m++)
             fits &= types[m] == type;
+        PyArray_Descr *own = fits ? PyArray_DescrFromType(type) : NULL;
+        int width = own == NULL ? 0 : (int)PyDataType_ELSIZE(own);
+        Py_XDECREF(own);
         if (fits)
-            *found = (Loop){ufunc->functions[k], ufunc->data == NULL ? NULL : (void *)ufunc->data[k], made, alone};
+            *found = (Loop){ufunc->functions[k], ufunc->data == NULL ? NULL : (void *)ufunc->data[k], made, alone, width};
     }
 }
 
@@ -375,15 +347,6 @@ static void spans(const Side *side, int dims, const npy_intp *shape, npy_intp wi
         *end += (shape[d] - 1) * side->strides[d];
 }
 
-/* Is a loop over rows to be NumPy's?  It takes many short ones in another order. */
-static int ragged(const Loop *loop, int dims, const npy_intp *shape)
-{
-    npy_intp rows = 1;
-    for (int d = 0; d < dims - 1; d++)
-        rows *= shape[d];
-    return rows > 1 && (loop->alone || (shape[dims - 1] < SHORT && rows > SHORT));
-}
-
 int small_loop_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n, PyObject *memory)
 {
     PyArrayObject *out = (PyArrayObject *)memory;
@@ -404,7 +367,7 @@ int small_loop_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n, PyOb
             return 0;
     }
     dims = joined(dims, shape, sides, m + 1);
-    return !ragged(loop, dims, shape) && small_shared(loop, dims, shape, sides, m + 1) > 0;
+    return !(loop->alone && rows_of(dims, shape) > 1) && !brief(dims, shape) && small_shared(loop, dims, shape, sides, m + 1) > 0;
 }
 
 PyObject *small_call_loop(Gate *gate, PyObject *const *low)

@@ -1,4 +1,4 @@
-/* What loops.c and copies.c share: the common types, and numbers beside arrays of them. */
+/* What loops.c, rows.c and copies.c share: the common types, numbers beside arrays of them, and NumPy's inner loops. */
 #ifndef DIFFUSE_LOOPS_H
 #define DIFFUSE_LOOPS_H
 
@@ -7,18 +7,11 @@
 #define NO_IMPORT_UFUNC
 #include <numpy/ufuncobject.h>
 
+enum { RANK = 8 };   /* the most dimensions of results */
+enum { SHORT = 32 }; /* the elements of a short row, and how many of them are not many */
 enum { BOOL, BYTE, LONG, SINGLE, DOUBLE, DOUBLES, KINDS, NONE = -1 };
 
 typedef union { npy_bool truth; npy_ubyte byte; npy_long whole; float single; double number, pair[2]; } Number;
-
-extern PyArray_Descr *small_types[KINDS]; /* NumPy's own descriptions of them */
-int small_kind(int type); /* of NumPy's types; NONE of the others */
-int small_plain(PyObject *x); /* an array of one of them that may be read as it lies */
-/* A number of Python's, or of NumPy's own of this type, as NumPy takes it beside an array of this type; 0 if it is
- * another, or if NumPy might have a warning or an error for it. */
-int small_taken(int kind, PyObject *x, Number *number);
-/* Copy elements that lie one after another to an array of one dimension, or one that lies so, too. */
-void small_fill(PyArrayObject *array, const char *from);
 
 /* An inner loop of a ufunc. */
 typedef struct Loop {
@@ -26,9 +19,8 @@ typedef struct Loop {
     void *data;
     int made;  /* the type of the results */
     int alone; /* may NumPy take rows in other pieces, so that bits may differ? */
+    int width; /* the bytes of an operand's element */
 } Loop;
-
-enum { RANK = 8 }; /* the most dimensions of results */
 
 /* An operand, or the result: its memory, and its strides over the dimensions of the result. */
 typedef struct {
@@ -36,6 +28,21 @@ typedef struct {
     npy_intp strides[RANK];
     Number number;
 } Side;
+
+extern PyArray_Descr *small_types[KINDS]; /* NumPy's own descriptions of them */
+int small_kind(int type); /* of NumPy's types; NONE of the others */
+int small_plain(PyObject *x); /* an array of one of them that may be read as it lies */
+/* A number of Python's, or of NumPy's own of this type, as NumPy takes it beside an array of this type; 0 if it is
+ * another, or if NumPy might have a warning or an error for it. */
+int small_taken(int kind, PyObject *x, Number *number);
+/* Do the elements of an array of some dimensions lie in C's order, each at a place of its own? */
+int small_apart(PyArrayObject *array);
+/* Of rows.c.  Copy elements of such a width between two arrays of strides of any kind that do not overlap. */
+void small_move(int dims, const npy_intp *shape, npy_intp width, char *to, const npy_intp *far, const char *from,
+                const npy_intp *step);
+/* Run a loop over all elements, with operands that are gathered where their rows are short, and a result of `out` bytes,
+ * the last side, in C's order.  It needs nothing of Python's. */
+void small_run_gathered(const Loop *loop, int dims, const npy_intp *shape, npy_intp out, const Side *sides, int count);
 
 /* Run a loop over all elements, row after row.  0 if there are floating-point errors to report. */
 int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count);
