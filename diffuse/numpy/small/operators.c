@@ -86,13 +86,13 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name)
         Py_XDECREF(left);
         return found;
     }
-    int ready = small_operands(a, b, &left, &right), soon = 0;
+    int ready = small_operands(a, b, &left, &right);
     if (ready == 0 && state.left > 0) {
         PyObject *moved;
         int moves = small_moved_before(small_ufuncs[name], a, b, &moved);
         if (moved != NULL || PyErr_Occurred())
             return moved;
-        ready = soon = moves ? 0 : small_soon(a, b, WAY[name], &left, &right);
+        ready = moves ? 0 : small_soon(a, b, WAY[name], &left, &right);
     }
     if (ready < 0)
         return NULL;
@@ -101,8 +101,6 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name)
     PyObject *into = small_temporary(name, a, b, left, right), *found = NULL;
     if (into != NULL)
         found = PyObject_CallFunctionObjArgs(small_ufuncs[name], left, right, into, NULL);
-    else if (soon && ((found = small_turned(name, left, right)) != NULL || PyErr_Occurred()))
-        ;
     else if ((found = small_loop(name, left, right)) == NULL && !PyErr_Occurred())
         found = function(left, right);
     found = small_shown(found);

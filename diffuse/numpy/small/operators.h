@@ -24,9 +24,6 @@ int small_operands(PyObject *a, PyObject *b, PyObject **left, PyObject **right);
  * without an exception, if NumPy has to do it.  In place: 1 if it is done, 0 if NumPy has to do it. */
 PyObject *small_loop(int name, PyObject *left, PyObject *right);
 PyObject *small_loop_of(PyObject *ufunc, PyObject *left, PyObject *right);
-/* Of turned.c: what an operator gives of two arrays of which one is repeated along short rows; NULL, without an exception
- * unless one was raised, of other arrays. */
-PyObject *small_turned(int name, PyObject *left, PyObject *right);
 int small_loop_in_place(int name, PyObject *memory, PyObject *right);
 int small_put(PyObject *target, PyObject *value); /* copy to an array: 1 if it is done, 0 if NumPy has to do it */
 int small_types_ready(void); /* -1 with an exception */
