@@ -72,7 +72,7 @@ def two_threads() -> Any:
 @pytest.mark.parametrize("text", ["x + y", "x > y", "i // j", "c * c", "A + row", "np.add(x, y, out=z)"])
 def test_loops_are_shared_and_have_numpys_bits(text: str) -> None:
     ours, plain = named(np), eval(text, named(numpy))
-    assert shared(lambda: eval(text, ours)) == {plain.tobytes()}
+    assert shared(eval(f"lambda: {text}", ours)) == {plain.tobytes()}
 
 
 @pytest.mark.parametrize("text", [line.strip() for line in LOOPS.replace("\n", ";").split(";")])
@@ -88,13 +88,13 @@ def test_calls_that_are_waited_for_have_numpys_bits(text: str) -> None:
 def test_machine_code_has_the_same_bits_on_one_thread_and_on_two(text: str) -> None:
     ours = named(np)
     with np.errstate(all="ignore"):
-        assert len(shared(lambda: eval(text, ours))) == 1
+        assert len(shared(eval(f"lambda: {text}", ours))) == 1
 
 
 @pytest.mark.parametrize("text", ["x / y", "np.log(y)"])
 def test_floating_point_errors_of_any_thread_are_reported(text: str) -> None:
     ours = named(np)
-    shared(lambda: eval(text, ours))
+    shared(eval(f"lambda: {text}", ours))
     for place in (3, SIZE - 5):
         ours["y"][:] = ARRAYS["y"]
         ours["y"][place] = 0.0
