@@ -15,7 +15,7 @@ from diffuse.numpy.small import native
 from tests import audit, audit_compare, audit_wrong
 from tests.audit_calls import Call
 
-pytestmark = pytest.mark.skipif(native is None, reason="functions written in Python word these errors otherwise")
+pytestmark = pytest.mark.skipif(native is None, reason="Python words these errors otherwise")
 
 
 @pytest.fixture(autouse=True)
