@@ -42,6 +42,17 @@ def test_a_body_that_ends_the_process_twice_stays_interpreted_and_the_others_do_
     """, tmp_path, DIFFUSE_COMPILE=compile) == "True\n"
 
 
+def test_without_the_code_of_the_thread_pool_everything_is_interpreted(tmp_path: Path) -> None:
+    patch = CRASH.format(when="kind == 'text'", how="SIGSEGV")
+    assert run(f"""
+        patch({patch!r})
+        assert len(results([3, 4])) >= 2
+        ours = [text for text in warned if "thread pool" in text]
+        assert len(ours) == 1 and "has died while it worked on it" in ours[0], warned
+        print("whole")
+    """, tmp_path) == "whole\n"
+
+
 def test_a_process_that_dies_now_and_then_is_started_again_and_no_kernel_is_lost(tmp_path: Path) -> None:
     patch = CRASH.format(when="kind != 'text' and not os.path.exists(mark := "
                               f"'{tmp_path}/' + str(repr(content).count(\"'add'\") % 6)) "

@@ -22,9 +22,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from diffuse import worker
+from diffuse.observe import notices
 from diffuse.observe.floaterrors import raised
 from diffuse.runtime.local import native
 from diffuse.service import code
+from diffuse.service.client import Unavailable
 from diffuse.service.loader import Loaded
 
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
@@ -63,6 +65,8 @@ class Entry:
 
 
 _entries: dict[bool, Entry] = {}
+_failed: set[bool] = set()
+"""The kinds of entry points whose code cannot be compiled."""
 
 
 @cache
@@ -82,10 +86,21 @@ def entry(portable: bool = False) -> Entry:
 
 def ready(portable: bool = False, seconds: float | None = 0.0) -> bool:
     """Are the entry points loaded, or do they arrive within so many seconds?  The first call requests them
-    where the cache lacks them."""
+    where the cache lacks them.  Raises `Unavailable` if they cannot be compiled, the first time with a
+    warning."""
     if portable not in _entries:
+        if portable in _failed:
+            raise Unavailable("the code of the thread pool did not compile")
         key, text = _text(portable)
-        found = code.within(seconds, key, NAMES, code.TEXT, lambda: text)
+        try:
+            found = code.within(seconds, key, NAMES, code.TEXT, lambda: text)
+        except Unavailable:
+            raise
+        except Exception as error:
+            _failed.add(portable)
+            notices.give(f"the code of the thread pool did not compile ({type(error).__name__}: {error}); "
+                         "everything runs interpreted, with the same results")
+            raise Unavailable("the code of the thread pool did not compile") from error
         if found is None:
             code.urge(key)  # no kernel runs without the pool
             return False
