@@ -210,7 +210,8 @@ def buffer(x: Array, flags: int) -> Mirror:
     request shall meet it.  Of a number it is a copy, to which NumPy's `asarray` lets programs write.
     """
     global _postponed
-    _postponed = None
+    if _postponed is not None and _postponed[0]() is x:  # not another thread's
+        _postponed = None
     number, plain = type(x) in core.PENDING, flags & (WRITABLE | FORMAT) == WRITABLE
     if number and plain:
         raise BufferError("scalar buffer is readonly")
