@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from diffuse import worker
+import diffuse.numpy as np
+from diffuse import library, worker
 from diffuse.runtime.local.ahead import Ahead
 from diffuse.stream.stores import Storage
 from tests import interrupts
@@ -254,3 +255,17 @@ def test_a_handle_that_an_interrupt_left_unmade_goes_quietly(monkeypatch: pytest
     handle = Storage.__new__(Storage)
     del handle
     assert not said
+
+
+def test_an_interrupt_comes_out_of_a_memoryview_and_not_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, fetch, left = np.arange(100_000.0) + 1, library.fetch, [KeyboardInterrupt()]
+
+    def interrupted(storage: Any) -> Any:
+        if left:
+            raise left.pop()
+        return fetch(storage)
+
+    monkeypatch.setattr(library, "fetch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        memoryview(x)
+    assert memoryview(x)[7] == 8.0

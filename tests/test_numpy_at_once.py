@@ -264,3 +264,9 @@ def test_arrays_of_indices_on_large_arrays_are_numpys(busy: bool) -> None:
         x[[0, 1]] = 1.0
     with pytest.raises(ValueError, match="read-only"):
         x[:, 1] = 1.0
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "all"])
+def test_a_number_of_no_dimensions_is_reduced_where_one_element_is_not_small(name: str) -> None:
+    with small(1):
+        assert getattr(np.ones(()) * 3, name)() == getattr(numpy.full((), 3.0), name)()

@@ -11,6 +11,7 @@ import pytest
 
 import diffuse
 import diffuse.numpy as np
+from diffuse import settings
 from diffuse.numpy.arrays import core
 
 LARGE = 200
@@ -143,3 +144,23 @@ def test_random_programs_agree_with_numpy(seed: int) -> None:
     for name, value in found[1].items():
         assert numpy.array_equal(found[0][name], value), name
     diffuse.fence()
+
+
+@pytest.mark.local_only("NumPy's views of the memory are copies there")
+def test_place_reads_what_it_wrote_through_an_array_of_the_program() -> None:
+    found = []
+    with settings.using(small=0):
+        for np_ in numpy, np:
+            x = np_.arange(900) % 7
+            np_.place(x, x > 2, x.__array__())
+            found.append(x.tolist())
+    assert found[0] == found[1]
+
+
+def test_an_array_of_another_shape_after_resize_owns_its_memory() -> None:
+    x = np.arange(400.)
+    x.resize((20, 20))
+    assert x.flags.owndata and x.base is None
+    x.resize((100, 2))  # which the memory of another array would refuse
+    x.resize(3)
+    assert x.tolist() == [0.0, 1.0, 2.0]

@@ -313,3 +313,14 @@ def test_a_pending_number_that_is_not_a_number_is_found_by_its_identity() -> Non
         assert type(x) in PENDING
         assert {x: 1}[x] == 1 and hash(x) == hash(x) and len({x, y, x}) == 2
         assert hash(np.full(20, 2.0).max()) == hash(2.0)
+
+
+@pytest.mark.parametrize("name", """real imag shape dtype ndim size itemsize nbytes T flat strides flags base
+                                     data device other""".split())
+def test_assigning_an_attribute_of_a_number_raises_numpys_error(name: str) -> None:
+    for number in total(), count():
+        with pytest.raises(AttributeError) as expected:
+            setattr(number.value(), name, 3)
+        with pytest.raises(AttributeError) as found:
+            setattr(number, name, 3)
+        assert str(found.value) == str(expected.value)

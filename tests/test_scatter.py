@@ -126,3 +126,12 @@ def test_extremes_of_nan_at_indices_are_invalid_where_numpy_says_so(compile: str
         for ufunc, rank, nan in itertools.product(("maximum", "minimum"), (0, 1, 2), ("", "x", "v", "xv")):
             expected = reported(numpy, ufunc, rank, nan)
             assert reported(np, ufunc, rank, nan) == expected, (ufunc, rank, nan)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("points", [8, 16])
+def test_points_beyond_the_last_tile_write_no_rows(mode: str, points: int) -> None:
+    chosen = numpy.array([0, 0, 3, -1])
+    with stream(points, small=0, min_chunk=2, compile=mode):  # there are 6 tiles, or 12
+        for write in add, assign:
+            agree(write, numpy.arange(156.0).reshape(12, 13), chosen, numpy.arange(13.0))

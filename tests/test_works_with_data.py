@@ -89,6 +89,25 @@ def test_tables_of_pending_numbers_have_the_numbers_types(made: Any) -> None:
 
 
 @pytest.mark.parametrize("made", [
+    lambda pandas, row: pandas.Timedelta(row["mean"], "s"),
+    lambda pandas, row: pandas.Timedelta(days=row["count"]),
+    lambda pandas, row: pandas.Timestamp(row["count"]),
+    lambda pandas, row: pandas.to_timedelta([row["mean"]], unit="s"),
+    lambda pandas, row: pandas.Series(range(9999)).head(row["count"]),
+    lambda pandas, row: pandas.Series(range(9999)).iloc[row["count"]:],
+    lambda pandas, row: pandas.Series(range(9999)).nlargest(row["count"]),
+    lambda pandas, row: pandas.Series(range(9999)).rolling(row["count"]).sum(),
+    lambda pandas, row: pandas.api.types.infer_dtype([*row.values()]),
+    lambda pandas, row: pandas.api.types.infer_dtype([row["most"], 1.0]),
+    lambda pandas, row: pandas.interval_range(0, row["count"], periods=3),
+])
+def test_calls_with_pending_numbers_say_what_they_say_with_the_numbers(made: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    with using(small=0):
+        assert repr(made(pandas, summary(np))) == repr(made(pandas, summary(numpy)))
+
+
+@pytest.mark.parametrize("made", [
     lambda pandas, column, z: column * z, lambda pandas, column, z: z - pandas.Index(column),
     lambda pandas, column, z: column.to_frame("a")["a"] // z, lambda pandas, column, z: column.add(z),
     lambda pandas, column, z: numpy.multiply(column, z), lambda pandas, column, z: pandas.RangeIndex(4) + z,

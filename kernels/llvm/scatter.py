@@ -8,6 +8,7 @@ sums are those of a single thread, whatever the number of points.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 
 from diffuse.ir import ITEMSIZE
 from diffuse.kernels.body.expr import Op
@@ -69,7 +70,11 @@ class Scatter:
                        else block.stride(self.target, self.axis))
 
     def write(self) -> None:
-        self._outside(0, self.it.bases())
+        """Write the loops; a point beyond the last tile, whose bounds come in the wrong order, has none."""
+        with ExitStack() as here:
+            for low, high in self.bounds.values():
+                here.enter_context(guarded(self.code, self.code.let(f"icmp slt i64 {low}, {high}")))
+            self._outside(0, self.it.bases())
 
     def _outside(self, dimension: int, bases: Mapping[int, str]) -> None:
         """Write the loops over the dimensions before the indexed one."""

@@ -206,10 +206,12 @@ def buffer(x: Array, flags: int) -> Mirror:
 
     NumPy's `frombuffer` and `ndarray(buffer=...)` release the buffer and go on to use the memory.  Their
     requests are for plain bytes to write to, which a number refuses.  NumPy ignores any error there, even an
-    interrupt, and calls `__array__` next, which raises it again.  Of a number it is a copy, to which NumPy's
-    `asarray` lets programs write.
+    interrupt, and calls `__array__` next, which raises it again.  `memoryview` passes it on, and no later
+    request shall meet it.  Of a number it is a copy, to which NumPy's `asarray` lets programs write.
     """
     global _postponed
+    if _postponed is not None and _postponed[0]() is x:  # not another thread's
+        _postponed = None
     number, plain = type(x) in core.PENDING, flags & (WRITABLE | FORMAT) == WRITABLE
     if number and plain:
         raise BufferError("scalar buffer is readonly")
@@ -219,7 +221,7 @@ def buffer(x: Array, flags: int) -> Mirror:
         return host(x).copy() if number else exported(x)
     except BaseException as error:
         _postponed = ref(x), error
-        raise BufferError("the array's elements are not computed") from error
+        raise
 
 
 def raise_postponed(x: Array) -> None:

@@ -51,7 +51,8 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
         order: Any = "C" if x.meta.flags.c_contiguous else "F"
         form = (row_major if order == "C" else column_major)(wanted, x.form.dtype)
         if (wanted, form.strides) != (x.form.shape, x.form.strides):
-            x._become(lambda array: as_strided(array.reshape(wanted, order=order), strides=form.strides))
+            # a view of the array: the result of `as_strided` belongs to an object that `base` would show
+            x._become(lambda a: as_strided(a.reshape(wanted, order=order), strides=form.strides)[...])
         return
     if x.base is not None:
         raise ValueError("cannot resize this array: it does not own its data")

@@ -11,6 +11,7 @@ import math
 import operator
 from collections.abc import Callable
 from functools import wraps
+from types import GetSetDescriptorType
 from typing import Any
 
 import numpy
@@ -22,6 +23,11 @@ from diffuse.numpy.arrays.operators import Protocols
 
 SEQUENCES = (list, tuple, str, bytes)
 """Types that an integer repeats by multiplication."""
+
+
+def described(name: str, found: Callable[[Any], Any]) -> Any:
+    """A property with NumPy's error for an assignment, where Python words one of its own."""
+    return property(found, lambda self, given: setattr(self.value(), name, given))
 
 
 def of_value(function: Callable[[Any], Any]) -> Any:
@@ -83,10 +89,11 @@ class scalar(Protocols, arithmetic.Operators, metaclass=NumberKind):
         return found
 
     __class__: Any = property(lambda self: self.form.dtype.type)
-    dtype: Any = property(lambda self: self.form.dtype)
-    itemsize: Any = property(lambda self: self.form.dtype.itemsize)
-    shape, ndim, size = property(lambda self: ()), property(lambda self: 0), property(lambda self: 1)
-    nbytes = itemsize
+    dtype: Any = described("dtype", lambda self: self.form.dtype)
+    itemsize: Any = described("itemsize", lambda self: self.form.dtype.itemsize)
+    nbytes: Any = described("nbytes", lambda self: self.form.dtype.itemsize)
+    shape, ndim = described("shape", lambda self: ()), described("ndim", lambda self: 0)
+    size = described("size", lambda self: 1)
 
     def value(self) -> Any:
         """The NumPy scalar; waits for it."""
@@ -162,6 +169,11 @@ class scalar(Protocols, arithmetic.Operators, metaclass=NumberKind):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         base.raise_postponed(self)
         return numpy.asarray(self.value(), dtype)
+
+
+for _name, _found in vars(numpy.generic).items():
+    if type(_found) is GetSetDescriptorType and not _name.startswith("__") and _name not in vars(scalar):
+        setattr(scalar, _name, described(_name, of_value(operator.attrgetter(_name))))
 
 
 def _after_complex(name: str) -> Any:

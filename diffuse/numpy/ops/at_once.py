@@ -60,7 +60,7 @@ def total(operator: str, memory: Any) -> Any:
         if memory.shape[-1] < FLAT and memory.flags.c_contiguous:
             memory = memory.reshape(-1)
     if operator == "sum":
-        if char in "fd":
+        if char in "fd" and memory.ndim:
             found = small_folds.fold(operator, ALL[memory.ndim], memory)
             if found is None:
                 found = small_folds.reduce(operator, memory, ALL[memory.ndim], memory.dtype.name)

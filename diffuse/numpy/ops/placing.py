@@ -150,8 +150,9 @@ def _place(arr: Any, mask: Any, vals: Any) -> bool:
     if (target is None or type(chosen) is not core.array_class or chosen.form.size != target.form.size
             or not masks.recordable(chosen, target)):
         return False
-    if isinstance(vals, Array) and access.storage_of(vals) is access.storage_of(arr):
-        return False  # NumPy reads values that it has written
+    storage: Any = access.storage_of(arr)
+    if storage.shown() or isinstance(vals, Array) and access.storage_of(vals) is storage:
+        return False  # NumPy reads values that it has written, perhaps through an array of the program
     values = _values(vals, target.form.dtype, "safe")
     if values is None:
         return False
