@@ -15,7 +15,7 @@ from diffuse import library
 from diffuse.ir import Scalar
 from diffuse.kernels.build import small_folds
 from diffuse.numpy.arrays.core import PENDING
-from diffuse.numpy.ops import at_once, elementwise
+from diffuse.numpy.ops import at_once, creation, elementwise
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
@@ -39,7 +39,8 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     monkeypatch.setattr(library, "record", spy)
     current = library.current()
     monkeypatch.setattr(current, "walk", Walk(current.window))  # the spy's line is that of all tasks
-    monkeypatch.setattr(elementwise, "KNOWN", Forgetful())
+    for module in (elementwise, creation):
+        monkeypatch.setattr(module, "KNOWN", Forgetful())
     return seen
 
 
