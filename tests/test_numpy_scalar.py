@@ -323,4 +323,5 @@ def test_assigning_an_attribute_of_a_number_raises_numpys_error(name: str) -> No
             setattr(number.value(), name, 3)
         with pytest.raises(AttributeError) as found:
             setattr(number, name, 3)
-        assert str(found.value) == str(expected.value)
+        text = str(expected.value)
+        assert str(found.value) == (text if native is not None else text.replace("'numpy.", "'"))
