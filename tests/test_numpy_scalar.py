@@ -324,4 +324,6 @@ def test_assigning_an_attribute_of_a_number_raises_numpys_error(name: str) -> No
         with pytest.raises(AttributeError) as found:
             setattr(number, name, 3)
         text = str(expected.value)
-        assert str(found.value) == (text if native is not None else text.replace("'numpy.", "'"))
+        if native is None and "has no attribute" in text:
+            text = text.replace("'numpy.", "'")
+        assert str(found.value) == text
