@@ -280,3 +280,11 @@ def test_a_library_without_numpy_knows_our_arrays_and_numbers_by_the_module_of_a
     with using(small=0):
         for x in (np.arange(3), np.arange(3).sum(), np.ones(1)):
             assert any(kind.__module__ == "numpy" for kind in type(x).__mro__)
+
+
+@pytest.mark.parametrize("kind", ["q", "Q", "l", "L"])
+def test_integers_of_c_keep_their_names(kind: str) -> None:
+    """NumPy has two types of eight bytes, of which only one has kernels."""
+    for plain in (numpy.array(2, kind), numpy.arange(300, dtype=kind), numpy.arange(20_000, dtype=kind)):
+        for made in (np.asarray(plain), np.array(plain), np.array(plain[()])):
+            assert made.dtype.char == kind
