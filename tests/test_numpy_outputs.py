@@ -41,3 +41,17 @@ def test_an_output_gets_what_numpy_writes(call: str, layout: str) -> None:
             CALLS[call](np, out, (np.arange(ROWS * COLUMNS) % 11 - 3.0).reshape(ROWS, COLUMNS))
             found.append(numpy.array(out).tobytes())
     assert found[0] == found[1]
+
+
+def test_elements_that_a_mask_excludes_are_those_that_numpy_converts_back() -> None:
+    """NumPy computes in a copy of an output of another type that shares memory with an operand, and writes it
+    back as a whole."""
+    def run(np: Any) -> Any:
+        x = np.zeros(200)
+        whole = x.view("i8")
+        whole[4:184] |= 1
+        shown = numpy.asarray(x.ravel())
+        np.minimum(whole, 0, out=np.asarray(shown[...])[::-1], casting="unsafe", where=whole > 1)
+        return numpy.array(x)
+
+    assert numpy.array_equal(run(diffuse.numpy), run(numpy)) and not run(numpy).any()

@@ -361,9 +361,11 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
 
 
 def _as_given(args: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The operands for a call of NumPy: its own arrays as they were given, since the inner loops that it
-    chooses by their strides differ in the last bits."""
-    return tuple([x if type(x) is numpy.ndarray else o for x, o in zip(args, operands, strict=True)])
+    """The operands for a call of NumPy: arrays as they were given, not copies of them for tasks.  The inner
+    loops that NumPy chooses by strides differ in the last bits, and it asks whether outputs share memory with
+    operands."""
+    return tuple([x if type(x) in (numpy.ndarray, core.array_class) else o
+                  for x, o in zip(args, operands, strict=True)])
 
 
 def _halfway(targets: tuple[Any, ...], arrays: list[Array]) -> bool:
