@@ -32,7 +32,7 @@ def borrow(array: Mirror) -> tuple[Lent, Mirror]:
 def _over(span: Lent) -> Mirror:
     array: Mirror = numpy.asarray(span)
     if array.dtype.char != span.keep.dtype.char:  # types of C with the same size have names of their own
-        array.dtype = span.keep.dtype
+        object.__setattr__(array, "dtype", span.keep.dtype)
     if not span.keep.flags.writeable:
         array.flags.writeable = False
     return array
