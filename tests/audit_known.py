@@ -48,6 +48,8 @@ KNOWN = {
     "NumPy's array over the memory of one of Diffuse's does not own it": r"__array__\(.*flags: ",
     "types that Diffuse leaves to NumPy are none for `x.dtype = `":
         r"setattr\(\w, 'dtype'.*(in place|\w\.dtype|\w\.shape)",
+    "the last bits of magnitudes of complex numbers, read as the first ones":
+        r"c(8|16)'.*\babs(olute)?\(.*\.view\('>.*=> result.elements",
     "NumPy raises no proper error itself": r"SystemError",
     "arrays of NumPy's own types lie in memory elsewhere":
         r"'(g|G|M8|m8|U3|O|S2|i4,f8|>)[^']*'.*(place: |a\.base => result)",

@@ -135,3 +135,14 @@ def test_numpy_gets_its_own_arrays_as_they_lie_in_memory() -> None:
         getattr(np, name)(backwards, ours, casting="unsafe", where=True)
         getattr(numpy, name)(backwards, theirs, casting="unsafe", where=True)
         assert numpy.array_equal(ours, theirs, equal_nan=True), name
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (2, 0, 4), (0,)], ids=str)
+def test_results_without_elements_have_numpys_strides(shape: tuple[int, ...]) -> None:
+    plain = numpy.zeros(shape, "i4")
+    x = np.array(plain)
+    calls: list[Callable[[Any, Any], Any]] = [
+        lambda m, a: m.floor(a, subok=False), lambda m, a: m.add(a, a, order="F"), lambda m, a: a + 1,
+        lambda m, a: m.empty_like(a), lambda m, a: m.zeros(shape, "f4"), lambda m, a: m.stack([a, a])]
+    for call in calls:
+        assert call(np, x).strides == call(numpy, plain).strides

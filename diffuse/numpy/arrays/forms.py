@@ -177,6 +177,8 @@ def column_major(shape: Point, dtype: numpy.dtype[Any]) -> Form:
 def packed(shape: Point, order: Sequence[int], dtype: numpy.dtype[Any]) -> Form:
     """The form of a packed array with its dimensions in memory in the order `order`, outermost first."""
     strides, pitch = [0] * len(shape), dtype.itemsize
+    if 0 in shape and not any(numpy.empty(shape, dtype).strides):  # since NumPy 2.4
+        return form(shape, tuple(strides), dtype)
     for d in reversed(order):
         strides[d] = pitch
         pitch *= max(shape[d], 1)
