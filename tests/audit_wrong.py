@@ -106,7 +106,8 @@ setattr(x,'base',1) setattr(x,'flags',1) setattr(x.flags,'writeable',True) setat
 setattr(x,'ctypes',1) setattr(x,'__class__',float) getattr(np,'nothing')
 getattr(np.linalg,'nothing') getattr(np.random,'nothing') getattr(np.fft,'nothing')
 int(np.array([np.nan])[0]) int(n[0]) memoryview(x) bytearray(m)""".split()
-"""Calls of methods, classes and Python's own functions."""
+"""Further calls, most of them wrong: of methods and attributes of arrays, of classes, and of Python's own
+functions on arrays."""
 
 RNG, STATE = "np.random.default_rng(3)", "np.random.RandomState(3)"
 RANDOM = [f"{RNG}.{call}" for call in """random(5) normal(0.,1.,5) uniform(0.,1.,5) integers(0,9,5)

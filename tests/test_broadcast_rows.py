@@ -22,7 +22,7 @@ SHAPES = [((9000, 1, 2), (1, 8, 2)), ((9000, 1, 2), (8, 2)), ((200, 150, 1), (3,
 
 
 def pair(shape: tuple[int, ...], dtype: str, seed: int) -> tuple[Any, Any]:
-    """Equal arrays of NumPy's and of Diffuse's, whose values are computed."""
+    """Return an array of random numbers of NumPy's, and a Diffuse array of the same numbers, none pending."""
     plain = (numpy.random.default_rng(seed).standard_normal(shape) * 5.0).astype(dtype)
     return plain, np.array(plain)
 

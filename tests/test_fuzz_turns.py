@@ -159,7 +159,8 @@ class Episode:
 
 
 def told(value: Any) -> Any:
-    """Elements, type and strides of an array, kind and element type of a number."""
+    """Return what has to be equal of a result: elements, element type and strides of an array, or class and
+    value of a number."""
     if type(value) in core.PENDING:
         value = value.value()
     if isinstance(value, tuple):

@@ -103,31 +103,30 @@ def text(pick: random.Random, count: int, rank: int) -> str:
     def layer() -> str:
         return f"{pick.choice(names)}[{pick.randrange(count)}]{rest if pick.random() < 0.3 else ''}"
 
-    for number in range(pick.randrange(3, 14)):
+    def statement(fresh: str) -> str:
         whole, part = pick.choice(names), layer()
-        kind = pick.randrange(8)
-        if kind == 0:
-            lines.append(f"v{number} = m.stack([{', '.join(layer() for _ in range(count))}])")
-        elif kind == 1:
-            lines.append(f"v{number} = m.{pick.choice(BINARY)}({whole}, {pick.choice([*names, 'z', '0.5'])})")
-        elif kind == 2:
-            lines.append(f"v{number} = m.{pick.choice(UNARY)}(m.abs({whole}))")
-        elif kind == 3:
-            lines.append(f"{part} = m.{pick.choice(BINARY)}({layer()}, {pick.choice([layer(), 'z', '2.0'])})")
-            continue
-        elif kind == 4:
-            lines.append(f"{whole} *= {pick.choice([layer(), '0.5', pick.choice(names)])}")
-            continue
-        elif kind == 5:
-            lines.append(f"m.{pick.choice(BINARY)}({whole}[::-1], {layer()}, out={whole})")
-            continue
-        elif kind == 6:
-            lines.append(f"z = z + {layer()}")
-            continue
-        else:
-            lines.append(f"seen.append({pick.choice([whole, part])}.max())")
-            continue
-        names.append(f"v{number}")
+        match pick.randrange(8):
+            case 0:
+                return f"{fresh} = m.stack([{', '.join(layer() for _ in range(count))}])"
+            case 1:
+                return f"{fresh} = m.{pick.choice(BINARY)}({whole}, {pick.choice([*names, 'z', '0.5'])})"
+            case 2:
+                return f"{fresh} = m.{pick.choice(UNARY)}(m.abs({whole}))"
+            case 3:
+                return f"{part} = m.{pick.choice(BINARY)}({layer()}, {pick.choice([layer(), 'z', '2.0'])})"
+            case 4:
+                return f"{whole} *= {pick.choice([layer(), '0.5', pick.choice(names)])}"
+            case 5:
+                return f"m.{pick.choice(BINARY)}({whole}[::-1], {layer()}, out={whole})"
+            case 6:
+                return f"z = z + {layer()}"
+        return f"seen.append({pick.choice([whole, part])}.max())"
+
+    for number in range(pick.randrange(3, 14)):
+        fresh = f"v{number}"
+        lines.append(statement(fresh))
+        if lines[-1].startswith(f"{fresh} ="):
+            names.append(fresh)
     kept = pick.sample(names, min(2, len(names)))
     return "\n".join([*lines, f"seen += [{', '.join(kept)}, z, x]"])
 

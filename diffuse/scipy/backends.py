@@ -16,7 +16,8 @@ SETTERS = frozenset(f"scipy.fft.{name}" for name in
 """The functions whose first argument is a back-end."""
 
 _known: dict[int, tuple[Any, Any]] = {}
-"""Back-ends by their identity, with what SciPy is given for each: the same object at each call."""
+"""Every back-end that the program has set, by its `id`, and the `Backend` that SciPy gets in its place, which
+is the same object at each call."""
 
 
 class Backend:

@@ -20,7 +20,7 @@ from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
 from diffuse.stream.group import Group, opaque
-from diffuse.stream.layers import divided, plans_of, shared, tasks_of, telling
+from diffuse.stream.layers import plans_of, shared, tasks_of, telling
 from diffuse.stream.layout import joined, replayed
 from diffuse.stream.pairs import Pair, argument_stores, begins, formed, header
 from diffuse.stream.parts import Parts
@@ -201,7 +201,7 @@ class Forwarder:
 
         gone = temporaries(group.tasks, (), live)
         equal = alike(group.tasks, None if before is None else before.equal)
-        layers = () if group.trail.plans is group.trail.node.plans else divided(group.tasks)
+        layers = group.trail.layers
         tasks = tasks_of(group, layers)
         composition = compose(tasks, gone, shared(layers, tasks, equal) if layers else equal)
         runtime, body = self.stores.runtime, composition.body

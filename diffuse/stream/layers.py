@@ -79,13 +79,16 @@ def divided(tasks: Sequence[IndexTask]) -> Layers:
 
 
 def plans_of(group: Group, runtime: Runtime) -> dict[bytes, Any]:
-    """The plans that a group may use: those of its node, or its trail's own if its tasks are divided."""
-    node = group.trail.node
+    """The plans that a group may use: those of its node, or its trail's own if its tasks are divided, which
+    the trail then knows."""
+    trail, node = group.trail, group.trail.node
     if (runtime.addressed and runtime.target == "host" and node.divided < TRAILS
-            and stacked(group.shapes) and divided(group.tasks)):
-        node.divided += 1
-        return {}
-    return node.plans
+            and stacked(group.shapes)):
+        trail.layers = divided(group.tasks)
+    if not trail.layers:
+        return node.plans
+    node.divided += 1
+    return {}
 
 
 def tasks_of(group: Group, layers: Layers) -> list[IndexTask]:

@@ -95,7 +95,7 @@ class Trail:
     """A prefix as it was recorded.  An edge is (template, slot of each store), slots counted by first use."""
 
     __slots__ = ("edges", "node", "replays", "templates", "domain", "beside", "spilled", "weight",
-                 "sizes", "name", "plans")
+                 "sizes", "name", "plans", "layers")
 
     def __init__(self, node: Node, templates: Chain = None, domain: Point = (),
                  beside: Decomposition | None = None, spilled: int = 0, weight: int = 0) -> None:
@@ -120,6 +120,8 @@ class Trail:
         """A hash of the operations, views and slots of its tasks."""
         self.plans: dict[bytes, Any] | None = None
         """The plans of its node, or its own if its tasks are divided (layers.py); None until one is made."""
+        self.layers: Any = ()
+        """Into which layers its tasks are divided, if they are."""
 
 
 class Memo:

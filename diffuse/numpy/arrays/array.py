@@ -124,7 +124,8 @@ for _name, _method in vars(numpy.ndarray).items():
 
 WORDED = """setflags __format__ __contains__ __array__ __array_namespace__ __array_wrap__ __setstate__
     __copy__ __deepcopy__ __dlpack__""".split()
-"""Methods that raise NumPy's exception for arguments that do not fit; most others have a gate."""
+"""Methods of this class that are called without a gate, and get NumPy's exceptions for wrong arguments from
+`worded`."""
 
 
 def of_one(kind: Callable[[Any], Any]) -> Any:

@@ -274,7 +274,7 @@ LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view item tolist fi
 """Methods that return views or elements, or write elements, which the extension does."""
 
 WORDED = "put to_device tobytes".split()
-"""Methods without a gate that raise NumPy's exception for arguments that do not fit."""
+"""Methods that are called without a gate, and get NumPy's exceptions for wrong arguments from `worded`."""
 
 for _name in WORDED:
     setattr(Methods, _name, worded(vars(Methods)[_name]))

@@ -159,8 +159,9 @@ def short(operator: str, axes: tuple[int, ...], memory: Any, computing: str) -> 
 
 
 def short_rows(memory: Any) -> Any:
-    """Add up short rows of floats column by column, in the order of the tree's leaf: the later half of the
-    accumulators is added to the first one until one is left, and the sum of no numbers is 0.0."""
+    """Sum rows of at most `COLUMNS` floats by adding whole columns, in the order in which the reduction tree
+    of kernels adds the elements of a leaf: the second half to the first half, until one column is left, and
+    that to 0.0."""
     count = memory.shape[-1]
     columns = [memory[..., k] for k in range(count)]
     half = COLUMNS // 2

@@ -100,8 +100,8 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
 
 
 def is_hosts(x: Any) -> bool:
-    """Is an operand a small array of NumPy's, or a small view that was not looked for yet?  What is recorded
-    on it is known by the view that tasks read."""
+    """Is an operand a small array that no store holds yet: NumPy's, or a view of a small array?  `attached`
+    gives it a store, by whose view calls on it are remembered."""
     if type(x) is core.array_class:
         return x.part is None and x.owner is not None and x.meta.size < core.SMALL
     return type(x) is core.NDARRAY and x.size < core.SMALL

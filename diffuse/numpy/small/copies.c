@@ -133,8 +133,7 @@ static void bounds(PyArrayObject *array, char **begin, char **end)
     }
 }
 
-/* May two arrays that are not empty have memory in common? */
-static int overlap(PyArrayObject *one, PyArrayObject *two)
+int small_overlap(PyArrayObject *one, PyArrayObject *two)
 {
     char *begin, *end, *from, *to;
     bounds(one, &begin, &end);
@@ -171,7 +170,7 @@ static int put_rows(PyArrayObject *array, PyObject *value)
         return 1;
     }
     if (!small_plain(value) || PyArray_TYPE(other) != PyArray_TYPE(array)
-            || (missing = dims - PyArray_NDIM(other)) < 0 || PyArray_SIZE(other) == 0 || overlap(array, other))
+            || (missing = dims - PyArray_NDIM(other)) < 0 || PyArray_SIZE(other) == 0 || small_overlap(array, other))
         return 0;
     for (int d = missing; d < dims; d++) {
         npy_intp n = PyArray_DIM(other, d - missing);
@@ -205,7 +204,7 @@ int small_put(PyObject *target, PyObject *value)
     if (!small_plain(value) || PyArray_TYPE(other) != PyArray_TYPE(array) || PyArray_NDIM(other) != 1
             || PyArray_DIM(other, 0) != n)
         return 0;
-    if (overlap(array, other))
+    if (small_overlap(array, other))
         return PyArray_BYTES(array) == PyArray_BYTES(other) && stride == PyArray_STRIDE(other, 0);
     copied(n, width, PyArray_BYTES(array), stride, PyArray_BYTES(other), PyArray_STRIDE(other, 0));
     return 1;

@@ -185,7 +185,7 @@ static const struct { const char *name; Quick quick; int at_hand, function, desc
     {"transpose", small_permuted, 0, 1}, {"transpose", small_transpose}, {"diagonal", small_diagonal, 0, 1},
     {"expand_dims", small_expand_dims, 0, 1}, {"broadcast_to", small_broadcast_to, 0, 1}, {"flip", small_flip, 0, 1},
     {"split", small_split, 0, 1}, {"array_split", small_array_split, 0, 1}, {"view", small_retyped},
-    {"item", small_item, 1}, {"tolist", small_tolist, 1}, {"trace", small_trace, 1, 1},
+    {"item", small_item, 1}, {"trace", small_trace, 1, 1},
     {"shape", small_shape, 0, 1, 1}, {"ndim", small_ndim, 0, 1, 1}, {"size", small_size, 0, 1, 1}};
 
 /* The methods, and functions of NumPy, that reduce a small array without it. */

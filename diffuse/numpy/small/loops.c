@@ -101,17 +101,10 @@ static void run(const Loop *loop, int dims, const npy_intp *shape, const Side *s
         data[k] = sides[k].data;
         steps[k] = sides[k].strides[dims - 1];
     }
-    for (int d = 0; d >= 0;) {
+    do {
         char *now[] = {data[0], data[1], data[2]};
         loop->run(now, &n, steps, loop->data);
-        for (d = dims - 2; d >= 0 && ++place[d] == shape[d]; d--) {
-            place[d] = 0;
-            for (int k = 0; k < count; k++)
-                data[k] -= (shape[d] - 1) * sides[k].strides[d];
-        }
-        for (int k = 0; d >= 0 && k < count; k++)
-            data[k] += sides[k].strides[d];
-    }
+    } while (small_next(dims - 1, place, shape, data, sides, count));
 }
 
 int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count)
@@ -258,11 +251,9 @@ static void find(PyUFuncObject *ufunc, int type, int made, int alone, Loop *foun
         int fits = types[ufunc->nin] == made;
         for (int m = 0; m < ufunc->nin; m++)
             fits &= types[m] == type;
-        PyArray_Descr *own = fits ? PyArray_DescrFromType(type) : NULL;
-        int width = own == NULL ? 0 : (int)PyDataType_ELSIZE(own);
-        Py_XDECREF(own);
         if (fits)
-            *found = (Loop){ufunc->functions[k], ufunc->data == NULL ? NULL : (void *)ufunc->data[k], made, alone, width};
+            *found = (Loop){ufunc->functions[k], ufunc->data == NULL ? NULL : (void *)ufunc->data[k], made, alone,
+                            (int)PyDataType_ELSIZE(small_types[small_kind(type)])};
     }
 }
 
@@ -338,36 +329,24 @@ int small_warns(PyObject *ufunc)
     return name != NULL && (strcmp(name, "maximum") == 0 || strcmp(name, "minimum") == 0);
 }
 
-/* Where the elements of a side begin and end. */
-static void spans(const Side *side, int dims, const npy_intp *shape, npy_intp width, char **begin, char **end)
-{
-    *begin = side->data;
-    *end = side->data + width;
-    for (int d = 0; d < dims; d++)
-        *end += (shape[d] - 1) * side->strides[d];
-}
-
 int small_loop_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n, PyObject *memory)
 {
     PyArrayObject *out = (PyArrayObject *)memory;
     Side sides[3];
     npy_intp shape[RANK];
-    char *begin, *end, *first, *last;
     int dims, m = (int)n;
     const Loop *among = loops_for(ufunc, n);
     const Loop *loop = among != NULL && small_plain(memory) ? chosen(among, values, m, &dims, shape, sides) : NULL;
     if (loop == NULL || loop->made != PyArray_TYPE(out) || dims != PyArray_NDIM(out) || !PyArray_ISWRITEABLE(out)
             || !PyArray_CompareLists(shape, PyArray_DIMS(out), dims) || !laid(out, dims, shape, &sides[m]))
         return 0;
-    spans(&sides[m], dims, shape, PyArray_ITEMSIZE(out), &begin, &end);
-    for (int k = 0; k < m; k++) { /* elements that are both read and written cannot be computed again */
-        spans(&sides[k], dims, shape, PyArray_CheckExact(values[k]) ? PyArray_ITEMSIZE((PyArrayObject *)values[k]) : 1,
-              &first, &last);
-        if (first < end && begin < last)
+    for (int k = 0; k < m; k++) /* elements that are both read and written cannot be computed again */
+        if (PyArray_CheckExact(values[k]) && small_overlap((PyArrayObject *)values[k], out))
             return 0;
-    }
     dims = joined(dims, shape, sides, m + 1);
-    return !(loop->alone && rows_of(dims, shape) > 1) && !brief(dims, shape) && small_shared(loop, dims, shape, sides, m + 1) > 0;
+    if ((loop->alone && rows_of(dims, shape) > 1) || brief(dims, shape))
+        return 0;
+    return small_shared(loop, dims, shape, sides, m + 1) > 0;
 }
 
 PyObject *small_call_loop(Gate *gate, PyObject *const *low)

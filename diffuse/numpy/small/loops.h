@@ -29,12 +29,29 @@ typedef struct {
     Number number;
 } Side;
 
+/* Go on to the next index of the first `dims` dimensions: move `data`, of which the elements of `sides` are counted.
+ * 0 after the last index. */
+static inline int small_next(int dims, npy_intp *place, const npy_intp *shape, char **data, const Side *sides, int count)
+{
+    int d = dims - 1;
+    for (; d >= 0 && ++place[d] == shape[d]; d--) {
+        place[d] = 0;
+        for (int k = 0; k < count; k++)
+            data[k] -= (shape[d] - 1) * sides[k].strides[d];
+    }
+    for (int k = 0; d >= 0 && k < count; k++)
+        data[k] += sides[k].strides[d];
+    return d >= 0;
+}
+
 extern PyArray_Descr *small_types[KINDS]; /* NumPy's own descriptions of them */
 int small_kind(int type); /* of NumPy's types; NONE of the others */
 int small_plain(PyObject *x); /* an array of one of them that may be read as it lies */
 /* A number of Python's, or of NumPy's own of this type, as NumPy takes it beside an array of this type; 0 if it is
  * another, or if NumPy might have a warning or an error for it. */
 int small_taken(int kind, PyObject *x, Number *number);
+/* May two arrays that are not empty have memory in common? */
+int small_overlap(PyArrayObject *one, PyArrayObject *two);
 /* Do the elements of an array of some dimensions lie in C's order, each at a place of its own? */
 int small_apart(PyArrayObject *array);
 /* Of rows.c.  Copy elements of such a width between two arrays of strides of any kind that do not overlap. */

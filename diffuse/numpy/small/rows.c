@@ -94,7 +94,7 @@ void small_run_gathered(const Loop *loop, int dims, const npy_intp *shape, npy_i
     memcpy(piece, shape, sizeof piece);
     for (int k = 0; k < count; k++)
         data[k] = sides[k].data;
-    for (int d = 0; d >= 0;) {
+    do {
         for (npy_intp from = 0; from < shape[first]; from += some) {
             char *now[3];
             piece[first] = Py_MIN(some, shape[first] - from);
@@ -102,12 +102,5 @@ void small_run_gathered(const Loop *loop, int dims, const npy_intp *shape, npy_i
                 now[k] = data[k] + from * sides[k].strides[first];
             run(loop, dims - first, piece + first, width, now, sides, first, count);
         }
-        for (d = first - 1; d >= 0 && ++place[d] == shape[d]; d--) {
-            place[d] = 0;
-            for (int k = 0; k < count; k++)
-                data[k] -= (shape[d] - 1) * sides[k].strides[d];
-        }
-        for (int k = 0; d >= 0 && k < count; k++)
-            data[k] += sides[k].strides[d];
-    }
+    } while (small_next(first, place, shape, data, sides, count));
 }

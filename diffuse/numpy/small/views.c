@@ -191,23 +191,6 @@ PyObject *small_item(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
     return PyArray_GETITEM(x, data);
 }
 
-PyObject *small_tolist(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
-{
-    int type = PyArray_TYPE(x);
-    if (n != 0 || PyArray_NDIM(x) != 1 || (type != NPY_DOUBLE && type != NPY_LONG) || !PyArray_ISBEHAVED_RO(x))
-        return NULL;
-    const char *data = PyArray_BYTES(x);
-    PyObject *list = PyList_New(PyArray_DIM(x, 0));
-    for (npy_intp k = 0; list != NULL && k < PyArray_DIM(x, 0); k++, data += PyArray_STRIDE(x, 0)) {
-        PyObject *item = type == NPY_DOUBLE ? PyFloat_FromDouble(*(const double *)data) : PyLong_FromLong(*(const long *)data);
-        if (item == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, k, item);
-    }
-    return list;
-}
-
 PyObject *small_trace(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
 {
     if (n != 0 || PyArray_NDIM(x) != 2 || (PyArray_DIM(x, 0) >= state.small && PyArray_DIM(x, 1) >= state.small))

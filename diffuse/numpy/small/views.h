@@ -29,7 +29,6 @@ PyObject *small_diagonal(PyArrayObject *x, PyObject *const *args, Py_ssize_t n);
 PyObject *small_split(PyArrayObject *x, PyObject *const *args, Py_ssize_t n); /* a list of views */
 PyObject *small_array_split(PyArrayObject *x, PyObject *const *args, Py_ssize_t n);
 PyObject *small_item(PyArrayObject *x, PyObject *const *args, Py_ssize_t n); /* no view: an element */
-PyObject *small_tolist(PyArrayObject *x, PyObject *const *args, Py_ssize_t n); /* no view: the elements of a vector */
 PyObject *small_trace(PyArrayObject *x, PyObject *const *args, Py_ssize_t n); /* no view: the sum of a short diagonal */
 PyObject *small_shape(PyArrayObject *x, PyObject *const *args, Py_ssize_t n); /* no view: what these functions tell */
 PyObject *small_ndim(PyArrayObject *x, PyObject *const *args, Py_ssize_t n);
