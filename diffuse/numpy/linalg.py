@@ -52,9 +52,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         square = _UFUNCS["matmul"].general((flat, flat))
         return _numpy.sqrt(square) if isinstance(square, _numpy.generic) else _UFUNCS["sqrt"](square)
     if not _is_array(vector) or vector.dtype.kind not in "fc" or not vector.size or not vector.ndim:
-        return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
+        return _fallback.silently(_real.norm, x, ord, axis, keepdims)
     if vector.size < _core.SMALL:  # the bits of small arrays are NumPy's
-        return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
+        return _fallback.silently(_real.norm, x, ord, axis, keepdims)
     if axis is None and (ord is None or ord == 2 and vector.ndim == 1):
         flat = vector.ravel(order="K")
         if flat.dtype.kind == "c":
@@ -65,7 +65,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _asanyarray(root).reshape((1,) * vector.ndim) if keepdims else root
     along = _line(axis, vector.ndim)
     if along is None:
-        return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
+        return _fallback.silently(_real.norm, x, ord, axis, keepdims)
     if ord is None or ord == 2:
         squares = vector * vector if vector.dtype.kind == "f" else vector.real**2 + vector.imag**2
         return _UFUNCS["sqrt"](squares.sum(along, keepdims=keepdims))
@@ -75,7 +75,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return abs(vector).min(along, keepdims=keepdims)
     if ord == 1:
         return abs(vector).sum(along, keepdims=keepdims)
-    return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
+    return _fallback.silently(_real.norm, x, ord, axis, keepdims)
 
 
 @_asking(_numpy.linalg.matmul)
@@ -115,8 +115,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     a = _asanyarray(x)
     if axis is None and _is_array(a) and not keepdims:
         return norm(a.ravel(), ord)
-    return _fallback.call(_real.vector_norm, (x,), {"axis": axis, "keepdims": keepdims, "ord": ord},
-                          "numpy.linalg.vector_norm", "library")
+    return _fallback.silently(_real.vector_norm, x, axis=axis, keepdims=keepdims, ord=ord)
 
 
 _STACKS = """solve inv cholesky qr eigvals eigvalsh eig eigh svd svdvals slogdet det pinv matrix_rank cond

@@ -225,21 +225,14 @@ class Engine(Queue):
             raise ValueError(f"task {task.operation!r} is of no known operation: declare it first, or record "
                              "a host function with `call`")
         with self._lock:
-            shows = self._variable.get() is not self._seen and self._shows()
             made, stores, values, place = self.templates.of_task(task)
-            operands = [(handles[store], use.map) for store, use in zip(stores, made.uses, strict=True)]
-            self._mark(made, operands)
-            self._add((made, stores, values, where(2) if place is None else place))
-            if any(storage.exported for storage, _ in operands):
-                self._expose([storage for storage, _ in operands])
-            if shows:
-                self.fence()
+            self._include(made, [handles[store] for store in stores], values,
+                          where(2) if place is None else place)
 
     def call(self, operation: str, function: Callable[..., None], inputs: tuple[Operand, ...],
              outputs: tuple[Operand, ...]) -> None:
         """Run a host function over whole NumPy arrays, in stream order: `function(*inputs, *outputs)`."""
         with self._lock:
-            shows = self._variable.get() is not self._seen and self._shows()
             operands = (*inputs, *outputs)
             if type(function) is Independent:
                 function.check(operation, [v.shape for _, v in inputs], [v.shape for _, v in outputs])
@@ -250,20 +243,22 @@ class Engine(Queue):
                 shape = max((v.shape for _, v in operands), key=len, default=())
                 called = Scalar(-1, "function", function)
                 found = self.templates.make(key, operation, (), shape, (*inputs, called), outputs)
-            self._mark(found, operands)
-            self._add((found, tuple([storage.id for storage, _ in operands]), (function,), where(2)))
-            if any(storage.exported for storage, _ in operands):
-                self._expose([storage for storage, _ in operands])
-            if shows:
-                self.fence()
+            self._include(found, [storage for storage, _ in operands], (function,), where(2))
 
-    def _mark(self, made: Template, operands: Sequence[Operand]) -> None:
-        """Record that the current task uses these stores, and writes some (as `record` does)."""
-        for (storage, _), use in zip(operands, made.uses, strict=True):
+    def _include(self, made: Template, storages: Sequence[Storage], values: tuple[Any, ...],
+                 place: Any) -> None:
+        """Add a task of a template on these stores, as `record` does."""
+        shows = self._variable.get() is not self._seen and self._shows()
+        for storage, use in zip(storages, made.uses, strict=True):
             storage.touched = self.epoch
             if use.privilege is not Privilege.READ:
                 storage.written = self.epoch
                 storage.version += 1
+        self._add((made, tuple([storage.id for storage in storages]), values, place))
+        if any([storage.exported for storage in storages]):
+            self._expose(storages)
+        if shows:
+            self.fence()
 
     def _expose(self, storages: Sequence[Storage]) -> None:
         """Make exported memory current, because outside code may read or write it next."""

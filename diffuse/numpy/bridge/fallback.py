@@ -229,6 +229,11 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     return conversion.raised(found, getrefcount(found) > 3)
 
 
+def silently(function: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+    """Run a public function of NumPy without a warning, because Diffuse would not be faster."""
+    return call(function, args, options, silent="library")
+
+
 def is_new(found: Any) -> bool:
     """Is it an array that only a variable of the caller refers to, with memory of its own?"""
     return type(found) is numpy.ndarray and found.base is None and getrefcount(found) == 3 and owned(found)

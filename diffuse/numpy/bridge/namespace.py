@@ -99,7 +99,7 @@ def bmat(obj: Any, ldict: Any = None, gdict: Any = None) -> Any:
     """NumPy's `bmat`, with the names in a text looked up where the program calls it."""
     if isinstance(obj, str):
         return _bmat(obj, sys._getframe(1)) if gdict is None else numpy.bmat(obj, ldict, gdict)
-    return fallback.call(numpy.bmat, (obj, ldict, gdict), {}, "numpy.bmat")
+    return fallback.call(numpy.bmat, (obj, ldict, gdict), {})
 
 
 def _bmat(text: str, frame: FrameType) -> Any:

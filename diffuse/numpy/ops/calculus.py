@@ -54,8 +54,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         isinstance(h, (int, float, numpy.number)) for h in varargs)
     axes = tuple(range(rank)) if axis is None else numpy.lib.array_utils.normalize_axis_tuple(axis, rank)
     if not plain or len(varargs) not in (0, 1, len(axes)) or any(x.shape[d] < edge_order + 1 for d in axes):
-        return fallback.call(numpy.gradient, (f, *varargs), {"axis": axis, "edge_order": edge_order},
-                             "numpy.gradient")
+        return fallback.call(numpy.gradient, (f, *varargs), {"axis": axis, "edge_order": edge_order})
     steps = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
     if x.dtype.kind in "iu":
         x = x.astype(numpy.float64)
@@ -111,7 +110,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
              and -max(x.ndim, y.ndim) <= axisc < max(x.ndim, y.ndim)
              and x.shape[axisa] == 3 == y.shape[axisb])
     if not plain:
-        return fallback.call(numpy.cross, (a, b, axisa, axisb, axisc), {}, "numpy.cross")
+        return fallback.call(numpy.cross, (a, b, axisa, axisb, axisc), {})
     x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
     shape = numpy.broadcast_shapes(x.shape[:-1], y.shape[:-1])
     out = empty((*shape, 3), numpy.result_type(x.dtype, y.dtype))
@@ -127,7 +126,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     x = asanyarray(a)
     options = {} if keepdims is numpy._NoValue else {"keepdims": keepdims}
     if not is_array(x) or not x.size:
-        return fallback.call(numpy.average, (a, axis, weights, returned), options, "numpy.average")
+        return fallback.call(numpy.average, (a, axis, weights, returned), options)
     if axis is not None:
         axis = numpy.lib.array_utils.normalize_axis_tuple(axis, x.ndim, argname="axis")
     if weights is None:
@@ -142,7 +141,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     w = asanyarray(weights)
     if w.shape != x.shape:
         if axis is None or len(axis) != 1 or w.shape != (x.shape[axis[0]],):
-            return fallback.call(numpy.average, (a, axis, weights, returned), options, "numpy.average")
+            return fallback.call(numpy.average, (a, axis, weights, returned), options)
         shape = [1] * x.ndim
         shape[axis[0]] = -1
         w = w.reshape(shape)

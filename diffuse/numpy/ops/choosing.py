@@ -59,7 +59,7 @@ def _written(real: Callable[..., Any], args: tuple[Any, ...], *looked: Any) -> A
     """Run NumPy's code over our functions if there is something to record; else NumPy itself."""
     if _arrays(*looked) and _plain(*looked) and not elementwise.eager_errors:
         return _over_ours(real)(*args)
-    return fallback.call(real, args, {}, f"numpy.{real.__name__}", "library")
+    return fallback.silently(real, *args)
 
 
 @asking(numpy.select, lambda condlist, choicelist, *_, **__: (*condlist, *choicelist))
@@ -78,7 +78,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     if found is not None:
         return found
     if type(arr) is core.array_class and core.SMALL and access.ready(arr):  # two tasks would take as long
-        return fallback.call(numpy.insert, (arr, obj, values, axis), {}, "numpy.insert", "library")
+        return fallback.silently(numpy.insert, arr, obj, values, axis)
     return _written(numpy.insert, (arr, obj, values, axis), arr)
 
 
@@ -116,14 +116,14 @@ def _inserted(arr: Any, obj: Any, values: Any, axis: Any) -> Any:
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     if _arrays(x) and not elementwise.eager_errors:
         return _over_ours(numpy.piecewise)(x, condlist, funclist, *args, **kw)
-    return fallback.call(numpy.piecewise, (x, condlist, funclist, *args), kw, "numpy.piecewise", "library")
+    return fallback.silently(numpy.piecewise, x, condlist, funclist, *args, **kw)
 
 
 @asking(numpy.diag)
 def diag(v: Any, k: Any = 0) -> Any:
     x = asanyarray(v)
     if type(x) is not core.array_class or x.ndim not in (1, 2) or type(k) is not int:
-        return fallback.call(numpy.diag, (v, k), {}, "numpy.diag", "library")
+        return fallback.silently(numpy.diag, v, k)
     if x.ndim == 2:
         return diagonal(x, k)
     n = x.shape[0] + abs(k)
@@ -137,7 +137,7 @@ def diag(v: Any, k: Any = 0) -> Any:
 def choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
     found = _chosen(a, choices, mode) if out is None else None
     if found is None:
-        return fallback.call(numpy.choose, (a, choices, out, mode), {}, "numpy.choose", "library")
+        return fallback.silently(numpy.choose, a, choices, out, mode)
     return base.unboxed(found)
 
 

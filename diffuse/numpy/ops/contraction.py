@@ -55,7 +55,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
             return found
     options = kwargs if out is None else kwargs | {"out": out}
     options = options if optimize is False else options | {"optimize": optimize}
-    found = fallback.call(numpy.einsum, operands, options, silent="library")
+    found = fallback.silently(numpy.einsum, *operands, **options)
     if key is not None and library.current().host_sees:
         _sums[key] = _cut(operands[0], operands[1:])
     return found

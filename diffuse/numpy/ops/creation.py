@@ -216,7 +216,7 @@ def _holding(x: Any, value: Any) -> Any:
     if x.dtype in NATIVE and x.size:
         x[...] = _cast(value, x.dtype)
     else:
-        fallback.call(numpy.copyto, (x, value, "unsafe"), {}, "numpy.copyto", "library")
+        fallback.silently(numpy.copyto, x, value, "unsafe")
     return x
 
 

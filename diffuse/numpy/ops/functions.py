@@ -38,7 +38,7 @@ def _method_function(name: str) -> Callable[..., Any]:
             return fallback.asked(real, a, *args, **kwargs)
         x = a if isinstance(a, Array) else asanyarray(a)
         if not isinstance(x, Array):
-            return fallback.call(real, (x, *args), kwargs, f"numpy.{name}", "library")
+            return fallback.silently(real, x, *args, **kwargs)
         return getattr(x, name)(*args, **kwargs)
 
     run.__name__ = run.__qualname__ = name
@@ -86,7 +86,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
         return UFUNCS[last](scaled, factor, **options)
     if isinstance(x, Array) and x.form.dtype.kind in "iu" and decimals >= 0 and out is None:
         return base.unboxed(elementwise.duplicate(x))
-    return fallback.call(numpy.round, (x, decimals), options, "numpy.round", "library")
+    return fallback.silently(numpy.round, x, decimals, **options)
 
 
 @asking(numpy.astype)
@@ -141,7 +141,7 @@ def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -
                 return elementwise.issue("where", ("bool", *[NATIVE[dtype]] * 3), operands, keep=True)
             except OverflowError:
                 pass
-    return fallback.call(numpy.where, operands, {}, "numpy.where", "library")
+    return fallback.silently(numpy.where, *operands)
 
 
 def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: Any = None, *,
@@ -152,7 +152,7 @@ def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: 
     elif a_min is missing or a_max is missing or min is not missing or max is not missing:
         given = {k: v for k, v in (("a_min", a_min), ("a_max", a_max), ("min", min), ("max", max))
                  if v is not missing}
-        return fallback.call(numpy.clip, (a,), {**given, **kwargs}, "numpy.clip")  # raises
+        return fallback.call(numpy.clip, (a,), {**given, **kwargs})  # raises
     else:
         low, high = a_min, a_max
     if answers(a, out):
@@ -181,7 +181,7 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
                     bound, operands = UFUNCS["positive"], operands[:1]
                 return bound(*operands) if out is None else bound(*operands, out=out)
     options = {**kwargs, **({} if out is None else {"out": out})}
-    return fallback.call(numpy.clip, (x, low, high), options, "numpy.clip", "library")
+    return fallback.silently(numpy.clip, x, low, high, **options)
 
 
 def _beyond(x: Any, low: Any, high: Any) -> bool:
@@ -223,14 +223,14 @@ def _takes(out: Any, dtype: numpy.dtype[Any], operands: tuple[Any, ...]) -> bool
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     source, mask = adopt(src), adopt(where)
     if type(dst) is not core.array_class or not recordable(source, mask) or small(dst, source, mask):
-        fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")
+        fallback.silently(numpy.copyto, dst, src, casting, where)
         return
     given = source.form.dtype if isinstance(source, Array) else numpy.asarray(source).dtype
     fits = numpy.can_cast(given, dst.dtype, casting)
     arrays = [v for v in (source, mask) if isinstance(v, Array)]
     if (not fits or not dst.flags.writeable or isinstance(mask, Array) and mask.form.name != "bool"
             or mask is not True and dst.form.folded or not all([spreads(v, dst.shape) for v in arrays])):
-        fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")  # raises
+        fallback.silently(numpy.copyto, dst, src, casting, where)  # raises
         return
     if mask is not True and not numpy.ndim(mask):
         if not mask:
@@ -258,7 +258,7 @@ def nan_to_num(x: Any, copy: bool | None = True, nan: Any = 0.0, posinf: Any = N
     if (type(a) is not core.array_class or a.dtype.kind != "f" or small(a) or not _is_number(nan)
             or not all([limit is None or _is_number(limit) for limit in (posinf, neginf)])
             or not (copy or copy is None or a is x or isinstance(x, numpy.ndarray))):  # it raises
-        return fallback.call(numpy.nan_to_num, (x, copy, nan, posinf, neginf), {}, "numpy.nan_to_num")
+        return fallback.call(numpy.nan_to_num, (x, copy, nan, posinf, neginf), {})
     limits = numpy.finfo(a.dtype)
     high = limits.max if posinf is None else posinf
     low = limits.min if neginf is None else neginf

@@ -21,10 +21,6 @@ from diffuse.numpy.ops.operands import adopt
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 
-def _by_numpy(function: Any, *args: Any, **options: Any) -> Any:
-    return fallback.call(function, args, options, f"numpy.{function.__name__}", "library")
-
-
 def _array(x: Any) -> Any:
     """The argument as a Diffuse array of a type with kernels; else None."""
     found = adopt(asanyarray(x))
@@ -61,7 +57,7 @@ def _few(a: Array, chosen: Array, axis: Any) -> tuple[Any, Any]:
 @asking(numpy.take, lambda a, indices, *_, **__: (a, indices))
 def _take(a: Any, indices: Any, axis: Any, out: Any, mode: Any) -> Any:
     found = _taken(a, indices, axis, mode) if out is None else None
-    return _by_numpy(numpy.take, a, indices, axis, out, mode) if found is None else found
+    return fallback.silently(numpy.take, a, indices, axis, out, mode) if found is None else found
 
 
 def _taken(a: Any, chosen: Any, axis: Any, mode: Any) -> Any:
@@ -94,7 +90,7 @@ def _axis(axis: Any, rank: int) -> int | None:
 @asking(numpy.take_along_axis, lambda arr, indices, *_, **__: (arr, indices))
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     found = _along_axis(arr, indices, axis)
-    return _by_numpy(numpy.take_along_axis, arr, indices, axis) if found is None else found
+    return fallback.silently(numpy.take_along_axis, arr, indices, axis) if found is None else found
 
 
 def _along_axis(arr: Any, chosen: Any, axis: Any) -> Any:
@@ -127,7 +123,7 @@ def _along_axis(arr: Any, chosen: Any, axis: Any) -> Any:
 @asking(numpy.compress, lambda condition, a, *_, **__: (condition, a))
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     found = _compressed(condition, a, axis) if out is None else None
-    return _by_numpy(numpy.compress, condition, a, axis, out) if found is None else found
+    return fallback.silently(numpy.compress, condition, a, axis, out) if found is None else found
 
 
 def _compressed(condition: Any, a: Any, axis: Any) -> Any:
@@ -147,28 +143,28 @@ def extract(condition: Any, arr: Any) -> Any:
     found = None
     if x is not None and chosen is not None and not _at_hand(x, chosen):
         found = gather.along(masks.flat(x), adopt(flatnonzero(chosen)), 0)
-    return _by_numpy(numpy.extract, condition, arr) if found is None else found
+    return fallback.silently(numpy.extract, condition, arr) if found is None else found
 
 
 @asking(numpy.nonzero)
 def nonzero(a: Any) -> Any:
     found = _places(a, columns=True)
     if found is None:
-        return _by_numpy(numpy.nonzero, a)
+        return fallback.silently(numpy.nonzero, a)
     return tuple([viewing(found, found.meta[:, k]) for k in range(found.meta.shape[1])])
 
 
 @asking(numpy.argwhere)
 def argwhere(a: Any) -> Any:
     found = _places(a, columns=False)
-    return _by_numpy(numpy.argwhere, a) if found is None else found.T
+    return fallback.silently(numpy.argwhere, a) if found is None else found.T
 
 
 @asking(numpy.flatnonzero)
 def flatnonzero(a: Any) -> Any:
     x = _array(a)
     if x is None or not x.form.ndim or not masks.recordable(x):
-        return _by_numpy(numpy.flatnonzero, a)
+        return fallback.silently(numpy.flatnonzero, a)
     found = masks.positions(masks.truth(x))
     return viewing(found, found.meta.view())
 

@@ -47,10 +47,6 @@ def _at_once(arrays: list[Any], times: int = 1) -> bool:
     return times * sum(x.size for x in arrays) < config.small and all(access.ready(x) for x in arrays)
 
 
-def _fallback(function: Any, *args: Any, **kwargs: Any) -> Any:
-    return fallback.call(function, args, kwargs, f"numpy.{function.__name__}", "library")
-
-
 def _sequence(*args: Any, **kwargs: Any) -> Any:
     """The arrays that a call joins."""
     arrays = args[0] if args else next(iter(kwargs.values()), None)
@@ -61,14 +57,14 @@ def _sequence(*args: Any, **kwargs: Any) -> Any:
 def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None,
                 casting: Any = "same_kind") -> Any:
     if not hasattr(type(arrays), "__getitem__") or isinstance(arrays, dict):
-        return _fallback(numpy.concatenate, arrays)  # raises
+        return fallback.silently(numpy.concatenate, arrays)  # raises
     parts = [asanyarray(x) for x in arrays]
     numbers = axis is None and not WEAK.isdisjoint(map(type, arrays))
     if numbers:  # the only place where Python's can be among arrays, whose type they take whatever they are
         parts = [v if type(v) in WEAK else x for v, x in zip(arrays, parts, strict=True)]
     options = {"axis": axis, "dtype": dtype, "casting": casting, **({} if out is None else {"out": out})}
     if not parts or out is not None or numbers or _at_once(parts):
-        return _fallback(numpy.concatenate, parts, **options)
+        return fallback.silently(numpy.concatenate, parts, **options)
     key = None
     if dtype is None and type(axis) is int and type(casting) is str:
         key = axis, casting, *[(m.shape, m.strides, m.dtype) for m in [x.meta for x in parts]]
@@ -85,7 +81,7 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
         x.ndim == rank and x.shape[:along] == first[:along] and x.shape[along + 1:] == first[along + 1:]
         and numpy.can_cast(x.dtype, found, casting) for x in parts)
     if not fits:  # NumPy raises the error
-        return _fallback(numpy.concatenate, parts, **options)
+        return fallback.silently(numpy.concatenate, parts, **options)
     ends = [*itertools.accumulate([x.shape[along] for x in parts])]
     shape = (*first[:along], ends[-1], *first[along + 1:])
     form = forms.joined([x.meta for x in parts], along, shape, found)
@@ -181,7 +177,7 @@ def block(arrays: Any) -> Any:
     depth = max(level for _, level in leaves)
     whole = any(isinstance(leaf, Array) for leaf, _ in leaves)
     if not whole or any(level != depth or isinstance(leaf, (list, tuple)) for leaf, level in leaves):
-        return _fallback(numpy.block, arrays)
+        return fallback.silently(numpy.block, arrays)
     found = _joined(arrays, depth, max(depth, *[asanyarray(leaf).ndim for leaf, _ in leaves]))
     return found.copy() if depth == 0 else found
 
@@ -195,7 +191,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 def _roll(a: Any, shift: Any, axis: Any) -> Any:
     a = asanyarray(a)
     if _at_once([a]) or not a.size:
-        return _fallback(numpy.roll, a, shift, axis)
+        return fallback.silently(numpy.roll, a, shift, axis)
     asked = axis
     if axis is None:
         if a.ndim != 1:
@@ -204,7 +200,7 @@ def _roll(a: Any, shift: Any, axis: Any) -> Any:
     given = numpy.lib.array_utils.normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
     shifts, axes = numpy.broadcast_arrays(numpy.asarray(lowered(shift)), numpy.array(given, int))
     if shifts.ndim > 1 or shifts.dtype.kind not in "iu":
-        return _fallback(numpy.roll, a, shift, axis)
+        return fallback.silently(numpy.roll, a, shift, axis)
     amounts: dict[int, int] = {}
     for s, d in zip(shifts.ravel().tolist(), axes.ravel().tolist(), strict=True):
         amounts[d] = amounts.get(d, 0) + s
@@ -273,7 +269,7 @@ def tile(A: Any, reps: Any) -> Any:
     times = tuple(reps) if isinstance(reps, (tuple, list)) else (reps,)
     rank = max(a.ndim, len(times))
     if not all(map(_counts, times)) or _at_once([a], prod(map(int, times))):
-        return _fallback(numpy.tile, a, reps)
+        return fallback.silently(numpy.tile, a, reps)
     if all(r == 1 for r in times):
         return array(a, ndmin=rank)
     times = (1,) * (rank - len(times)) + times
@@ -298,10 +294,10 @@ def tile(A: Any, reps: Any) -> Any:
 @asking(numpy.repeat)
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     if answers_with(a, "repeat"):
-        return _fallback(numpy.repeat, a, repeats, axis)
+        return fallback.silently(numpy.repeat, a, repeats, axis)
     a = asanyarray(a)
     if not _counts(repeats) or _at_once([a], int(repeats)):
-        return _fallback(numpy.repeat, a, repeats, axis)
+        return fallback.silently(numpy.repeat, a, repeats, axis)
     if axis is None or not a.ndim:
         a = a.ravel()
     axis = numpy.lib.array_utils.normalize_axis_index(0 if axis is None else one_axis(axis), a.ndim)
@@ -319,7 +315,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if _at_once([a]) or not _paddable(a, pad_width, mode, kwargs):
         native = is_array(a) and a.size > config.small
         reason = None if native else "library"
-        return fallback.call(numpy.pad, (a, pad_width, mode), kwargs, "numpy.pad", reason)
+        return fallback.call(numpy.pad, (a, pad_width, mode), kwargs, silent=reason)
     widths = numpy.broadcast_to(numpy.asarray(pad_width), (a.ndim, 2)).tolist()
     values = numpy.broadcast_to(numpy.asarray(kwargs.get("constant_values", 0)), (a.ndim, 2))
     padded = empty([n + low + high for n, (low, high) in zip(a.shape, widths, strict=True)], a.dtype,

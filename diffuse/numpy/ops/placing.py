@@ -23,10 +23,6 @@ from diffuse.numpy.ops.operands import adopt, lowered
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 
-def _by_numpy(function: Any, *args: Any) -> None:
-    fallback.call(function, args, {}, f"numpy.{function.__name__}", "library")
-
-
 def _target(x: Any) -> Any:
     """The contiguous elements of an array that is to be written, as an array of one dimension; None if NumPy
     has to write them."""
@@ -75,7 +71,7 @@ def _repeated(values: Any, count: int) -> Any:
 @asking(numpy.put)
 def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     if _little(a, ind, v) or not _put(a, ind, v, mode):
-        _by_numpy(numpy.put, a, ind, v, mode)
+        fallback.silently(numpy.put, a, ind, v, mode)
 
 
 def _put(a: Any, ind: Any, v: Any, mode: Any) -> bool:
@@ -98,7 +94,7 @@ def _put(a: Any, ind: Any, v: Any, mode: Any) -> bool:
 @asking(numpy.put_along_axis)
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
     if _little(arr, indices, values) or not _put_along_axis(arr, indices, values, axis):
-        _by_numpy(numpy.put_along_axis, arr, indices, values, axis)
+        fallback.silently(numpy.put_along_axis, arr, indices, values, axis)
 
 
 def _assigned(values: Any, dtype: numpy.dtype[Any]) -> Any:
@@ -142,7 +138,7 @@ def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
 @asking(numpy.place)
 def place(arr: Any, mask: Any, vals: Any) -> None:
     if _little(arr, mask, vals) or not _place(arr, mask, vals):
-        _by_numpy(numpy.place, arr, mask, vals)
+        fallback.silently(numpy.place, arr, mask, vals)
 
 
 def _place(arr: Any, mask: Any, vals: Any) -> bool:
@@ -170,7 +166,7 @@ def _place(arr: Any, mask: Any, vals: Any) -> bool:
 @asking(numpy.putmask)
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
     if _little(a, mask, values) or not _putmask(a, mask, values):
-        _by_numpy(numpy.putmask, a, mask, values)
+        fallback.silently(numpy.putmask, a, mask, values)
 
 
 def _putmask(a: Any, mask: Any, given: Any) -> bool:
@@ -198,7 +194,7 @@ def fill_diagonal(a: Any, val: Any, wrap: Any = False) -> None:
     if type(a) is core.array_class and _number_on_diagonal(a, val, wrap):
         return
     if _little(a, val) or not _fill_diagonal(a, val, wrap):
-        _by_numpy(numpy.fill_diagonal, a, val, wrap)
+        fallback.silently(numpy.fill_diagonal, a, val, wrap)
 
 
 def _number_on_diagonal(a: Array, val: Any, wrap: Any) -> bool:

@@ -33,7 +33,7 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
     named = type(order) is str and order in ("C", "F")
     wide = not plain or prod(extents) >= 2**62
     if wide or not named or not _large(indices) or _outside(indices, prod(extents)):
-        return fallback.call(numpy.unravel_index, (indices, shape, order), {}, silent="library")
+        return fallback.silently(numpy.unravel_index, indices, shape, order)
     rest, rank = indices.astype(numpy.intp), len(extents)
     places = empty((*indices.shape, rank), numpy.intp)
     for d in range(rank) if order == "F" else reversed(range(rank)):
@@ -52,7 +52,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     if (not plain or not named or prod(dims) >= 2**62 or not large or len(large) < len(parts)
             or any([x.shape != parts[0].shape for x in parts])
             or any([_outside(x, n) for x, n in zip(parts, dims, strict=True)])):
-        return fallback.call(numpy.ravel_multi_index, (multi_index, dims, mode, order), {}, silent="library")
+        return fallback.silently(numpy.ravel_multi_index, multi_index, dims, mode, order)
     found: Any = None
     for x, n in zip(parts, dims, strict=True) if order == "C" else zip(parts[::-1], dims[::-1], strict=True):
         found = x.astype(numpy.intp) if found is None else found * n + x

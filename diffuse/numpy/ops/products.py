@@ -199,7 +199,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         if x.form.ndim == 0 or y.form.ndim == 0:
             dtype = numpy.result_type(x.form.dtype, y.form.dtype)
             if dtype.char in "fdFD" and max(x.form.ndim, y.form.ndim) <= 2:  # BLAS adds products to zeros
-                return fallback.call(numpy.dot, (x, y), {}, "numpy.dot", "library")
+                return fallback.silently(numpy.dot, x, y)
             if dtype in NATIVE:  # NumPy casts first, and a copy may be laid out in another way
                 x, y = [a if a.form.dtype == dtype else elementwise.duplicate(a, dtype) for a in (x, y)]
             return UFUNCS["multiply"](x, y)
@@ -208,7 +208,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
             return UFUNCS["matmul"](x, y)
     elif type(x) is numpy.ndarray or type(y) is numpy.ndarray:
         x, y = a, b  # beside objects NumPy keeps a number as it is
-    return fallback.call(numpy.dot, (x, y, *(() if out is None else (out,))), {}, "numpy.dot", "library")
+    return fallback.silently(numpy.dot, x, y, *(() if out is None else (out,)))
 
 
 @asking(numpy.vdot)
@@ -216,7 +216,7 @@ def vdot(a: Any, b: Any, /) -> Any:
     x, y = asanyarray(a), asanyarray(b)
     kinds = {x.dtype.kind, y.dtype.kind}
     if not _plain(x, y) or not kinds <= {*"fiuc"} or x.size != y.size or x.size < core.SMALL:
-        return fallback.call(numpy.vdot, (a, b), {}, "numpy.vdot", "library")
+        return fallback.silently(numpy.vdot, a, b)
     if x.dtype.kind in "fiu" and x.dtype.char != "e":
         return folds.product(x.ravel(), y.ravel())
     with numpy.errstate(all="ignore"):  # NumPy's has no warnings; changing the modes forwards pending work
@@ -230,7 +230,7 @@ def inner(a: Any, b: Any, /) -> Any:
     x, y = asanyarray(a), asanyarray(b)
     if _plain(x, y) and x.ndim == 1 and y.ndim <= 2 and x.shape == y.shape[-1:]:
         return UFUNCS["matmul"](x, y) if y.ndim == 1 else UFUNCS["matmul"](y, x)
-    return fallback.call(numpy.inner, (a, b), {}, "numpy.inner", "library")
+    return fallback.silently(numpy.inner, a, b)
 
 
 @asking(numpy.outer)

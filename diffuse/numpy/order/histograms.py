@@ -45,7 +45,7 @@ def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
         bins = edges.size - 1
     else:
         tiny = numpy.array(flat[:1] if lowest is None or range is not None else lowest, array.dtype)
-        edges = fallback.call(numpy.histogram, (tiny, bins, range), {}, "numpy.histogram", "order")[1]
+        edges = fallback.call(numpy.histogram, (tiny, bins, range), {}, silent="order")[1]
     plain = table(edges)
     if plain is None or plain.size < 2:
         return None
@@ -215,7 +215,7 @@ def _columns(sample: Any) -> list[Array] | None:
 def _in_cells(columns: list[Array], bins: Any, limits: Any, density: Any) -> Any:
     """Counts in the cells between the edges of each dimension, and the edges."""
     tiny = numpy.array([extremes(x) for x in columns], columns[0].dtype).T
-    edges = fallback.call(numpy.histogramdd, (tiny, bins, limits), {}, "numpy.histogramdd", "order")[1]
+    edges = fallback.call(numpy.histogramdd, (tiny, bins, limits), {}, silent="order")[1]
     plain: list[Any] = [table(x) for x in edges]
     tables: list[Any] = [None if x is None else searching.searchable(x, columns[0], "right") for x in plain]
     if any(x is None or numpy.isnan(x.array).any() for x in tables):
