@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -114,6 +115,18 @@ def diffuse(*words: str, **options: Any) -> Job:
     if {"--predict", "--simulate"} & {*words}:
         options = {"DIFFUSE_RUNTIME": "mpi", **options}
     return job(sys.executable, "-m", "diffuse", *words, **options)
+
+
+def script(folder: Path, text: str) -> str:
+    """Write the text of a program to a file in a folder, and return its path."""
+    path = folder / "x.py"
+    path.write_text(textwrap.dedent(text))
+    return str(path)
+
+
+def found_in(folder: Path) -> list[dict[str, Any]]:
+    """What the processes of a run of distributed.py found."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
 def run(*words: str) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from diffuse.movement.machine import Machine
 from diffuse.stream.blocks import blocks, surface
 from diffuse.stream.decompose import by_extents
 from diffuse.stream.shapes import Shapes
-from tests.jobs import TINY, Job, diffuse
+from tests.jobs import TINY, Job, diffuse, script
 from tests.test_shapes import elementwise, fold, learned, part
 
 PROGRAMS = str(Path(__file__).with_name("block_programs.py"))
@@ -116,16 +115,15 @@ STENCIL = """
 """
 
 
-def predicted(ranks: int, path: Path) -> Job:
-    return diffuse("run", "--predict", str(ranks), "--json", str(path), **TINY)
+def predicted(ranks: int, path: str) -> Job:
+    return diffuse("run", "--predict", str(ranks), "--json", path, **TINY)
 
 
 def test_a_stencil_moves_the_faces_of_its_blocks(tmp_path: Path) -> None:
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(STENCIL))
+    path = script(tmp_path, STENCIL)
     done = predicted(27, path)
     assert done.returncode == 0, done.tail
-    assert done.stdout == diffuse("run", str(path), **TINY).stdout
+    assert done.stdout == diffuse("run", path, **TINY).stdout
     rows = {row["title"].partition(" [")[0]: row for row in json.loads(done.stderr)["rows"]}
     row = rows["add add add add add divide"]
     once = 8 * 40 ** 3

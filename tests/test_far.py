@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from diffuse.numpy.bridge import pieces, shuffling
 from diffuse.numpy.order import ranked
 from diffuse.runtime.mpi.played import played
 from tests import large
-from tests.jobs import TINY, diffuse
+from tests.jobs import TINY, diffuse, script
 
 Array = numpy.ndarray[Any, Any]
 
@@ -220,14 +219,13 @@ PROGRAM = """
 
 @pytest.mark.ranks("mpi")
 def test_ranks_find_what_one_does_and_send_what_is_predicted(tmp_path: Path) -> None:
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(PROGRAM))
+    path = script(tmp_path, PROGRAM)
     silent = {**TINY, "DIFFUSE_FALLBACK": "silent"}
-    plain = diffuse("run", str(path), **silent)
+    plain = diffuse("run", path, **silent)
     assert plain.returncode == 0 and plain.stdout.count("\n") > 90, plain.tail
-    ranks = diffuse("run", "--runtime", "mpi", "--ranks", "3", "--cpus", "1", "--traffic", str(path),
+    ranks = diffuse("run", "--runtime", "mpi", "--ranks", "3", "--cpus", "1", "--traffic", path,
                     seconds=120, **silent)
-    foreseen = diffuse("run", "--predict", "3", str(path), **silent)
+    foreseen = diffuse("run", "--predict", "3", path, **silent)
     sent = []
     for done in (ranks, foreseen):
         assert done.stdout.startswith(plain.stdout), done.tail
@@ -255,12 +253,11 @@ FEW = """
 
 @pytest.mark.ranks("mpi")
 def test_ranks_without_a_part_find_what_the_others_do(tmp_path: Path) -> None:
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(FEW))
+    path = script(tmp_path, FEW)
     silent = {**TINY, "DIFFUSE_FALLBACK": "silent", "PYTHONHASHSEED": "1"}
-    plain = diffuse("run", str(path), **silent)
+    plain = diffuse("run", path, **silent)
     assert plain.returncode == 0 and plain.stdout.count("\n") == 4, plain.tail
-    ranks = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--output", "all", str(path),
+    ranks = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--output", "all", path,
                     seconds=120, **silent)
     assert sorted(ranks.stdout.splitlines()) == sorted(4 * plain.stdout.splitlines()), ranks.tail
 
@@ -286,12 +283,12 @@ MOVED = """
 """
 
 
-def prints_the_same_on_four_ranks(path: Path, program: str, memory: str) -> None:
+def prints_the_same_on_four_ranks(folder: Path, program: str, memory: str) -> None:
     """Run a program by itself and on four ranks of so much memory, and compare what both print."""
-    path.write_text(textwrap.dedent(program))
+    path = script(folder, program)
     settings = {"DIFFUSE_FALLBACK": "silent", "DIFFUSE_MIN_CHUNK": "1024"}
-    plain = diffuse("run", str(path), **settings)
-    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", memory, str(path),
+    plain = diffuse("run", path, **settings)
+    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", memory, path,
                    seconds=120, **settings)
     assert plain.returncode == 0 and done.stdout == plain.stdout, done.tail
 
@@ -299,7 +296,7 @@ def prints_the_same_on_four_ranks(path: Path, program: str, memory: str) -> None
 @pytest.mark.ranks("mpi")
 def test_an_array_that_is_read_in_other_parts_moves_if_there_is_no_room_for_both(tmp_path: Path) -> None:
     """A rank's part of each array takes 2.5 MB, and what it receives of the first array 1.9 MB."""
-    prints_the_same_on_four_ranks(tmp_path / "x.py", MOVED, "6M")
+    prints_the_same_on_four_ranks(tmp_path, MOVED, "6M")
 
 
 COPIES = """
@@ -324,7 +321,7 @@ COPIES = """
 @pytest.mark.ranks("mpi")
 def test_copies_of_other_arrays_are_given_up_where_memory_is_short(tmp_path: Path) -> None:
     """A rank's part of each array takes 2.5 MB, and its copy of what it read of the first array 1.9 MB."""
-    prints_the_same_on_four_ranks(tmp_path / "x.py", COPIES, "9M")
+    prints_the_same_on_four_ranks(tmp_path, COPIES, "9M")
 
 
 WHOLE = """
@@ -342,9 +339,8 @@ WHOLE = """
 
 @pytest.mark.ranks("mpi")
 def test_what_needs_whole_arrays_is_named_where_ranks_have_no_room_for_them(tmp_path: Path) -> None:
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(WHOLE))
-    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", "2M", str(path),
+    path = script(tmp_path, WHOLE)
+    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", "2M", path,
                    seconds=120, DIFFUSE_FALLBACK="silent")
     lines = done.stdout.splitlines()
     names = "numpy.correlate", "numpy.fft.fft", "numpy.convolve"

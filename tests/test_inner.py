@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from diffuse.numpy.ops import inner
 from diffuse.runtime.mpi.played import played
-from tests.jobs import TINY, diffuse
+from tests.jobs import TINY, diffuse, script
 
 Array = numpy.ndarray[Any, Any]
 
@@ -100,14 +99,13 @@ PROGRAM = """
 @pytest.mark.ranks("mpi")
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_sums_over_the_cut_axis_have_the_bits_of_one_process(ranks: int, tmp_path: Path) -> None:
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(PROGRAM))
+    path = script(tmp_path, PROGRAM)
     settings = {**TINY, "DIFFUSE_FALLBACK": "silent", "OPENBLAS_NUM_THREADS": "1"}
-    plain = diffuse("run", str(path), **settings)
+    plain = diffuse("run", path, **settings)
     assert plain.returncode == 0 and plain.stdout.count("\n") == 56, plain.tail
-    done = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic", str(path),
+    done = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic", path,
                    seconds=120, **settings)
-    foreseen = diffuse("run", "--predict", str(ranks), str(path), **settings)
+    foreseen = diffuse("run", "--predict", str(ranks), path, **settings)
     for each in (done, foreseen):
         assert each.stdout.startswith(plain.stdout), each.tail
     sent = [each.stdout.removeprefix(plain.stdout).splitlines() for each in (done, foreseen)]

@@ -6,14 +6,13 @@ crosses tiles.  A process of pytest runs one group of files; what it said is sho
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.jobs import DISTRIBUTED, ROOT, TINY, job, needs_legate, python, run
+from tests.jobs import DISTRIBUTED, ROOT, TINY, found_in, job, needs_legate, python, run
 
 pytestmark = needs_legate
 
@@ -56,12 +55,7 @@ def test_the_suite_under_legate(how: str, group: str) -> None:
     assert done.returncode == 0 and " passed" in done.stdout, done.tail
 
 
-def bits(folder: Path) -> list[dict[str, object]]:
-    """What the processes of a run of distributed.py found."""
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-
-
-def test_every_runtime_gives_the_same_bits(tmp_path: Path) -> None:
+def test_every_runtime_gives_the_same_found_in(tmp_path: Path) -> None:
     """Of small calculations and of the applications; test_legate_distributed.py has several ranks."""
     found = {}
     for name, variables in {
@@ -73,9 +67,9 @@ def test_every_runtime_gives_the_same_bits(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         done = job(*run(DISTRIBUTED, str(tmp_path / name)), seconds=SECONDS, **{**TINY, **variables})
         assert done.returncode == 0, done.tail
-        (found[name],) = bits(tmp_path / name)
+        (found[name],) = found_in(tmp_path / name)
     pieces = {name: found[name].pop("pieces") for name in ("alone", "two")}
-    assert set(pieces["alone"]) == {1} and 2 in pieces["two"]  # type: ignore[call-overload, operator]
+    assert set(pieces["alone"]) == {1} and 2 in pieces["two"]
     for one in found.values():
         for key in ("pid", "ranks", "rank"):
             one.pop(key, None)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.jobs import RANKS_SECONDS, SEVERAL, TINY, diffuse
+from tests.jobs import RANKS_SECONDS, SEVERAL, TINY, diffuse, script
 
 pytestmark = [pytest.mark.ranks, pytest.mark.skipif(SEVERAL is not None, reason=str(SEVERAL))]
 
@@ -56,10 +55,9 @@ print("parts", *seen)
 
 def said(folder: Path, ranks: int) -> tuple[set[str], list[list[int]]]:
     """What a program prints on so many ranks, and how many elements its function got at each call."""
-    path = folder / "program.py"
-    path.write_text(textwrap.dedent(PROGRAM))
+    path = script(folder, PROGRAM)
     words = ("--ranks", str(ranks), "--cpus", "1", "--output", "all") if ranks > 1 else ()
-    done = diffuse("run", *words, str(path), cwd=folder, seconds=RANKS_SECONDS,
+    done = diffuse("run", *words, path, cwd=folder, seconds=RANKS_SECONDS,
                    **{**TINY, "DIFFUSE_FALLBACK": "silent"})
     assert done.returncode == 0, done.tail
     lines = [line.split("] ")[-1] for line in done.stdout.splitlines()]

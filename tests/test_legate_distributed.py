@@ -5,7 +5,6 @@ Ranks run on this host, and as on two machines: in two network namespaces with a
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 import time
@@ -15,7 +14,19 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import DISTRIBUTED, RANKS_SECONDS, ROOT, TINY, Job, Network, diffuse, job, network, run
+from tests.jobs import (
+    DISTRIBUTED,
+    RANKS_SECONDS,
+    ROOT,
+    TINY,
+    Job,
+    Network,
+    diffuse,
+    found_in,
+    job,
+    network,
+    run,
+)
 from tests.legate_grid import INSTALLED
 from tests.test_watchdog import ends
 
@@ -39,10 +50,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def two_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     with network(tmp_path_factory.mktemp("network")) as made:
         yield made
-
-
-def found_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
 def results(found: dict[str, Any]) -> dict[str, Any]:

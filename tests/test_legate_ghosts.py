@@ -13,7 +13,7 @@ import scipy.sparse
 
 from diffuse.runtime.base import Gather
 from diffuse.runtime.legate.ghosts import Operand, Reads, pays, reads, tabled
-from tests.jobs import RANKS_SECONDS, ROOT, TINY, diffuse, job, needs_legate
+from tests.jobs import RANKS_SECONDS, ROOT, TINY, diffuse, job, needs_legate, script
 
 FUZZ: dict[str, Any] = {**TINY, "DIFFUSE_MIN_CHUNK": "16", "DIFFUSE_FALLBACK": "silent"}
 
@@ -91,14 +91,13 @@ def test_random_products_have_scipys_bits_on_processors(processors: int, threads
 @pytest.mark.ranks
 @pytest.mark.parametrize("ranks, first, last", [(2, 24, 32), (3, 32, 37)])
 def test_random_products_have_scipys_bits_on_ranks(ranks: int, first: int, last: int, tmp_path: Path) -> None:
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(f"""
+    path = script(tmp_path, f"""
         import sys
         sys.path.insert(0, {str(ROOT)!r})
         from tests import fuzz_ghosts
         fuzz_ghosts.main({first}, {last})
-    """))
-    done = diffuse("run", "--ranks", str(ranks), "--cpus", "1", "--real", "tests", str(path),
+    """)
+    done = diffuse("run", "--ranks", str(ranks), "--cpus", "1", "--real", "tests", path,
                    seconds=RANKS_SECONDS, **FUZZ)
     assert done.returncode == 0 and f"{last - first} programs on {ranks} ranks" in done.stdout, done.tail
     assert int(done.stdout.split(" plans")[0].split()[-1]) > (last - first) // 3

@@ -4,13 +4,12 @@ works that works over MPI."""
 from __future__ import annotations
 
 import argparse
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from tests import large
-from tests.jobs import RANKS_SECONDS, SEVERAL, TINY, diffuse
+from tests.jobs import RANKS_SECONDS, SEVERAL, TINY, diffuse, script
 
 pytestmark = [pytest.mark.ranks, pytest.mark.skipif(SEVERAL is not None, reason=str(SEVERAL))]
 
@@ -56,11 +55,10 @@ if runtime.ranks > 1:
 
 
 def test_arrays_move_between_stores_and_ranks(tmp_path: Path) -> None:
-    path = tmp_path / "program.py"
-    path.write_text(textwrap.dedent(MOVING))
-    plain = diffuse("run", str(path), cwd=tmp_path, DIFFUSE_RUNTIME="local", **TINY)
+    path = script(tmp_path, MOVING)
+    plain = diffuse("run", path, cwd=tmp_path, DIFFUSE_RUNTIME="local", **TINY)
     assert plain.returncode == 0 and "divide by zero" in plain.stdout, plain.tail
-    done = diffuse("run", "--ranks", "3", "--cpus", "1", str(path), cwd=tmp_path, seconds=RANKS_SECONDS,
+    done = diffuse("run", "--ranks", "3", "--cpus", "1", path, cwd=tmp_path, seconds=RANKS_SECONDS,
                    **TINY)
     assert done.stdout == f"{plain.stdout}moved 3\nTrue\n", done.tail
 
@@ -78,9 +76,8 @@ print(float((x[::-1] + 1).sum()))
 
 
 def test_ranks_that_diverge_apart_end_with_both_lines(tmp_path: Path) -> None:
-    path = tmp_path / "program.py"
-    path.write_text(textwrap.dedent(APART))
-    done = diffuse("run", "--ranks", "2", "--cpus", "1", "--memory", "16M", str(path), cwd=tmp_path,
+    path = script(tmp_path, APART)
+    done = diffuse("run", "--ranks", "2", "--cpus", "1", "--memory", "16M", path, cwd=tmp_path,
                    seconds=RANKS_SECONDS, **TINY)
     assert done.returncode and "went different ways" in done.stderr, done.tail
-    assert "program.py:8" in done.stderr, done.tail
+    assert "x.py:8" in done.stderr, done.tail

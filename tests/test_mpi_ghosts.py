@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from diffuse.runtime.mpi.gathers import holders, lacking, own, read, written
 from diffuse.runtime.mpi.validity import made, tidy
 from diffuse.runtime.ranks.numbers import distinct
 from diffuse.stream.gathers import gathers
-from tests.jobs import ROOT, diffuse
+from tests.jobs import ROOT, diffuse, script
 
 ROWS, WIDTH = 41, 3
 SETTINGS = {"DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "16", "DIFFUSE_FALLBACK": "silent"}
@@ -99,15 +98,14 @@ def test_which_arguments_say_where_others_are_read() -> None:
 @pytest.mark.ranks("mpi")
 @pytest.mark.parametrize("ranks, first, last", [(2, 0, 5), (4, 10, 13)])
 def test_random_products_have_scipys_bits(ranks: int, first: int, last: int, tmp_path: Path) -> None:
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(f"""
+    path = script(tmp_path, f"""
         import sys
         sys.path.insert(0, {str(ROOT)!r})
         from tests import fuzz_ghosts
         fuzz_ghosts.main({first}, {last})
-    """))
+    """)
     done = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--real", "tests",
-                   str(path), seconds=120, **SETTINGS)
+                   path, seconds=120, **SETTINGS)
     assert done.returncode == 0 and f"{last - first} programs on {ranks} ranks" in done.stdout, done.tail
     assert int(done.stdout.split(" plans")[0].split()[-1]) > last - first
 
@@ -149,11 +147,10 @@ PARTS = """
 
 @pytest.mark.ranks("mpi")
 def test_a_matrix_made_of_arrays_in_parts(tmp_path: Path) -> None:
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(PARTS))
-    plain = diffuse("run", str(path), **SETTINGS)
+    path = script(tmp_path, PARTS)
+    plain = diffuse("run", path, **SETTINGS)
     assert plain.returncode == 0 and plain.stdout.count("ValueError") == 7, plain.tail
-    done = diffuse("run", "--runtime", "mpi", "--ranks", "2", "--cpus", "1", str(path), seconds=120,
+    done = diffuse("run", "--runtime", "mpi", "--ranks", "2", "--cpus", "1", path, seconds=120,
                    **SETTINGS)
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
 
@@ -178,9 +175,8 @@ LARGE = """
 @pytest.mark.ranks("mpi")
 def test_a_matrix_that_no_rank_has_room_for(tmp_path: Path) -> None:
     """Its arrays are 13.6 MB, and each of two ranks may have 9."""
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(LARGE))
-    done = diffuse("run", "--runtime", "mpi", "--ranks", "2", "--cpus", "1", str(path), seconds=120,
+    path = script(tmp_path, LARGE)
+    done = diffuse("run", "--runtime", "mpi", "--ranks", "2", "--cpus", "1", path, seconds=120,
                    DIFFUSE_MPI_MEMORY="9M")
     assert done.returncode == 0, done.tail
-    assert done.stdout == diffuse("run", str(path)).stdout
+    assert done.stdout == diffuse("run", path).stdout

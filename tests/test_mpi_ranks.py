@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 import time
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import DISTRIBUTED, ROOT, TINY, Job, diffuse, job, network, run
+from tests.jobs import DISTRIBUTED, ROOT, TINY, Job, diffuse, found_in, job, network, run, script
 
 pytestmark = pytest.mark.ranks("mpi")
 SECONDS = 120
@@ -27,10 +26,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return results(found)
 
 
-def found_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-
-
 def results(found: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in ("pid", "ranks", "rank", "pieces")}
 
@@ -38,12 +33,6 @@ def results(found: dict[str, Any]) -> dict[str, Any]:
 def on_ranks(ranks: int, *words: str, **variables: Any) -> Job:
     return diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", *words, seconds=SECONDS,
                    **variables)
-
-
-def program(folder: Path, text: str) -> str:
-    path = folder / "x.py"
-    path.write_text(textwrap.dedent(text))
-    return str(path)
 
 
 @pytest.mark.parametrize("ranks, chosen", [
@@ -80,7 +69,7 @@ def test_random_programs_agree_with_numpy(tmp_path: Path) -> None:
         sys.argv = ["fuzz_ranks.py", "0", "20", "10"]
         runpy.run_path({str(ROOT / "tests" / "fuzz_ranks.py")!r}, run_name="__main__")
     """
-    done = on_ranks(2, "--real", "tests", program(tmp_path, text), **{**TINY, "DIFFUSE_MIN_CHUNK": "1"})
+    done = on_ranks(2, "--real", "tests", script(tmp_path, text), **{**TINY, "DIFFUSE_MIN_CHUNK": "1"})
     assert done.returncode == 0 and "20 programs on 2 ranks" in done.stdout, done.tail
     assert int(done.stdout.rpartition(" in several")[0].rpartition(" ")[2]) > 50
 
@@ -142,7 +131,7 @@ REST = """
 
 
 def test_the_rest_of_a_library(tmp_path: Path) -> None:
-    path = program(tmp_path, REST)
+    path = script(tmp_path, REST)
     plain = diffuse("run", path, seconds=SECONDS, **TINY, DIFFUSE_FALLBACK="silent")
     assert plain.returncode == 0, plain.tail
     done = on_ranks(2, path, **TINY, DIFFUSE_FALLBACK="silent")
@@ -171,7 +160,7 @@ HALF = """
 
 
 def test_an_array_takes_half_of_its_memory_on_each_of_two_ranks(tmp_path: Path) -> None:
-    path = program(tmp_path, HALF)
+    path = script(tmp_path, HALF)
     done = on_ranks(2, "--output", "all", path)
     assert done.returncode == 0, done.tail
     took = [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("took")]
@@ -180,7 +169,7 @@ def test_an_array_takes_half_of_its_memory_on_each_of_two_ranks(tmp_path: Path) 
 
 
 def test_too_much_memory_is_an_error_on_all_ranks_and_the_session_goes_on(tmp_path: Path) -> None:
-    path = program(tmp_path, """
+    path = script(tmp_path, """
         import numpy as np
         x = np.ones((2000, 4000))
         x += 1.0
@@ -213,7 +202,7 @@ ENDS = {
 @pytest.mark.parametrize("how", ENDS)
 def test_all_ranks_end_together_and_say_why(how: str, tmp_path: Path) -> None:
     text, status, said = ENDS[how]
-    path = program(tmp_path, f"""
+    path = script(tmp_path, f"""
         import os, signal, sys, time
         import numpy as np
         x = np.arange(60000.0).reshape(300, 200)

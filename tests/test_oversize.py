@@ -3,7 +3,6 @@ orders as it does."""
 
 from __future__ import annotations
 
-import textwrap
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy
 import pytest
 
 from diffuse.numpy.bridge import four_step, oversize
-from tests.jobs import diffuse
+from tests.jobs import diffuse, script
 from tests.test_far import together
 
 Array = numpy.ndarray[Any, Any]
@@ -160,15 +159,14 @@ PROGRAM = """
 @pytest.mark.ranks("mpi")
 def test_ranks_compute_what_none_has_room_for(tmp_path: Path) -> None:
     """The array takes 1.9 MB, its transform 3.8 MB; the results are the same on 4 and on 5 ranks."""
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(PROGRAM))
+    path = script(tmp_path, PROGRAM)
     settings = {"DIFFUSE_FALLBACK": "silent", "DIFFUSE_MIN_CHUNK": "1024"}
-    plain = diffuse("run", str(path), **settings)
+    plain = diffuse("run", path, **settings)
     assert plain.returncode == 0 and plain.stdout.count("\n") > 40, plain.tail
     bits = set()
     for ranks, memory in ((4, "1850K"), (5, "1800K")):
         done = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--memory", memory,
-                       str(path), seconds=120, **settings)
+                       path, seconds=120, **settings)
         assert done.returncode == 0, done.tail
         for found, want in zip(done.stdout.splitlines(), plain.stdout.splitlines(), strict=True):
             assert found == want or near(found, want), (found, want)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from diffuse.numpy.ops import blocks
 from diffuse.runtime.independent import Independent
 from diffuse.settings import config
 from diffuse.stream.parts import part_length
-from tests.jobs import TINY, Job, diffuse
+from tests.jobs import TINY, Job, diffuse, script
 
 # -- what a call declares ----------------------------------------------------------------------------------
 
@@ -178,12 +177,6 @@ PROGRAM = """
 CALLS = "fft", "sort", "einsum", "arg", "part", "median", "quantile", "perc", "scaled", "random"
 
 
-def program(folder: Path) -> str:
-    path = folder / "x.py"
-    path.write_text(textwrap.dedent(PROGRAM))
-    return str(path)
-
-
 def ended(done: Job) -> tuple[str, dict[str, Any]]:
     """What a program printed, and what it counted."""
     assert done.returncode == 0, done.tail
@@ -194,7 +187,7 @@ def ended(done: Job) -> tuple[str, dict[str, Any]]:
 @pytest.mark.ranks("mpi")
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_parts_have_the_bits_of_the_whole_and_rows_stay_where_they_are(ranks: int, tmp_path: Path) -> None:
-    path, silent = program(tmp_path), {**TINY, "DIFFUSE_FALLBACK": "error"}
+    path, silent = script(tmp_path, PROGRAM), {**TINY, "DIFFUSE_FALLBACK": "error"}
     plain, _ = ended(diffuse("run", path, **silent))
     done = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic", path,
                    **silent)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs import diffuse
+from tests.jobs import diffuse, script
 
 PROGRAM = """
     import numpy as np
@@ -44,9 +44,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_the_edges_print_as_the_whole_array(tmp_path: Path, expected: str) -> None:
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(PROGRAM))
-    done = diffuse("run", "--predict", "4", "--json", str(path), DIFFUSE_SMALL="0", DIFFUSE_MIN_CHUNK="64")
+    path = script(tmp_path, PROGRAM)
+    done = diffuse("run", "--predict", "4", "--json", path, DIFFUSE_SMALL="0", DIFFUSE_MIN_CHUNK="64")
     assert (done.returncode, done.stdout) == (0, expected), done.tail
 
 

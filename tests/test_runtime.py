@@ -23,6 +23,7 @@ from diffuse.runtime import RUNTIMES, make
 from diffuse.runtime.base import Fate, Launch, LaunchArgument, Layout, Runtime, Scratch
 from diffuse.runtime.local.runtime import Local
 from diffuse.runtime.reference import Reference
+from tests.pool_launches import linked
 
 SOURCE = """
 ; block: points, tile, extent, in and stride, out and stride, factor, sums, total and stride
@@ -97,13 +98,7 @@ class Code(NamedTuple):
 
 @cache
 def code() -> tuple[Code, object]:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(SOURCE), machine)
-    engine.finalize_object()
+    engine = linked(SOURCE)
     return Code(engine.get_function_address("scale"), engine.get_function_address("scale_finish")), engine
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from pathlib import Path
 
 import numpy
@@ -15,7 +14,7 @@ from diffuse.ir.view import View
 from diffuse.ir.view import of as view
 from diffuse.stream.decompose import by_extents
 from diffuse.stream.shapes import Shapes
-from tests.jobs import TINY, diffuse
+from tests.jobs import TINY, diffuse, script
 
 READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
 
@@ -103,9 +102,8 @@ PROGRAM = """
 
 def test_an_array_and_its_interior_exchange_rows_alone(tmp_path: Path) -> None:
     ranks = 149  # of which each would have two rows of the interior, but three of the array
-    path = tmp_path / "x.py"
-    path.write_text(textwrap.dedent(PROGRAM))
-    done = diffuse("run", "--predict", str(ranks), "--json", str(path), **TINY)
+    path = script(tmp_path, PROGRAM)
+    done = diffuse("run", "--predict", str(ranks), "--json", path, **TINY)
     assert done.returncode == 0, done.tail
     moved = sum(row["bytes"] for row in json.loads(done.stderr)["rows"])
     # a turn: two rows between neighbours, and a row that the interior gives back to the array

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 import diffuse
 import diffuse.numpy as np
 from diffuse import settings
-from tests.jobs import TINY, Job
+from tests.jobs import TINY, Job, script
 from tests.jobs import diffuse as command
 
 ALONE = {**TINY, "DIFFUSE_FALLBACK": "silent", "OPENBLAS_NUM_THREADS": "1"}
@@ -54,12 +53,6 @@ GRIDS = START + """
 """
 
 
-def program(folder: Path, text: str) -> str:
-    path = folder / "x.py"
-    path.write_text(textwrap.dedent(text))
-    return str(path)
-
-
 def sent(done: Job) -> str:
     assert done.returncode == 0, done.tail
     return next(line for line in done.stderr.splitlines() if line.startswith("sent"))
@@ -71,7 +64,7 @@ def sent(done: Job) -> str:
 def test_ranks_add_up_blocks_with_the_bits_of_one_process(ranks: int, grids: list[dict[str, int]],
                                                           tmp_path: Path) -> None:
     """On more ranks than blocks, too; what they send is what is predicted."""
-    path = program(tmp_path, GRIDS)
+    path = script(tmp_path, GRIDS)
     plain = command("run", path, str(grids), **ALONE)
     done = command("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic", path,
                    str(grids), seconds=120, **ALONE)
@@ -98,7 +91,7 @@ CUBE = START + """
 def test_blocks_of_all_three_loops(tmp_path: Path) -> None:
     """On eight ranks that have memory of their own, in which unwritten elements are no numbers.  Once ranks
     have their blocks of the operands, only sums move: each block as often as others add to it."""
-    path = program(tmp_path, CUBE)
+    path = script(tmp_path, CUBE)
     plain = command("run", path, **ALONE)
     done = command("run", "--simulate", "8", path, **{**ALONE, "DIFFUSE_CHECK": "1"})
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
@@ -122,7 +115,7 @@ REGION = START + """
 
 
 def test_a_plan_counts_what_a_named_grid_moves(tmp_path: Path) -> None:
-    path = program(tmp_path, REGION)
+    path = script(tmp_path, REGION)
     plain = command("run", path, **ALONE)
     done = command("run", "--predict", "4", path, **ALONE)
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
@@ -143,7 +136,7 @@ OVERLAP = START + """
 
 def test_two_views_of_one_array_are_no_matrix_and_its_transpose(tmp_path: Path) -> None:
     """In a planned region, in which ranks add up their product."""
-    path = program(tmp_path, OVERLAP)
+    path = script(tmp_path, OVERLAP)
     plain = command("run", path, **ALONE)
     done = command("run", "--predict", "2", path, **ALONE)
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
