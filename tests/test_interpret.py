@@ -88,7 +88,7 @@ def test_the_fast_tree_is_the_definition(data: st.DataObject) -> None:
     with np.errstate(all="ignore"):
         expected = reduce.definition(operator, array, reduced)
         box = [(0, n) for n in array.shape]
-        fold = reduce.Fold(operator, dtype, reduced, array.shape, box)
+        fold = reduce.PointFold(operator, dtype, reduced, array.shape, box)
         fold.add(array, box)
         assert not differences([np.asarray(fold.result())], [expected])
         if dtype != "uint8":

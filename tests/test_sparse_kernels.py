@@ -16,7 +16,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import jit
 from diffuse.observe import trace
-from diffuse.scipy.sparse.products import Rows, spmv, totals
+from diffuse.scipy.sparse.products import PackedMatrix, spmv, totals
 from diffuse.stream import engine
 
 Matrix = Any
@@ -60,7 +60,7 @@ def test_products_have_the_bits_of_scipy(dtype: str, index: str, columns: int | 
     draw = numpy.random.default_rng(2)
     for kind in {dtype, "float64", "float32"}:
         x = (draw.standard_normal((103,) if columns is None else (103, columns)) * 3).astype(kind)
-        same_bits(spmv(Rows(*stores(a)), np.array(x)), a @ x)
+        same_bits(spmv(PackedMatrix(*stores(a)), np.array(x)), a @ x)
 
 
 @pytest.mark.usefixtures("everything_recorded")
@@ -69,7 +69,7 @@ def test_shapes_and_row_lengths(shape: tuple[int, int]) -> None:
     for density in (0.0, 0.3, 1.0):  # no element, some rows empty, rows longer than the interpreter's steps
         a = matrix(*shape, "float64", "int32", seed=3, density=density)
         x = numpy.random.default_rng(4).standard_normal(shape[1])
-        same_bits(spmv(Rows(*stores(a)), np.array(x)), a @ x)
+        same_bits(spmv(PackedMatrix(*stores(a)), np.array(x)), a @ x)
 
 
 @pytest.mark.usefixtures("everything_recorded")
@@ -77,7 +77,7 @@ def test_duplicates_and_any_order_within_a_row() -> None:
     data, columns = numpy.array([1e16, 1.0, -1e16, 3.0, -0.0]), numpy.array([2, 0, 2, 1, 1])
     a = scipy.sparse.csr_array((data, columns, numpy.array([0, 4, 5])), shape=(2, 3))
     x = numpy.array([1.0, 2.0, 3.0])
-    same_bits(spmv(Rows(*stores(a)), np.array(x)), a @ x)
+    same_bits(spmv(PackedMatrix(*stores(a)), np.array(x)), a @ x)
 
 
 @pytest.mark.usefixtures("everything_recorded")
@@ -86,11 +86,11 @@ def test_parts_of_larger_arrays_as_operands() -> None:
     whole = numpy.random.default_rng(6).standard_normal((3, 80))
     lazy = np.array(whole)
     for part in (numpy.s_[1, 7:47], numpy.s_[2, ::2], numpy.s_[0, 39::-1]):
-        same_bits(spmv(Rows(*stores(a)), lazy[part]), a @ whole[part])
+        same_bits(spmv(PackedMatrix(*stores(a)), lazy[part]), a @ whole[part])
     wide = numpy.random.default_rng(7).standard_normal((40, 9))
     for columns in (numpy.s_[:, 2:5], numpy.s_[::-1, ::3]):
-        same_bits(spmv(Rows(*stores(a)), np.array(wide)[columns]), a @ wide[columns])
-    same_bits(spmv(Rows(*stores(a)), np.array(wide.T).T), a @ wide)
+        same_bits(spmv(PackedMatrix(*stores(a)), np.array(wide)[columns]), a @ wide[columns])
+    same_bits(spmv(PackedMatrix(*stores(a)), np.array(wide.T).T), a @ wide)
 
 
 @pytest.mark.usefixtures("everything_recorded")
@@ -100,7 +100,7 @@ def test_a_vector_that_is_still_being_made_is_waited_for() -> None:
     lazy, expected = np.array(x), x
     for _ in range(4):  # writes before the product, reads it in the product, overwrites it afterwards
         lazy = lazy * 0.5 + 1.0
-        product = spmv(Rows(*parts), lazy)
+        product = spmv(PackedMatrix(*parts), lazy)
         lazy += product * 0.01
         expected = expected * 0.5 + 1.0
         expected = expected + (a @ expected) * 0.01
@@ -174,8 +174,8 @@ def test_a_runtime_may_split_operands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(engine.current().runtime), "splits", True, raising=False)
     a = matrix(301, 103, "float64", "int32", seed=5)
     x = numpy.random.default_rng(6).standard_normal((103, 5))
-    same_bits(spmv(Rows(*stores(a)), np.array(x[:, 0])), a @ x[:, 0])
-    same_bits(spmv(Rows(*stores(a)), np.array(x)), a @ x)
+    same_bits(spmv(PackedMatrix(*stores(a)), np.array(x[:, 0])), a @ x[:, 0])
+    same_bits(spmv(PackedMatrix(*stores(a)), np.array(x)), a @ x)
 
 
 def test_a_product_fuses_with_the_dot_behind_it() -> None:
@@ -184,7 +184,7 @@ def test_a_product_fuses_with_the_dot_behind_it() -> None:
     parts, p = stores(a), np.array(numpy.random.default_rng(9).standard_normal(n))
     engine.fence()
     before = trace.counters["launched"]
-    q = spmv(Rows(*parts), p)
+    q = spmv(PackedMatrix(*parts), p)
     curvature = p @ q
     r = q * 2.0 + p
     engine.fence()

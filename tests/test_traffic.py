@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import textwrap
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from diffuse.movement.direct import busiest, exchange, volumes
 from diffuse.runtime.mpi.shares import _disjoint
 from diffuse.runtime.mpi.traffic import Traffic, received
 from diffuse.runtime.mpi.validity import all_of, fresh, made, tidy
-from tests.jobs import TINY, Job, diffuse
-from tests.test_mpi_steps import elements, some_box
+from tests.jobs import TINY, Job, diffuse, script
+from tests.test_mpi_validity import elements, some_box
 
 SHAPE = (9, 7)
 
@@ -102,12 +101,6 @@ def test_rows_add_up() -> None:
 # -- the command line --------------------------------------------------------------------------------------
 
 
-def program(folder: Path, text: str) -> str:
-    path = folder / "x.py"
-    path.write_text(textwrap.dedent(text))
-    return str(path)
-
-
 def predicted(ranks: int, path: str, *words: str) -> Job:
     return diffuse("run", "--traffic", "--predict", str(ranks), *words, path, **TINY)
 
@@ -126,7 +119,7 @@ STENCIL = """
 
 
 def test_a_table_of_lines_and_operations(tmp_path: Path) -> None:
-    path = program(tmp_path, STENCIL)
+    path = script(tmp_path, STENCIL)
     plain = diffuse("run", path, **TINY)
     done = predicted(4, path)
     assert done.returncode == 0, done.tail
@@ -163,7 +156,7 @@ LINES = """
 
 
 def test_lines_that_are_whole_on_a_rank_are_sorted_there(tmp_path: Path) -> None:
-    path = program(tmp_path, LINES)
+    path = script(tmp_path, LINES)
     silent: dict[str, Any] = {**TINY, "DIFFUSE_FALLBACK": "silent"}
     plain = diffuse("run", path, **silent)
     done = diffuse("run", "--predict", "3", "--json", path, **silent)
@@ -174,12 +167,12 @@ def test_lines_that_are_whole_on_a_rank_are_sorted_there(tmp_path: Path) -> None
 
 
 def test_thousands_of_ranks_as_json(tmp_path: Path) -> None:
-    done = predicted(4096, program(tmp_path, STENCIL), "--json")
+    done = predicted(4096, script(tmp_path, STENCIL), "--json")
     assert done.returncode == 0, done.tail
     found = json.loads(done.stderr)
     assert (found["ranks"], found["predicted"]) == (4096, True)
     assert all(row["least"] is None or row["least"] <= row["bytes"] for row in found["rows"])
-    assert done.stdout == diffuse("run", program(tmp_path, STENCIL), **TINY).stdout
+    assert done.stdout == diffuse("run", script(tmp_path, STENCIL), **TINY).stdout
 
 
 @pytest.mark.parametrize("words, said", [
@@ -278,7 +271,7 @@ PROGRAMS = """
 @pytest.mark.ranks("mpi")
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_what_is_predicted_is_what_ranks_send(ranks: int, tmp_path: Path) -> None:
-    path = program(tmp_path, PROGRAMS)
+    path = script(tmp_path, PROGRAMS)
     silent: dict[str, Any] = {**TINY, "DIFFUSE_FALLBACK": "silent"}
     counted = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic", "--json",
                       path, **silent)

@@ -36,7 +36,7 @@ class Load:
     """Elements that are sent in all."""
 
 
-class Step(Protocol):
+class RouteStep(Protocol):
     """One step of a route, after which ranks hold `held`."""
 
     @property
@@ -182,7 +182,7 @@ class Route:
     itemsize: int
     have: Layout
     want: Layout
-    steps: tuple[Step, ...]
+    steps: tuple[RouteStep, ...]
     method: str
 
     @cached_property

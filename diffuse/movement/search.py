@@ -32,7 +32,7 @@ FURTHER = 200
 """The most states that a search expands to find further sequences of equal cost."""
 
 SLICING, MOVING, DONE = range(3)
-State = tuple[int, Point]
+SearchState = tuple[int, Point]
 """Whether slices may still follow, and the parts of each dimension."""
 
 
@@ -95,8 +95,8 @@ class _Search:
         self.final = self._price(self.last)
         self.least = self._price(space.devices)
         self.primes = sorted(set(primes(space.devices)))
-        self.best: dict[State, int] = {}
-        self.came: dict[State, list[tuple[State, tuple[WeakStep, ...]]]] = {}
+        self.best: dict[SearchState, int] = {}
+        self.came: dict[SearchState, list[tuple[SearchState, tuple[WeakStep, ...]]]] = {}
         self.open: list[tuple[int, int, int, Point]] = []
 
     def _price(self, parts: int) -> int:
@@ -129,7 +129,8 @@ class _Search:
         found = dict.fromkeys(tuple(merged(path)) for path in islice(self._paths(goal), 2 * self.ties))
         return Found(tuple(islice(found, self.ties)), optimal, states)
 
-    def _reach(self, state: State, step: tuple[WeakStep, ...], following: State, cost: int) -> None:
+    def _reach(self, state: SearchState, step: tuple[WeakStep, ...], following: SearchState,
+               cost: int) -> None:
         known = self.best.get(following)
         if known is not None and known <= cost:
             if known == cost and following[0] != SLICING:  # slices make one sequence in any order
@@ -142,7 +143,7 @@ class _Search:
         self.came[following] = [(state, step)]
         heappush(self.open, (cost + rest, rest, *following))
 
-    def _paths(self, state: State) -> Iterator[tuple[WeakStep, ...]]:
+    def _paths(self, state: SearchState) -> Iterator[tuple[WeakStep, ...]]:
         """Enumerate the sequences of steps to a state that were found to cost the least."""
         if state not in self.came:
             yield ()
@@ -151,7 +152,7 @@ class _Search:
             for path in self._paths(before):
                 yield (*path, *steps)
 
-    def _edges(self, phase: int, parts: Point) -> Iterator[tuple[tuple[WeakStep, ...], State, int]]:
+    def _edges(self, phase: int, parts: Point) -> Iterator[tuple[tuple[WeakStep, ...], SearchState, int]]:
         """Enumerate the steps from a state, with the state that each leads to and its price."""
         count = prod(parts)
         spare = [size // n for size, n in zip(self.space.shape, parts, strict=True)]

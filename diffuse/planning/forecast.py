@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diffuse.ir import Privilege
 from diffuse.kernels.body import operations
-from diffuse.planning.states import State, named
+from diffuse.planning.states import OperationState, named
 from diffuse.planning.tables import Tables
 from diffuse.runtime.base import Moved
 from diffuse.stream.ahead import Ahead, Stream, Ways
@@ -45,7 +45,7 @@ class Forecast:
     def __init__(self, search: Search, tables: Tables) -> None:
         self.search, self.tables = search, tables
         self._stream = Stream(search.window)
-        self._others: dict[tuple[int, Any], State] = {}
+        self._others: dict[tuple[int, Any], OperationState] = {}
         """States of tasks under decompositions of the stream that the search does not consider."""
         self._reads: list[list[int]] = [[] for _ in search.tasks]
         """For each task the arrays that it reads and that another task of the region writes."""
@@ -125,7 +125,7 @@ class Forecast:
             seconds += sum([tables.unfused(launch.tasks[0][0], array) for array in lost])
         return Turn(tuple(taken), total, moving, seconds + moving)
 
-    def _state(self, task: int, cut: Any, number: int) -> State:
+    def _state(self, task: int, cut: Any, number: int) -> OperationState:
         """Return the state of a task by its number, or a new one if the stream decomposes it otherwise."""
         state, recorded = self.search.states[task][number], self.search.tasks[task]
         if cut is None or state.template is None or state.template.decomposition == cut:

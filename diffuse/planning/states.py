@@ -38,7 +38,7 @@ MOST_CUT = 3
 """The most loops that are cut at once."""
 
 
-class State(NamedTuple):
+class OperationState(NamedTuple):
     """One way to share out an operation."""
 
     template: Template | None
@@ -61,7 +61,7 @@ class State(NamedTuple):
     """May the stream itself choose this way, because none moves less?"""
 
 
-def states(recorded: Recorded, window: Window) -> list[State]:
+def states(recorded: Recorded, window: Window) -> list[OperationState]:
     """The ways to share out an operation, the stream's own first.  None for one that is too small to matter:
     ranks do not share it, or it is at a border."""
     template = recorded[0]
@@ -82,7 +82,8 @@ def states(recorded: Recorded, window: Window) -> list[State]:
         if made is not None and made not in found:
             found.append(made)
     if not found:
-        return [State(None, _alone(template, ranks), "one rank", _results(template, ONE, 1), usual=True)]
+        return [OperationState(None, _alone(template, ranks), "one rank", _results(template, ONE, 1),
+                               usual=True)]
     return [_state(made, ranks, k == 0) for k, made in enumerate(found)]
 
 
@@ -112,7 +113,7 @@ def _under(template: Template, cut: tuple[tuple[int, int], ...], window: Window)
     return made if fits else None
 
 
-def _state(made: Template, ranks: int, usual: bool = False) -> State:
+def _state(made: Template, ranks: int, usual: bool = False) -> OperationState:
     domain = made.domain
     boxes = [touched(use.partition, domain, use.frame, ranks) for use in made.uses]
     beside = messages = 0.0
@@ -124,8 +125,9 @@ def _state(made: Template, ranks: int, usual: bool = False) -> State:
         beside = partial * (ranks - 1) / (ranks if heavy else 1)
         messages = float((0 if heavy else len(rounds(ranks))) or ranks - 1)
         boxes[-1] = everything(result.frame, ranks, 1 if heavy else None)
-    return State(made, tuple(boxes), _words(made), _results(made, made.decomposition or ONE, ranks), 0.0,
-                 beside, messages, usual=usual)
+    return OperationState(made, tuple(boxes), _words(made),
+                          _results(made, made.decomposition or ONE, ranks), 0.0, beside, messages,
+                          usual=usual)
 
 
 def _partials(made: Template, kept: Point) -> int:
@@ -156,20 +158,20 @@ def _alone(template: Template, ranks: int | None, some: int | None = 1) -> tuple
     return tuple([everything(use.frame, ranks or 1, some) for use in template.uses])
 
 
-def _calls(recorded: Recorded, window: Window) -> list[State]:
+def _calls(recorded: Recorded, window: Window) -> list[OperationState]:
     """The ways to share out a call of a host function: grids of as many ranks as can be, and each cut by
     itself, of which the runtime takes the one that moves least."""
     template, function = recorded[0], called(recorded)
     ranks = window.stores.runtime.ranks
     if max([volume(use.map.shape) for use in template.uses], default=0) // config.min_chunk < 2:
         return []
-    whole = State(None, _alone(template, ranks, None), "whole on every rank",
+    whole = OperationState(None, _alone(template, ranks, None), "whole on every rank",
                   *_call_work(recorded, (), ranks), usual=True)
     if function is None:
         return [whole]
     extents = cuts(recorded)
     usual = 1 if function.blocks is not None and len(template.uses[-1].map.shape) <= 2 else len(extents)
-    found: dict[tuple[tuple[int, int], ...], State] = {}
+    found: dict[tuple[tuple[int, int], ...], OperationState] = {}
     summed = _summed(recorded, function, ranks)
     if summed is not None and summed.usual:
         usual = 0
@@ -188,7 +190,7 @@ def _calls(recorded: Recorded, window: Window) -> list[State]:
     return [*found.values(), *([] if summed is None else [summed])] or [whole]
 
 
-def _summed(recorded: Recorded, function: Independent, ranks: int) -> State | None:
+def _summed(recorded: Recorded, function: Independent, ranks: int) -> OperationState | None:
     """A call of which ranks add up the parts along a folded axis where they have them."""
     sums = None if function.sums is None else function.sums()
     if sums is None:
@@ -208,12 +210,12 @@ def _summed(recorded: Recorded, function: Independent, ranks: int) -> State | No
                    for use, split in zip(template.uses, splits, strict=True)])
     results, multiplied = _call_work(recorded, (), ranks)
     name = LETTERS[len(views[-1].shape)]
-    return State(made, boxes, f"{name}:{domain[0]}", results, multiplied * moved.share, moved.bytes,
+    return OperationState(made, boxes, f"{name}:{domain[0]}", results, multiplied * moved.share, moved.bytes,
                  moved.messages, moved.chain, sums.usual)
 
 
 def _shared(recorded: Recorded, function: Independent, extents: list[tuple[str, int]],
-            order: tuple[tuple[int, int], ...], ranks: int, usual: bool = False) -> State | None:
+            order: tuple[tuple[int, int], ...], ranks: int, usual: bool = False) -> OperationState | None:
     """A call on the grid that has so many parts of these cuts, in this order; None if there is none."""
     if not crossing(function, tuple([n for n, _ in order])) or any(n > extents[k][1] for k, n in order):
         return None
@@ -225,7 +227,7 @@ def _shared(recorded: Recorded, function: Independent, extents: list[tuple[str, 
 
 
 def _call_state(recorded: Recorded, made: Template, extents: list[tuple[str, int]], ranks: int,
-                usual: bool = False) -> State:
+                usual: bool = False) -> OperationState:
     function = called(recorded)
     assert function is not None
     domain = tuple([-(-extents[split.axis][1] // split.tile) for split in made.splits])
@@ -236,7 +238,7 @@ def _call_state(recorded: Recorded, made: Template, extents: list[tuple[str, int
                         for axis, split in zip(axes, made.splits, strict=True)])
         boxes.append(touched(use.map.partition(use.access(-1).store, splits), domain, use.frame, ranks))
     words = " ".join([f"{extents[split.axis][0]}:{n}" for n, split in zip(domain, made.splits, strict=True)])
-    return State(made, tuple(boxes), words, *_call_work(recorded, domain, ranks), usual=usual)
+    return OperationState(made, tuple(boxes), words, *_call_work(recorded, domain, ranks), usual=usual)
 
 
 def _call_work(recorded: Recorded, domain: Point, ranks: int) -> tuple[float, float]:
@@ -249,7 +251,7 @@ def _call_work(recorded: Recorded, domain: Point, ranks: int) -> tuple[float, fl
     return elements * ITEMSIZE[result.dtype], 2.0 * elements * folded
 
 
-def named(recorded: Recorded, made: Template, ranks: int) -> State:
+def named(recorded: Recorded, made: Template, ranks: int) -> OperationState:
     """The state of an operation whose grid the program itself names."""
     function = called(recorded)
     if function is not None and made.splits and made.splits[-1].axis == len(function.cuts):
@@ -259,7 +261,7 @@ def named(recorded: Recorded, made: Template, ranks: int) -> State:
     return _state(made, ranks, True)
 
 
-def _adding(recorded: Recorded, function: Independent, made: Template, ranks: int) -> State:
+def _adding(recorded: Recorded, function: Independent, made: Template, ranks: int) -> OperationState:
     """The state of a call on a grid of blocks over which the program cuts the folded axis, too: the last of
     the ranks that add up a block has it."""
     parts, domain = [1] * len(made.splits), made.domain
@@ -279,5 +281,5 @@ def _adding(recorded: Recorded, function: Independent, made: Template, ranks: in
     results, multiplied = _call_work(recorded, (), ranks)
     words = " ".join([f"{LETTERS[split.axis]}:{n}" for n, split in zip(domain, made.splits, strict=True)
                       if n > 1])
-    return State(made, tuple(boxes), words, results, multiplied * moved.share, moved.bytes, moved.messages,
-                 moved.chain, usual=True)
+    return OperationState(made, tuple(boxes), words, results, multiplied * moved.share, moved.bytes,
+                          moved.messages, moved.chain, usual=True)

@@ -19,7 +19,7 @@ from diffuse.kernels.body import operations
 from diffuse.movement.machine import Machine
 from diffuse.planning.boxes import Boxes, common, crossed, held, hull, lacked, volumes
 from diffuse.planning.problem import Problem
-from diffuse.planning.states import State
+from diffuse.planning.states import OperationState
 from diffuse.runtime.base import Moved
 
 if TYPE_CHECKING:
@@ -90,11 +90,11 @@ class Tables:
 
     # -- in seconds ----------------------------------------------------------------------------------------
 
-    def alone(self, state: State) -> float:
+    def alone(self, state: OperationState) -> float:
         """Return the seconds that a state takes, whatever the layouts of arrays."""
         return self.work(state) + self.beside(state)
 
-    def work(self, state: State) -> float:
+    def work(self, state: OperationState) -> float:
         """Return the seconds to compute a state's largest share, and to add up its partial results."""
         machine = self.machine
         return (max(state.results / machine.compute, state.multiplied / machine.products)
@@ -112,7 +112,7 @@ class Tables:
         """Return the seconds in which the busiest rank sends or receives its messages of a launch."""
         return self.machine.seconds(moved.messages, moved.busiest)
 
-    def beside(self, state: State) -> float:
+    def beside(self, state: OperationState) -> float:
         """Return the seconds in which a state moves what are no operands, such as partial results."""
         rest = max(0.0, state.beside - state.chain)
         return float(self._moving(rest, state.messages)) + state.chain / self.machine.bandwidth

@@ -25,7 +25,7 @@ from diffuse.planning.eliminate import solve
 from diffuse.planning.forecast import Forecast, Turn
 from diffuse.planning.memory import Footprint
 from diffuse.planning.problem import Problem
-from diffuse.planning.states import State, named, states
+from diffuse.planning.states import OperationState, named, states
 from diffuse.planning.tables import Tables
 from diffuse.settings import config
 from diffuse.stream.regions import called
@@ -142,10 +142,10 @@ class Search:
         """For each array: does it stay as it is, while the region comes again and again?"""
         self._lay_out()
 
-    def _states_of_tasks(self, hands: Sequence[Template | None]) -> list[list[State]]:
+    def _states_of_tasks(self, hands: Sequence[Template | None]) -> list[list[OperationState]]:
         """The states of each task: one if the program named its grid, and otherwise the same list for equal
         tasks."""
-        found, known = [], dict[Any, list[State]]()
+        found, known = [], dict[Any, list[OperationState]]()
         for recorded, hand in zip(self.tasks, hands, strict=True):
             if hand is not None:
                 found.append([named(recorded, hand, self.ranks)])

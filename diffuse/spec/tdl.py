@@ -67,7 +67,7 @@ class Element(NamedTuple):
     """The indices; None for each dimension that is needed whole."""
 
 
-class Fold(NamedTuple):
+class FoldedLoops(NamedTuple):
     """The loops over which a value is folded, and the reducer."""
 
     operator: str
@@ -78,7 +78,7 @@ class Value:
     """A symbolic value, as a function of the elements of the operands that it reads."""
 
     def __init__(self, reads: tuple[Element, ...] = (), linear: frozenset[int] = frozenset(),
-                 whole: frozenset[str] = frozenset(), fold: Fold | None = None) -> None:
+                 whole: frozenset[str] = frozenset(), fold: FoldedLoops | None = None) -> None:
         self.reads = reads
         self.linear = linear
         """The operands in which it is linear."""
@@ -179,7 +179,7 @@ def _folder(operator: str) -> Callable[[Callable[..., Value]], Value]:
             names, value = names + inner.loops, Value(value.reads, value.linear, value.whole)
         value = value.used()
         return Value(value.reads, value.linear if operator == "sum" else frozenset(), value.whole,
-                     Fold(operator, names))
+                     FoldedLoops(operator, names))
 
     fold.__doc__ = f"The {operator} of a value over the loops that the parameters of `body` name."
     return fold

@@ -22,7 +22,7 @@ from diffuse.kernels.body import abi, operations
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
 from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.meaning.quiet import quiet
-from diffuse.kernels.meaning.reduce import Array, Fold, combine, rows, stepping
+from diffuse.kernels.meaning.reduce import Array, PointFold, combine, rows, stepping
 from diffuse.memory import address
 
 TYPES = {"sum": "fdFD", "prod": "fd", "dot": "fd", "squares": "fd", "spread": "fd"}
@@ -241,7 +241,7 @@ def interpreted(operator: str, array: Array, axes: Sequence[int], dtype: str) ->
                 return np.array(total)
         return np.asarray(combine(operator, rows(operator, array)))
     box = tuple((0, n) for n in array.shape)
-    fold = Fold(operator, dtype, axes, array.shape, box)
+    fold = PointFold(operator, dtype, axes, array.shape, box)
     fold.add(array, box)
     return np.asarray(fold.result())
 

@@ -33,15 +33,15 @@ def phases(kernel: GridKernel) -> list[tuple[Phase, int]]:
 
 
 def _folding(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
-    threads.Rows(code, block, body, kernel).fold_segment()
+    threads.RowReductions(code, block, body, kernel).fold_segment()
 
 
 def _halving(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
-    threads.Rows(code, block, body, kernel).fold_half()
+    threads.RowReductions(code, block, body, kernel).fold_half()
 
 
 def _leaf(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
-    threads.Rows(code, block, body, kernel).write_leaf()
+    threads.RowReductions(code, block, body, kernel).write_leaf()
 
 
 def _level(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:

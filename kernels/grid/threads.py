@@ -38,7 +38,7 @@ FEW, SOME = 4, 12
 """The most ops of a loop for which whole segments are unrolled completely, or by groups of four elements."""
 
 
-class Fold:
+class ThreadFold:
     """One reduction, folded by one thread into a state of its own."""
 
     def __init__(self, threads: Threads, number: int) -> None:
@@ -88,7 +88,7 @@ class Threads(Iteration):
         first = abi.first_reduction(body, self.number)
         numbers = {i: first + k for k, i in enumerate(
             i for i, op in enumerate(self.loop.ops) if op.kind == "reduce")}
-        self.reductions = self.folds = {i: Fold(self, numbers[i]) for i in kernel.folds}
+        self.reductions = self.folds = {i: ThreadFold(self, numbers[i]) for i in kernel.folds}
         self.tiled = code.module.target.tiles and self.number < len(body.loops) - body.epilogue
         self.written = {a.slot for a in body.arguments if a.privilege is not Privilege.READ}
         """The stores that the body writes to."""
@@ -247,7 +247,7 @@ def _scan(threads: Threads, number: str) -> None:
         threads.compute(at)
 
 
-class Rows(Threads):
+class RowReductions(Threads):
     """A warp for each leaf of row reductions: lane l folds the elements l, l + 32, ... of the segment, then
     the lanes are folded by halves, in shared memory."""
 
@@ -277,7 +277,7 @@ class Rows(Threads):
             self.segment = self.code.let(f"add i64 {first}, {self.segment}")
         self.split(row, self.order[:-1])
 
-    def room(self, thread: str) -> list[tuple[Fold, list[Place]]]:
+    def room(self, thread: str) -> list[tuple[ThreadFold, list[Place]]]:
         """The places in shared memory where each reduction keeps the state of a thread of the group."""
         found, at = [], 0
         for fold in self.folds.values():

@@ -24,9 +24,9 @@ from diffuse.kernels.build.routines import Routine, flags
 from diffuse.kernels.meaning import complexes
 from diffuse.kernels.meaning.indexed import Counted, Picked, scattered
 from diffuse.kernels.meaning.launched import LaunchValues, cut, memory
-from diffuse.kernels.meaning.reduce import STEP, Array, Fold, Ranges, subtrees
-from diffuse.kernels.meaning.sparse import Rows
-from diffuse.kernels.meaning.steps import Recipe, Step, recipe_of
+from diffuse.kernels.meaning.reduce import STEP, Array, PointFold, Ranges, subtrees
+from diffuse.kernels.meaning.sparse import SparseRows
+from diffuse.kernels.meaning.steps import Recipe, RecipeStep, recipe_of
 
 Values = Sequence[int | float]
 Collector = Callable[[str, str], None]
@@ -112,8 +112,8 @@ def _reductions(body: Body) -> tuple[tuple[int, int], ...]:
                  for i, op in enumerate(loop.ops) if op.kind == "reduce")
 
 
-def _partials(launch: LaunchValues, place: int, fold: Fold, dtype: str) -> tuple[Array, Array | None]:
-    """The partial buffer (see `abi`) with its dimensions in the order of `Fold.leaves`."""
+def _partials(launch: LaunchValues, place: int, fold: PointFold, dtype: str) -> tuple[Array, Array | None]:
+    """The partial buffer (see `abi`) with its dimensions in the order of `PointFold.leaves`."""
     counts = fold.counts
     order = fold.kept + fold.reduced if fold.dim == len(counts) - 1 else fold.reduced + fold.kept
     shape = [counts[d] for d in order]
@@ -126,7 +126,7 @@ def _partials(launch: LaunchValues, place: int, fold: Fold, dtype: str) -> tuple
     return values, memory(address + plane, "int64", shape).transpose(back)
 
 
-def _deliver(launch: LaunchValues, argument: int, fold: Fold) -> None:
+def _deliver(launch: LaunchValues, argument: int, fold: PointFold) -> None:
     out = launch.view(argument, fold.kept)[cut([fold.box[d] for d in fold.kept], [0] * len(fold.kept))]
     if out.size:
         np.copyto(out, fold.result(), casting="unsafe")
@@ -211,7 +211,7 @@ class LoopValues:
         self.env: list[Any] = [None] * recipe.length
         self.views = [(slot, self._boxed(argument, raw)) for slot, argument, raw in recipe.views]
         self.scans: list[tuple[int, Scan]] = []
-        self.sparse: list[tuple[int, Rows]] = []
+        self.sparse: list[tuple[int, SparseRows]] = []
         self.turned: list[tuple[int, Turned | Picked | Counted]] = []
         self.buffers: list[Array] = []
         for i in recipe.placed:
@@ -224,7 +224,7 @@ class LoopValues:
                 self.scans.append((i, Scan(op.attribute[0], self.order.index(op.attribute[1]), op.dtype,
                                            [self.box[d] for d in self.order])))
             elif op.kind == "spmv":
-                self.sparse.append((i, Rows(memory, [
+                self.sparse.append((i, SparseRows(memory, [
                     (launch.arguments[a][0], launch.body.arguments[a].dtype) for a in op.attribute], self.box,
                     launch.spaces[loop.space][1][1] if len(self.box) > 1 else None)))
             elif op.kind == "turn":
@@ -310,7 +310,7 @@ class LoopValues:
 class Feed:
     """Passes the blocks of a value to its reduction."""
 
-    def __init__(self, fold: Fold) -> None:
+    def __init__(self, fold: PointFold) -> None:
         self.fold = fold
         self.ranges: Ranges = fold.box
 
@@ -349,7 +349,7 @@ def _run(launch: LaunchValues, number: int, recipe: Recipe, p: int, watch: Watch
             _keep(launch, order[number, i], feed.fold, loop.ops[i].dtype)
 
 
-def _keep(launch: LaunchValues, place: int, fold: Fold, dtype: str) -> None:
+def _keep(launch: LaunchValues, place: int, fold: PointFold, dtype: str) -> None:
     """Write a point's leaves to the partial buffer."""
     values, indices = _partials(launch, place, fold, dtype)
     at = cut(list(zip(fold.first, fold.last, strict=True)), [0] * len(fold.first))
@@ -363,7 +363,7 @@ def _keep(launch: LaunchValues, place: int, fold: Fold, dtype: str) -> None:
                  low, low + length)
 
 
-def _execute(steps: Sequence[Step], env: list[Any], watch: Watch | None) -> None:
+def _execute(steps: Sequence[RecipeStep], env: list[Any], watch: Watch | None) -> None:
     for function, args, out, name in steps:
         if watch is not None:
             watch.name = name

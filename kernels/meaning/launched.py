@@ -12,7 +12,7 @@ import numpy as np
 from diffuse.ir import Split
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
-from diffuse.kernels.meaning.reduce import Array, Fold, Ranges
+from diffuse.kernels.meaning.reduce import Array, PointFold, Ranges
 from diffuse.memory import Span
 
 Values = Sequence[int | float]
@@ -93,9 +93,9 @@ class LaunchValues:
         axis = min(d for d in range(len(extents)) if d not in dims)
         return abi.leaves([tile if d == axis else n for d, n in enumerate(extents)], dims)
 
-    def fold(self, loop: int, op: int, p: int) -> Fold:
+    def fold(self, loop: int, op: int, p: int) -> PointFold:
         """The reduction of op `op` in loop `loop`, over the box of point `p`."""
         space, step = self.body.loops[loop].space, self.body.loops[loop].ops[op]
         operator, argument = step.attribute
         reduced = [d for d, c in enumerate(self.body.arguments[argument].classes) if c == "0"]
-        return Fold(operator, step.dtype, reduced, self.spaces[space][1], self.box(space, p))
+        return PointFold(operator, step.dtype, reduced, self.spaces[space][1], self.box(space, p))

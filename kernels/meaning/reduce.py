@@ -1,5 +1,5 @@
-"""The reduction tree, which defines `reduce`: slowly (`definition`) and on blocks (`Fold`), with the same
-bits.
+"""The reduction tree, which defines `reduce`: slowly (`definition`) and on blocks (`PointFold`), with the
+same bits.
 
 The tree depends on the extents of the iteration space and on which dimensions are reduced, and on nothing
 else.  Its *leaves* are runs of the innermost reduced dimension:
@@ -243,7 +243,7 @@ def combine_indexed(operator: str, values: Array, indices: Array) -> Array:
     return first
 
 
-class Fold:
+class PointFold:
     """One reduction over one point's box, accumulated block by block.
 
     `leaves` has one dimension per iteration dimension; along the innermost reduced one, an entry per leaf.
@@ -365,6 +365,6 @@ class Fold:
 def reduce(operator: str, array: Array, reduced: Sequence[int]) -> Array:
     """Reduce a whole array at once; the accumulators have the array's element type."""
     box = tuple((0, n) for n in array.shape)
-    fold = Fold(operator, array.dtype.name, reduced, array.shape, box)
+    fold = PointFold(operator, array.dtype.name, reduced, array.shape, box)
     fold.add(array, box)
     return fold.result()

@@ -21,7 +21,7 @@ LONG = 64
 Memory = Callable[[int, str, Sequence[int]], Array]
 
 
-class Rows:
+class SparseRows:
     """The op at one point of a launch; `ranges` are the iterations of the current block."""
 
     def __init__(self, memory: Memory, operands: Sequence[tuple[int, str]], box: Ranges,

@@ -1,7 +1,7 @@
 """Translates a loop to the steps that evaluate it block by block: which values are views of memory, which
 scratch registers hold the others, and which do not change from block to block.
 
-    Step ::= (function(*inputs, out=...), positions of the inputs, position of the output, name)
+    RecipeStep ::= (function(*inputs, out=...), positions of the inputs, position of the output, name)
 
 Positions count values first, then one place per argument that is stored to.  A register is freed after the
 last use of its value, so that few are in use and they stay in cache.
@@ -19,7 +19,7 @@ from diffuse.kernels.body.operations import exact
 from diffuse.kernels.build import routines
 from diffuse.kernels.meaning import complexes, functions
 
-Step = tuple[Any, tuple[int, ...], int, str]
+RecipeStep = tuple[Any, tuple[int, ...], int, str]
 
 PLACED = frozenset(("scalar", "const", "scan", "spmv", "turn", "nth", "pick"))
 """Kinds of ops whose values or actors belong to one launch (interpret.LoopValues)."""
@@ -35,8 +35,8 @@ class Recipe:
     """Whether to visit the dimensions in their own order, which keeps the leaves of a reduction whole."""
     constant: list[int] = field(default_factory=list)
     """Values computed once, before the first block, by `prologue`."""
-    prologue: list[Step] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    prologue: list[RecipeStep] = field(default_factory=list)
+    steps: list[RecipeStep] = field(default_factory=list)
     views: list[tuple[int, int, bool]] = field(default_factory=list)
     """(position, argument, raw): positions that hold the block's part of an argument; raw bools are bytes."""
     index: list[tuple[int, int]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Recipe:
     registers: list[str] = field(default_factory=list)
     """Element type of each register."""
 
-    def bind(self, actors: dict[int, Any]) -> list[Step]:
+    def bind(self, actors: dict[int, Any]) -> list[RecipeStep]:
         """The steps, with the reductions and scans of one point inserted."""
         return [(actors[out], args, out, name) if function is None else (function, args, out, name)
                 for function, args, out, name in self.steps]

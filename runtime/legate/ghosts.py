@@ -31,7 +31,7 @@ from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.orders import Prepared
 from diffuse.runtime.legate.placement import Placement
 from diffuse.runtime.legate.requirements import Need, shared
-from diffuse.runtime.ranks.numbers import Rows, distinct, reach
+from diffuse.runtime.ranks.numbers import RowNumbers, distinct, reach
 
 LEAST = 2 << 20
 """The fewest bytes of an operand that is not replicated: another task takes as long as copying some of
@@ -164,7 +164,7 @@ def _operand(arguments: Sequence[LaunchArgument], gather: Gather, rows: int, til
 class Reads(NamedTuple):
     """What the points of a product read of the dense operand."""
 
-    cells: list[list[Rows]]
+    cells: list[list[RowNumbers]]
     """For each point and each other one, the rows that the first one has and the second one reads."""
     plain: list[tuple[int, int]]
     """For each point, consecutive rows of the matrix that read only rows which the point has."""

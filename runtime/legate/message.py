@@ -39,7 +39,7 @@ class Received(NamedTuple):
     """Bytes of a row."""
 
 
-Step = tuple[int, int, int]
+GridLaunch = tuple[int, int, int]
 """A launch of a grid kernel: the kernel's handle, its groups, and its argument."""
 
 
@@ -62,8 +62,8 @@ class Message(NamedTuple):
     assembled: int = 0
     """The number of stores that are assembled of pieces."""
 
-    def launching(self, copying: Sequence[int], rank: int, steps: Sequence[Step], finishing: Sequence[Step]
-                  ) -> Message:
+    def launching(self, copying: Sequence[int], rank: int, steps: Sequence[GridLaunch],
+                  finishing: Sequence[GridLaunch]) -> Message:
         """The message of the same launch as grid kernels: `steps` for each point of the launch domain, whose
         rank is `rank`, and `rest` after all points.  `copying` are the kernels of copying.py."""
         groups = [(len(group), *chain(*group)) for group in (steps, finishing)]

@@ -15,7 +15,7 @@ from diffuse.runtime.mpi.moves import Move
 from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.parts import cheapest
 from diffuse.runtime.mpi.shares import Share, together
-from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.mpi.validity import Validity
 from diffuse.runtime.ranks.agreement import Agreement
 from diffuse.runtime.ranks.peers import Run, Together
 
@@ -42,7 +42,7 @@ class Calls(ABC):
     def _bring_all(self, exchanges: Sequence[Sequence[Move]], instances: Sequence[Any]) -> None: ...
 
     @abstractmethod
-    def _passed(self, shared: Share, after: Sequence[State], instances: Sequence[Any], number: int
+    def _passed(self, shared: Share, after: Sequence[Validity], instances: Sequence[Any], number: int
                 ) -> None: ...
 
     def call_parts(self, layouts: Sequence[Layout], instances: Sequence[Any],

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from diffuse.ir import Point
 from diffuse.movement.boxes import Layout, intersection, remove, size
 from diffuse.movement.folded import DIRECT
-from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.mpi.validity import Validity
 
 SMALL = 1 << 12
 """The most bytes of an array that a rank has on average, if these are sent in rounds: a message of so many
@@ -35,7 +35,7 @@ class Collected(NamedTuple):
     parts: Layout
 
 
-def replicated(place: int, state: State, want: Layout) -> Collected | None:
+def replicated(place: int, state: Validity, want: Layout) -> Collected | None:
     """Return the parts of a small store that an all-gather in rounds exchanges, if all ranks want the same
     elements and lack nearly all of these; None if they exchange what they lack directly."""
     ranks, every = len(want), want[0]

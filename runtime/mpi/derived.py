@@ -12,7 +12,7 @@ from diffuse.memory import address
 from diffuse.runtime.base import Layout
 from diffuse.runtime.mpi.moves import Move
 from diffuse.runtime.mpi.shares import Share
-from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.mpi.validity import Validity
 
 MOST_STEPS = 64
 """The most steps kept for one layout, each for one combination of states."""
@@ -24,7 +24,7 @@ class Prepared(NamedTuple):
     share: Share
     form: bytes
     """A digest of the layout, for the comparison of ranks."""
-    steps: dict[tuple[State, ...], Mine]
+    steps: dict[tuple[Validity, ...], Mine]
 
 
 class Counts(NamedTuple):
@@ -52,7 +52,7 @@ class Mine(NamedTuple):
     meets: bool
     """Does `finish` run as a launch of its own, on any rank?"""
     finishes: bool
-    after: tuple[State, ...]
+    after: tuple[Validity, ...]
     growth: tuple[int, ...] | None
     least: int
     """The fewest bytes that the launch can move; 0 where traffic is not counted."""

@@ -16,7 +16,7 @@ from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.memory import Memory
 from diffuse.runtime.mpi.moves import Move, carry, in_rounds, moves
 from diffuse.runtime.mpi.steps import fetched
-from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.mpi.validity import Validity
 
 
 class Exchanges(Memory):
@@ -37,7 +37,7 @@ class Exchanges(Memory):
                         if whole is None else in_rounds(whole, self.rank), (instance,))
         instance.state = after
 
-    def _fetched(self, state: State, want: Boxes) -> tuple[Any, State]:
+    def _fetched(self, state: Validity, want: Boxes) -> tuple[Any, Validity]:
         """Return the boxes that arrive if each rank gets what it wants of a store, and the state after
         that."""
         return fetched(state, want)

@@ -24,8 +24,8 @@ from diffuse.runtime.mpi.inspector import Inspection, Inspector, without
 from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.parts import cheapest
 from diffuse.runtime.mpi.shares import Share, share, together
-from diffuse.runtime.mpi.steps import Step, arriving_in_rounds, fetched, step
-from diffuse.runtime.mpi.validity import State, all_of, fresh
+from diffuse.runtime.mpi.steps import LaunchStep, arriving_in_rounds, fetched, step
+from diffuse.runtime.mpi.validity import Validity, all_of, fresh
 
 Places = tuple[tuple[Inspector, Mapping[int, MpiInstance]], ...]
 """The inspector of each rank of this process, and the rank's instances by store."""
@@ -58,7 +58,7 @@ class Foresight:
     def __init__(self, ranks: int, places: Places, add: Callable[[int], int], frames: Mapping[int, Frame],
                  watched: Collection[int]) -> None:
         self.ranks, self._places, self._add, self._frames = ranks, places, add, frames
-        self._states: dict[int, State] = {}
+        self._states: dict[int, Validity] = {}
         self._ghosts: dict[int, set[object]] = {}
         """The exchanges of ghosts of each store since it was last written."""
         self._written: set[int] = set()
@@ -67,7 +67,7 @@ class Foresight:
         """Stores that outside code may write to at any time."""
         self._needs: dict[object, int] = {}
 
-    def state(self, store: int) -> State:
+    def state(self, store: int) -> Validity:
         """Return the ranks that would hold the elements of a store."""
         found = self._states.get(store)
         if found is None:
@@ -201,10 +201,10 @@ class Known(NamedTuple):
     """A launch divided among the ranks; by the states before a step, its traffic and the states after it."""
 
     share: Share
-    steps: dict[tuple[State, ...], tuple[Moved, tuple[State, ...]]]
+    steps: dict[tuple[Validity, ...], tuple[Moved, tuple[Validity, ...]]]
 
 
-def _of_step(found: Step, states: Sequence[State], shared: Share) -> Moved:
+def _of_step(found: LaunchStep, states: Sequence[Validity], shared: Share) -> Moved:
     """Return the traffic of a step that was made with `transfer`."""
     sizes = {use.place: state.itemsize for use, state in zip(shared.uses, states, strict=True)}
     exchanges: list[list[tuple[int, Any]]] = [

@@ -21,8 +21,8 @@ from diffuse.movement.boxes import Layout
 from diffuse.runtime.base import Gather, LaunchArgument
 from diffuse.runtime.base import Layout as Launched
 from diffuse.runtime.mpi.shares import Share, boxes, groups, run
-from diffuse.runtime.mpi.validity import State, tidy
-from diffuse.runtime.ranks.numbers import Rows
+from diffuse.runtime.mpi.validity import Validity, tidy
+from diffuse.runtime.ranks.numbers import RowNumbers
 
 Ends = tuple[tuple[int, int], ...]
 """For each rank, the first of its elements of an array and the one after the last."""
@@ -45,7 +45,7 @@ class Reader(NamedTuple):
 class Holders(NamedTuple):
     """The owner of each row of an array: `owner[k]` holds the rows from `edges[k]` to `edges[k + 1]`."""
 
-    edges: Rows
+    edges: RowNumbers
     owner: NDArray[np.int64]
 
 
@@ -87,7 +87,7 @@ def _ends(argument: LaunchArgument, each: Sequence[Sequence[Any]]) -> tuple[Layo
     return None if None in runs else (found, tuple([ends for ends in runs if ends is not None]))
 
 
-def holders(state: State, base: int, pitch: int) -> Holders | None:
+def holders(state: Validity, base: int, pitch: int) -> Holders | None:
     """Find for each row the first rank that holds all of it; None if there is a row that no rank holds as a
     whole."""
     total = (prod(state.shape) * state.itemsize - base) // pitch
@@ -101,7 +101,7 @@ def holders(state: State, base: int, pitch: int) -> Holders | None:
     return Holders(edges, owner) if (owner >= 0).all() else None
 
 
-def own(state: State, rank: int, base: int, pitch: int) -> list[tuple[int, int]]:
+def own(state: Validity, rank: int, base: int, pitch: int) -> list[tuple[int, int]]:
     """The rows that a rank holds as a whole, as ranges."""
     total = (prod(state.shape) * state.itemsize - base) // pitch
     found = []
@@ -115,7 +115,8 @@ def own(state: State, rank: int, base: int, pitch: int) -> list[tuple[int, int]]
     return found
 
 
-def lacking(wanted: Rows, state: State, rank: int, base: int, pitch: int, held: Holders) -> dict[int, Rows]:
+def lacking(wanted: RowNumbers, state: Validity, rank: int, base: int, pitch: int,
+            held: Holders) -> dict[int, RowNumbers]:
     """The rows that a rank wants but does not hold, grouped by the rank that sends them."""
     rest = wanted
     for low, high in own(state, rank, base, pitch):
@@ -125,7 +126,7 @@ def lacking(wanted: Rows, state: State, rank: int, base: int, pitch: int, held: 
     return {int(sender): rest[senders == sender] for sender in np.unique(senders)}
 
 
-def written(rows: Rows) -> Rows:
+def written(rows: RowNumbers) -> RowNumbers:
     """Encode rows as a message: 1 and the bounds of their ranges, or 0 and their numbers if that is
     shorter."""
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1
@@ -135,7 +136,7 @@ def written(rows: Rows) -> Rows:
     return np.concatenate(([1], np.stack((firsts, lasts + 1), axis=1).reshape(-1)))
 
 
-def read(message: Rows) -> Rows:
+def read(message: RowNumbers) -> RowNumbers:
     """Decode a message made by `written`."""
     if not message[0]:
         return message[1:]

@@ -25,8 +25,8 @@ from diffuse.runtime.mpi.instances import PAGE, MpiInstance
 from diffuse.runtime.mpi.moves import Move
 from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.shares import Share, share, spread
-from diffuse.runtime.mpi.validity import State
-from diffuse.runtime.ranks.numbers import Rows, distinct, reach
+from diffuse.runtime.mpi.validity import Validity
+from diffuse.runtime.ranks.numbers import RowNumbers, distinct, reach
 
 MOST = 16
 """The most inspections kept for one array, and plans for one inspection."""
@@ -80,7 +80,7 @@ class Inspection:
 
     bounds: tuple[tuple[int, int], ...]
     """For each rank, the first element of the matrix that it reads and the one after the last."""
-    wanted: dict[int, Rows]
+    wanted: dict[int, RowNumbers]
     """For each rank in this process, the rows of the dense operand that it reads."""
     plans: dict[Any, Ghosts | None]
 
@@ -142,7 +142,7 @@ class Inspector:
             found.append((reader, inspection))
         return found
 
-    def needed(self, inspection: Inspection, reader: Reader, state: State) -> int | None:
+    def needed(self, inspection: Inspection, reader: Reader, state: Validity) -> int | None:
         """Count the rows of a dense operand in this state that the ranks of this process want and do not
         hold; None if no rank holds some row as a whole."""
         base, pitch = reader.base, reader.pitch
@@ -195,13 +195,13 @@ class Inspector:
                 for rank in self._here]
         self._runtime.ask(title)
         bounds = tuple(zip(self._told([a for a, _ in mine]), self._told([b for _, b in mine]), strict=True))
-        wanted: dict[int, Rows] = {}
+        wanted: dict[int, RowNumbers] = {}
         if gather.columns >= 0:
             self._runtime.fetch(instances[last], _parts(layout, last, bounds), title)
             wanted = {rank: distinct(columns[slice(*bounds[rank])]) for rank in self._here}
         return Inspection(bounds, wanted, Bounded(MOST))
 
-    def _ghosts(self, inspection: Inspection, reader: Reader, state: State, title: str) -> Ghosts | None:
+    def _ghosts(self, inspection: Inspection, reader: Reader, state: Validity, title: str) -> Ghosts | None:
         """The plan that exchanges the rows that ranks lack; None if there is a row that no rank holds as a
         whole."""
         key = state, reader.base, reader.pitch
@@ -214,7 +214,8 @@ class Inspector:
                 inspection.plans[key] = self._plan(needs, reader, state, f"inspect {title}")
         return inspection.plans[key]
 
-    def _plan(self, needs: Sequence[dict[int, Rows]], reader: Reader, state: State, title: str) -> Ghosts:
+    def _plan(self, needs: Sequence[dict[int, RowNumbers]], reader: Reader, state: Validity,
+              title: str) -> Ghosts:
         """Plan the exchange of missing rows; `needs` maps senders to rows, for each rank in this process."""
         tag, base, pitch = self._runtime.ask(title), reader.base, reader.pitch
         requests = [{sender: written(rows) for sender, rows in need.items()} for need in needs]
@@ -289,7 +290,7 @@ def _parts(layout: Launched, k: int, bounds: Sequence[tuple[int, int]]) -> Layou
                   if low < high else () for low, high in bounds])
 
 
-def _requested(network: Network, requests: dict[int, Rows], tag: int) -> dict[int, Rows]:
+def _requested(network: Network, requests: dict[int, RowNumbers], tag: int) -> dict[int, RowNumbers]:
     """Send the other ranks the row numbers requested of them; returns those that they request of this one."""
     sizes = network.swap([requests[rank].nbytes if rank in requests else 0 for rank in range(network.ranks)])
     messages = {peer: np.empty(nbytes // 8, np.int64) for peer, nbytes in enumerate(sizes) if nbytes}
@@ -298,14 +299,14 @@ def _requested(network: Network, requests: dict[int, Rows], tag: int) -> dict[in
     return {peer: read(message) for peer, message in messages.items()}
 
 
-def _move(peer: int, sends: bool, rows: Rows, total: int, pitch: int) -> Move:
+def _move(peer: int, sends: bool, rows: RowNumbers, total: int, pitch: int) -> Move:
     """The message with these rows; rows that are contiguous in memory need no packing."""
     low, high = int(rows[0]), int(rows[-1]) + 1
     region = (low * pitch, high * pitch) if high - low == len(rows) else (rows,)
     return Move(0, peer, sends, (total,), pitch, region, len(rows) * pitch)
 
 
-def _schematic(needs: Sequence[dict[int, Rows]], pitch: int) -> tuple[Layout, Layout]:
+def _schematic(needs: Sequence[dict[int, RowNumbers]], pitch: int) -> tuple[Layout, Layout]:
     """What ranks have and want, as boxes of one dimension of which each stands for the bytes of a message."""
     have: list[list[Box]] = [[] for _ in needs]
     want: list[list[Box]] = [[] for _ in needs]
@@ -319,7 +320,7 @@ def _schematic(needs: Sequence[dict[int, Rows]], pitch: int) -> tuple[Layout, La
     return tuple(map(tuple, have)), tuple(map(tuple, want))
 
 
-def _memory(need: dict[int, Rows], base: int, pitch: int) -> int:
+def _memory(need: dict[int, RowNumbers], base: int, pitch: int) -> int:
     """Bytes of the pages that hold these rows."""
     rows = np.concatenate([np.zeros(0, np.int64), *need.values()])
     return max(len(np.unique((base + rows * pitch) // PAGE)) * PAGE, len(rows) * pitch)

@@ -19,7 +19,7 @@ from diffuse.runtime.local.allocator import Lease
 from diffuse.runtime.local.runtime import LocalInstance
 from diffuse.runtime.local.system import MAPPED, Host, give_back
 from diffuse.runtime.mpi.shares import parted, runs, united
-from diffuse.runtime.mpi.validity import State, everywhere, fresh
+from diffuse.runtime.mpi.validity import Validity, everywhere, fresh
 
 PAGE = mmap.PAGESIZE
 NORESERVE = 0x4000
@@ -38,7 +38,7 @@ class MpiInstance(LocalInstance):
                  ) -> None:
         super().__init__(memory, array)
         where = fresh if array is None else everywhere
-        self.state: State = where(store.shape, ITEMSIZE[store.dtype], ranks)
+        self.state: Validity = where(store.shape, ITEMSIZE[store.dtype], ranks)
         self.home: Layout = self.state.have
         """What ranks had when the store was written, or moved, last: since then they got copies."""
         self.number = 0
@@ -60,7 +60,7 @@ class MpiInstance(LocalInstance):
         self.ghost_bytes: tuple[int, ...] = (0,) * ranks
         """Bytes of memory that the ghosts take on each rank."""
 
-    def trim(self, state: State, rank: int) -> None:
+    def trim(self, state: Validity, rank: int) -> None:
         """Switch to a state in which this rank has less memory, and return the rest to the system; it then
         reads as zeros.  Nothing that is queued may use it."""
         self.state, self.home = state, state.have

@@ -15,7 +15,7 @@ from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.moves import Move, moves
 from diffuse.runtime.mpi.shares import Share
 from diffuse.runtime.mpi.steps import moved, trimmed
-from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.mpi.validity import Validity
 
 MUCH = 16 << 20
 """Bytes of invalid copies from which on their memory is returned to the system."""
@@ -35,7 +35,7 @@ class Memory(WithGhosts):
     def _bring(self, todo: Sequence[Move], instances: Sequence[Any]) -> None: ...
 
     @abstractmethod
-    def _fetched(self, state: State, want: Boxes) -> tuple[Any, State]: ...
+    def _fetched(self, state: Validity, want: Boxes) -> tuple[Any, Validity]: ...
 
     @property
     def room(self) -> int:
@@ -101,7 +101,7 @@ class Memory(WithGhosts):
             if less is not None and sum(less.bytes) < sum(state.bytes):
                 self._shrink(instance, state, less, instance.used)
 
-    def _shrink(self, instance: MpiInstance, state: State, less: State, number: int) -> None:
+    def _shrink(self, instance: MpiInstance, state: Validity, less: Validity, number: int) -> None:
         """Reduce the memory of a store to that of a smaller state, when the launch with this number has
         ended."""
         self._charge([a - b for a, b in zip(less.bytes, state.bytes, strict=True)], 1)

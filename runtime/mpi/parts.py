@@ -9,13 +9,13 @@ from diffuse.movement.boxes import size
 from diffuse.movement.direct import volumes
 from diffuse.runtime.base import Layout
 from diffuse.runtime.mpi.shares import Share, share
-from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.mpi.validity import Validity
 
 MOST_CHOICES = 64
 """The most choices kept for one call, each for one combination of states."""
 
 
-def cheapest(layouts: Sequence[Layout], states: Sequence[State], ranks: int) -> int:
+def cheapest(layouts: Sequence[Layout], states: Sequence[Validity], ranks: int) -> int:
     """The index of the layout that needs the fewest bytes from other ranks, given the states of the stores of
     its arguments; the first of several equal ones.
 
@@ -41,7 +41,7 @@ def shared_out(layout: Layout, ranks: int) -> Share:
     return found
 
 
-def _lacking(shared: Share, states: Sequence[State]) -> int:
+def _lacking(shared: Share, states: Sequence[Validity]) -> int:
     """Bytes that ranks receive before their parts run."""
     total = 0
     for use in shared.uses:

@@ -24,7 +24,7 @@ from diffuse.runtime.mpi.played import played
 from diffuse.runtime.mpi.runtime import Mpi
 from diffuse.runtime.mpi.shares import Share, share, together
 from diffuse.runtime.mpi.steps import arriving_in_rounds, fetched, step
-from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.mpi.validity import Validity
 from diffuse.runtime.ranks.peers import Run
 from diffuse.settings import config
 
@@ -39,7 +39,7 @@ class Foreseen(NamedTuple):
     bytes: int
     messages: int
     least: int
-    after: tuple[State, ...]
+    after: tuple[Validity, ...]
 
 
 class Predicted(Mpi):
@@ -99,7 +99,7 @@ class Predicted(Mpi):
         key = "predicted", self.ranks
         known = layout.derived.get(key)
         if known is None:
-            fresh: dict[tuple[State, ...], Foreseen] = Bounded(MOST_STEPS)
+            fresh: dict[tuple[Validity, ...], Foreseen] = Bounded(MOST_STEPS)
             known = layout.derived[key] = shares(share(layout, self.ranks)), fresh
         known, ghosts = self._inspected(layout, known[0], instances, watched, lambda shared: (
             shared, Bounded(MOST_STEPS))) or (known, [])

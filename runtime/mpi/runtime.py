@@ -38,8 +38,8 @@ from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.parts import shared_out
 from diffuse.runtime.mpi.reads import Reads
 from diffuse.runtime.mpi.shares import Share
-from diffuse.runtime.mpi.steps import Step, step
-from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.mpi.steps import LaunchStep, step
+from diffuse.runtime.mpi.validity import Validity
 from diffuse.runtime.ranks import launcher, process
 from diffuse.runtime.ranks.activity import Activity
 from diffuse.runtime.ranks.agreement import Agreement, form
@@ -194,7 +194,8 @@ class Mpi(Answers, Exchanges, Reads, Calls):
     def _prepared(self, layout: Layout, shared: Share) -> Prepared:
         return Prepared(shared, form(layout.title, shared), Bounded(MOST_STEPS))
 
-    def _passed(self, shared: Share, after: Sequence[State], instances: Sequence[Any], number: int) -> None:
+    def _passed(self, shared: Share, after: Sequence[Validity], instances: Sequence[Any],
+                number: int) -> None:
         """Record the states after the launch with this number."""
         for use, state in zip(shared.uses, after, strict=True):
             instance = instances[use.place]
@@ -205,7 +206,7 @@ class Mpi(Answers, Exchanges, Reads, Calls):
                 instance.ghosts.clear()
                 self._trim(instance, number)
 
-    def _mine(self, layout: Layout, shared: Share, states: Sequence[State]) -> Mine:
+    def _mine(self, layout: Layout, shared: Share, states: Sequence[Validity]) -> Mine:
         """This rank's part of a step."""
         found, least = self._step(layout, shared, states)
         at = {use.place: state for use, state in zip(shared.uses, states, strict=True)}
@@ -228,7 +229,7 @@ class Mpi(Answers, Exchanges, Reads, Calls):
                     bool(found.finishing), self.rank in found.finishing, found.after,
                     found.growth if any(found.growth) else None, least)
 
-    def _step(self, layout: Layout, shared: Share, states: Sequence[State]) -> tuple[Step, int]:
+    def _step(self, layout: Layout, shared: Share, states: Sequence[Validity]) -> tuple[LaunchStep, int]:
         """The step of all ranks, and the fewest bytes that it can move, if somebody counts."""
         return step(shared, states, self.ranks), (
             traffic.least(layout, shared, states, self.ranks) if self._traffic is not None else 0)

@@ -31,8 +31,8 @@ from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.lockstep import Line, Lockstep, Post
 from diffuse.runtime.mpi.runtime import Mpi
 from diffuse.runtime.mpi.shares import Share
-from diffuse.runtime.mpi.steps import Step
-from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.mpi.steps import LaunchStep
+from diffuse.runtime.mpi.validity import Validity
 from diffuse.runtime.ranks.agreement import Agreement
 from diffuse.runtime.ranks.peers import Run
 from diffuse.settings import config
@@ -64,10 +64,10 @@ class Rank(Mpi):
         self._key = self.name, self.ranks, rank
         self._steps = steps
 
-    def _step(self, layout: Layout, shared: Share, states: Sequence[State]) -> tuple[Step, int]:
+    def _step(self, layout: Layout, shared: Share, states: Sequence[Validity]) -> tuple[LaunchStep, int]:
         """Return the step, which the first rank computes for all."""
         key = shared, tuple(states), layout.domain
-        found: tuple[Step, int] | None = self._steps.get(key)
+        found: tuple[LaunchStep, int] | None = self._steps.get(key)
         if found is None:
             found = self._steps[key] = super()._step(layout, shared, states)
         return found
@@ -80,8 +80,8 @@ class Rank(Mpi):
             found = self._steps[key] = super()._prepared(layout, shared)
         return found._replace(steps=Bounded(MOST_STEPS))
 
-    def _fetched(self, state: State, want: Boxes) -> tuple[Any, State]:
-        found: tuple[Any, State] | None = self._steps.get((state, want))
+    def _fetched(self, state: Validity, want: Boxes) -> tuple[Any, Validity]:
+        found: tuple[Any, Validity] | None = self._steps.get((state, want))
         if found is None:
             found = self._steps[state, want] = super()._fetched(state, want)
         return found
@@ -140,7 +140,7 @@ class Parts:
         return self.ranks[0].nbytes
 
     @property
-    def state(self) -> State:
+    def state(self) -> Validity:
         """The validity map of the store, which is the same on all ranks."""
         return self.ranks[0].state
 

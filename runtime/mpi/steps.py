@@ -16,7 +16,7 @@ from diffuse.movement.direct import exchange
 from diffuse.movement.folded import FEW, LARGE, at_one, distances, rounds
 from diffuse.runtime.mpi.collected import Collected, replicated, schematic
 from diffuse.runtime.mpi.shares import Partials, Share, parted, runs, spread
-from diffuse.runtime.mpi.validity import State, made, tidy
+from diffuse.runtime.mpi.validity import Validity, made, tidy
 
 Arrivals = tuple[tuple[tuple[int, Box], ...], ...]
 """For each rank, the boxes that it receives, each with its sender."""
@@ -24,7 +24,7 @@ Exchanged = Callable[[Layout, Layout], Any]
 """Maps what ranks hold and want to what arrives: `arrivals`, or `volumes` where nothing is sent."""
 
 
-class Step(NamedTuple):
+class LaunchStep(NamedTuple):
     """The step of one launch."""
 
     before: tuple[tuple[int, Arrivals], ...]
@@ -44,7 +44,7 @@ class Step(NamedTuple):
     finishing: tuple[int, ...]
     """The ranks that run `finish` as a launch of its own; empty if the launch was not divided.  If each
     rank's results follow from its own partial results, it sees zeros in place of the others'."""
-    after: tuple[State, ...]
+    after: tuple[Validity, ...]
     """The resulting states of the stores, in the order of the share's uses."""
     growth: tuple[int, ...]
     """For each rank, the bytes of memory that it touches for the first time."""
@@ -55,7 +55,8 @@ def arrivals(have: Layout, want: Layout) -> Arrivals:
     return exchange(have, want).arrivals
 
 
-def step(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchanged = arrivals) -> Step:
+def step(shared: Share, states: Sequence[Validity], ranks: int,
+         exchanged: Exchanged = arrivals) -> LaunchStep:
     """The step of a launch on stores in these states."""
     divide = _divided if shared.divided else _undivided
     found = divide(shared, states, ranks, exchanged)
@@ -64,16 +65,16 @@ def step(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchange
     return found._replace(growth=growth)
 
 
-def _divided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchanged) -> Step:
+def _divided(shared: Share, states: Sequence[Validity], ranks: int, exchanged: Exchanged) -> LaunchStep:
     """The step in which each rank runs its own points."""
     now = list(states)
     before, early = _early(shared, now, [use.reads for use in shared.uses], exchanged)
     now = [state.written(use.writes) for use, state in zip(shared.uses, now, strict=True)]
     if not shared.folds:
-        return Step(before, early, shared.points, (), (), (), (), tuple(now), ())
+        return LaunchStep(before, early, shared.points, (), (), (), (), tuple(now), ())
     if shared.folds_apart:
         now = [state.written(use.late_each) for use, state in zip(shared.uses, now, strict=True)]
-        return Step(before, early, shared.points, (), (), (), tuple(range(ranks)), tuple(now), ())
+        return LaunchStep(before, early, shared.points, (), (), (), tuple(range(ranks)), tuple(now), ())
     every = sum([size(partial.every) for partial in shared.partials])
     heavy = at_one(every, ranks)
     finishing = (0,) if heavy else tuple(range(ranks))
@@ -86,10 +87,10 @@ def _divided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exch
     late = _bring(shared, now, [_to(finishing, use.late_reads, ranks) for use in shared.uses], exchanged)
     now = [state.written(_to(finishing, use.late_writes, ranks))
            for use, state in zip(shared.uses, now, strict=True)]
-    return Step(before, early, shared.points, partials, collected, late, finishing, tuple(now), ())
+    return LaunchStep(before, early, shared.points, partials, collected, late, finishing, tuple(now), ())
 
 
-def _undivided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchanged) -> Step:
+def _undivided(shared: Share, states: Sequence[Validity], ranks: int, exchanged: Exchanged) -> LaunchStep:
     """The step in which one rank runs all points, or every rank does if that moves only a few numbers."""
     reads = [tuple([*use.every_read, *remove(use.late_reads, use.every_read)]) for use in shared.uses]
     writes = [tuple([*use.every_write, *remove(use.late_writes, use.every_write)]) for use in shared.uses]
@@ -102,10 +103,10 @@ def _undivided(shared: Share, states: Sequence[State], ranks: int, exchanged: Ex
     before, early = _early(shared, now, [_to(running, boxes, ranks) for boxes in reads], exchanged)
     now = [state.written(_to(running, boxes, ranks)) for boxes, state in zip(writes, now, strict=True)]
     runs = tuple([(0, shared.total if rank in running else 0) for rank in range(ranks)])
-    return Step(before, early, runs, (), (), (), (), tuple(now), ())
+    return LaunchStep(before, early, runs, (), (), (), (), tuple(now), ())
 
 
-def trimmed(state: State) -> State:
+def trimmed(state: Validity) -> Validity:
     """The state after ranks returned the memory of invalid copies: they keep what they hold, and the gaps
     between the contiguous ranges of one box unless these are large."""
     kept = []
@@ -118,7 +119,7 @@ def trimmed(state: State) -> State:
     return state.trimmed(tuple(kept))
 
 
-def moved(state: State, want: Layout) -> State | None:
+def moved(state: Validity, want: Layout) -> Validity | None:
     """Return the state after ranks, which have received what they want, dropped everything else; None if
     elements would be lost."""
     every = tidy([box for boxes in want for box in boxes])
@@ -127,7 +128,8 @@ def moved(state: State, want: Layout) -> State | None:
     return trimmed(made(state.shape, state.itemsize, want, state.touched))
 
 
-def _early(shared: Share, now: list[State], wants: Sequence[Layout], exchanged: Exchanged) -> tuple[Any, Any]:
+def _early(shared: Share, now: list[Validity], wants: Sequence[Layout],
+           exchanged: Exchanged) -> tuple[Any, Any]:
     """Give each rank the boxes that it wants, before its points run: returns what arrives directly, and what
     arrives in all-gathers; updates the states `now`."""
     wholes = [replicated(use.place, state, want) for use, state, want in zip(shared.uses, now, wants,
@@ -146,7 +148,7 @@ def arriving_in_rounds(whole: Collected, exchanged: Exchanged) -> tuple[Any, ...
     return tuple([exchanged(*schematic(whole.parts, distance, ranks)) for distance in distances(ranks)])
 
 
-def _bring(shared: Share, now: list[State], wants: Sequence[Layout], exchanged: Exchanged
+def _bring(shared: Share, now: list[Validity], wants: Sequence[Layout], exchanged: Exchanged
            ) -> tuple[tuple[int, Arrivals], ...]:
     """Give each rank the boxes that it wants; updates the states `now` and returns what arrives."""
     found = []
@@ -157,7 +159,7 @@ def _bring(shared: Share, now: list[State], wants: Sequence[Layout], exchanged: 
     return tuple(found)
 
 
-def fetched(state: State, want: Layout, exchanged: Exchanged = arrivals) -> tuple[Any, State]:
+def fetched(state: Validity, want: Layout, exchanged: Exchanged = arrivals) -> tuple[Any, Validity]:
     """Give each rank the boxes that it wants of a store; returns what arrives and the state afterwards."""
     if state.whole or not any(want):
         return (), state.received(want) if any(want) else state

@@ -17,8 +17,8 @@ from diffuse.movement.direct import volumes
 from diffuse.observe import provenance, trace
 from diffuse.runtime.base import Layout as Launched
 from diffuse.runtime.mpi.shares import Share, boxes, groups
-from diffuse.runtime.mpi.steps import Arrivals, Step
-from diffuse.runtime.mpi.validity import State, tidy
+from diffuse.runtime.mpi.steps import Arrivals, LaunchStep
+from diffuse.runtime.mpi.validity import Validity, tidy
 
 
 @dataclass
@@ -114,12 +114,12 @@ def read_by() -> str:
     return f"read [{provenance.where()}]"
 
 
-def received(arrivals: Arrivals, state: State) -> int:
+def received(arrivals: Arrivals, state: Validity) -> int:
     """Bytes that arrive."""
     return sum([volume(box) for boxes in arrivals for _, box in boxes]) * state.itemsize
 
 
-def moved(found: Step, states: Sequence[State], shared: Share) -> tuple[int, int]:
+def moved(found: LaunchStep, states: Sequence[Validity], shared: Share) -> tuple[int, int]:
     """The bytes and messages of a step made with `volumes`."""
     sizes = {use.place: state.itemsize for use, state in zip(shared.uses, states, strict=True)}
     parts: list[tuple[int, Any]] = [(sizes[place], both) for place, both in (*found.before, *found.late)]
@@ -128,7 +128,7 @@ def moved(found: Step, states: Sequence[State], shared: Share) -> tuple[int, int
     return sum([item * elements for item, (elements, _) in parts]), sum([n for _, (_, n) in parts])
 
 
-def least(layout: Launched, shared: Share, states: Sequence[State], ranks: int) -> int:
+def least(layout: Launched, shared: Share, states: Sequence[Validity], ranks: int) -> int:
     """A lower bound on the bytes that a launch moves, given which points each rank runs and what it holds.
 
     An element that a rank's points read has to arrive there once, unless the rank wrote it or received it
@@ -156,7 +156,7 @@ def least(layout: Launched, shared: Share, states: Sequence[State], ranks: int) 
     return points + alone([use.late_reads for use in shared.uses]) + _folded(layout, shared, ranks)
 
 
-def arriving(state: State, want: Layout) -> int:
+def arriving(state: Validity, want: Layout) -> int:
     """Bytes that arrive so that each rank has what it wants."""
     return 0 if state.whole or not any(want) else volumes(state.have, want)[0] * state.itemsize
 

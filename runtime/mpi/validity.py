@@ -19,7 +19,7 @@ MOST_BOXES = 24
 MOST_STATES = 1 << 14
 
 
-class State:
+class Validity:
     """Where the valid elements of a store are.  Equal states are mostly one object."""
 
     __slots__ = ("shape", "itemsize", "have", "touched", "bytes", "stale", "whole")
@@ -38,16 +38,16 @@ class State:
     whole: bool
     """Does every rank hold everything?"""
 
-    def received(self, want: Layout) -> State:
+    def received(self, want: Layout) -> Validity:
         """The state after each rank received the boxes that it wants."""
         have = _each(_added, self.have, want)
         return made(self.shape, self.itemsize, have, _reach(self.touched, want))
 
-    def trimmed(self, kept: Layout) -> State:
+    def trimmed(self, kept: Layout) -> Validity:
         """The state after each rank returned all touched memory except `kept`."""
         return made(self.shape, self.itemsize, self.have, kept)
 
-    def written(self, by: Layout) -> State:
+    def written(self, by: Layout) -> Validity:
         """The state after each rank wrote these boxes: only the writer of an element holds it then."""
         if not any(by):
             return self
@@ -56,10 +56,10 @@ class State:
         return made(self.shape, self.itemsize, have, _reach(self.touched, by))
 
 
-_states: dict[tuple[object, ...], State] = Bounded(MOST_STATES)
+_states: dict[tuple[object, ...], Validity] = Bounded(MOST_STATES)
 
 
-def made(shape: Point, itemsize: int, have: Iterable[Holding], touched: Iterable[Holding]) -> State:
+def made(shape: Point, itemsize: int, have: Iterable[Holding], touched: Iterable[Holding]) -> Validity:
     """The interned state with these boxes."""
     held = tuple(have)
     if any(len(boxes) > MOST_BOXES for boxes in held):
@@ -67,7 +67,7 @@ def made(shape: Point, itemsize: int, have: Iterable[Holding], touched: Iterable
     key = shape, itemsize, held, tuple(touched)
     found = _states.get(key)
     if found is None:
-        found = _states[key] = State()
+        found = _states[key] = Validity()
         found.shape, found.itemsize, found.have, found.touched = shape, itemsize, held, key[3]
         found.bytes = tuple([size(boxes) * itemsize for boxes in key[3]])
         found.stale = max([total - size(boxes) * itemsize
@@ -76,12 +76,12 @@ def made(shape: Point, itemsize: int, have: Iterable[Holding], touched: Iterable
     return found
 
 
-def fresh(shape: Point, itemsize: int, ranks: int) -> State:
+def fresh(shape: Point, itemsize: int, ranks: int) -> Validity:
     """The state of a store that was never written."""
     return made(shape, itemsize, (all_of(shape),) * ranks, ((),) * ranks)
 
 
-def everywhere(shape: Point, itemsize: int, ranks: int) -> State:
+def everywhere(shape: Point, itemsize: int, ranks: int) -> Validity:
     """The state of a store that every rank holds as a whole."""
     return made(shape, itemsize, (all_of(shape),) * ranks, (all_of(shape),) * ranks)
 

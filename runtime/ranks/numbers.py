@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 SPARSE = 16
 """Numbers are made distinct with a table of marks if their range is at most this many times their count, else
 by sorting."""
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 """Row numbers in ascending order."""
 
 
@@ -23,7 +23,7 @@ def reach(low: NDArray[Any], high: NDArray[Any], most: int) -> tuple[int, int]:
     return (first, last) if first < last else (0, 0)
 
 
-def distinct(columns: NDArray[Any]) -> Rows:
+def distinct(columns: NDArray[Any]) -> RowNumbers:
     """The distinct values of an integer array, ascending."""
     if not columns.size:
         return np.zeros(0, np.int64)

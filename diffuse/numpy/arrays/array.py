@@ -55,13 +55,13 @@ def _printed(x: Array) -> Mirror:
     return edges.printed(x)
 
 
-class Kind(Classes):
+class ArrayType(Classes):
     """The metaclass of `ndarray`.  NumPy's own arrays are instances, too, as small results are such
     arrays."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **options: Any) -> Any:
         """Derive a program's subclass from NumPy's array, because only that calls the hooks of subclasses."""
-        plain = tuple([overrides.Derived if type(base) is Kind else base for base in bases])
+        plain = tuple([overrides.Derived if type(base) is ArrayType else base for base in bases])
         if plain != bases:
             derived = type(name, plain, members, **options)
             overrides.meet(derived)
@@ -104,7 +104,7 @@ def of_either(name: str, theirs: Callable[..., Any]) -> property:
     `__array_ufunc__` there at each call.
     """
     @cache
-    def found(cls: Kind) -> Callable[..., Any]:
+    def found(cls: ArrayType) -> Callable[..., Any]:
         ours = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
 
         @wraps(ours)
@@ -119,7 +119,7 @@ def of_either(name: str, theirs: Callable[..., Any]) -> property:
 
 for _name, _method in vars(numpy.ndarray).items():
     if type(_method) is MethodDescriptorType and not _name.startswith("_"):
-        setattr(Kind, _name, of_either(_name, _method))
+        setattr(ArrayType, _name, of_either(_name, _method))
 
 
 WORDED = """setflags __format__ __contains__ __array__ __array_namespace__ __array_wrap__ __setstate__
@@ -136,7 +136,7 @@ def of_one(kind: Callable[[Any], Any]) -> Any:
     return convert
 
 
-class ndarray(Methods, metaclass=Kind):
+class ndarray(Methods, metaclass=ArrayType):
     """An array whose operations are recorded, and run when elements are read or the window is full."""
 
     __slots__ = ()

@@ -206,4 +206,4 @@ class Protocols:
 
 core.slow.array_ufunc = Protocols.__array_ufunc__
 if native is not None:
-    Protocols.__array_ufunc__ = native.Array.__array_ufunc__  # type: ignore[method-assign]
+    setattr(Protocols, "__array_ufunc__", native.Array.__array_ufunc__)

@@ -230,7 +230,7 @@ def _matrices() -> None:
     stands = SimpleNamespace(array=numpy.array, dtype=numpy.dtype,
                              ndarray=_Either("ndarray", (), {"__new__": numpy.ndarray.__new__}))
     found = FunctionType(new.__code__, {**new.__globals__, "N": stands}, new.__name__, new.__defaults__)
-    numpy.matrix.__new__ = update_wrapper(found, new)  # type: ignore[method-assign]
+    setattr(numpy.matrix, "__new__", update_wrapper(found, new))
 
 
 acquaint(Derived)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -19,11 +19,7 @@ from diffuse.numpy.ops import elementwise, folds, identity, known, moving, nativ
 from diffuse.numpy.ops.operands import adopt, answering, delegate, foreign, lowered, refused, shared, wrap
 from diffuse.numpy.small import native
 
-SPLIT = {
-    "divmod": ("divmod_0", "divmod_1"),
-    "modf": ("modf_0", "modf_1"),
-    "frexp": ("frexp_0", "frexp_1"),
-}
+SPLIT = {name: (f"{name}_0", f"{name}_1") for name in ("divmod", "modf", "frexp")}
 """Operations with two results, each computed by an operation of its own."""
 
 SAME = {"abs": "absolute", "conj": "conjugate"}
@@ -41,7 +37,13 @@ _NOTHING = {dtype: numpy.empty(0, dtype) for dtype in NATIVE}
 """Empty arrays that replace operands when NumPy is called for its errors."""
 
 
-class ufunc(identity.Identity, native.StaticGate if native is not None else object):  # type: ignore[misc]
+if TYPE_CHECKING or native is None:
+    Gate = object
+else:
+    Gate = native.StaticGate
+
+
+class ufunc(identity.Identity, Gate):
     """A universal function over Diffuse arrays; it delegates everything that it does not compute itself to
     NumPy.
 

@@ -185,7 +185,7 @@ class Ready:
     __slots__ = ("rows", "length", "size", "light", "watched")
 
     def __init__(self, a: Sparse, positions: Any, columns: Any, values: Any) -> None:
-        self.rows = products.Rows(positions, columns, values)
+        self.rows = products.PackedMatrix(positions, columns, values)
         self.length = a._held.shape[1]
         self.size = max(values.shape[0] // STORED, self.rows.count)
         self.light = values.shape[0] <= STORED * self.rows.count

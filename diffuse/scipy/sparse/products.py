@@ -29,7 +29,7 @@ def recordable(*dtypes: Any) -> bool:
     return all(numpy.dtype(d) in NATIVE for d in dtypes)
 
 
-class Rows:
+class PackedMatrix:
     """A sparse matrix of m rows, and the precomputed inputs of its products.
 
     `positions` (m + 1,), `columns` and `values` (stored elements,) are packed Diffuse arrays; positions rise
@@ -72,7 +72,7 @@ def ends(positions: Any) -> tuple[Any, Any]:
     return viewing(positions, positions.meta[:-1]), viewing(positions, positions.meta[1:])
 
 
-def spmv(rows: Rows, dense: Any) -> Any:
+def spmv(rows: PackedMatrix, dense: Any) -> Any:
     """The product of a sparse matrix (m, n) and a dense vector (n,) or matrix (n, k), as a lazy array.
 
     Each element of the result is summed over the row as it is stored, from zero, in the common element type

@@ -16,7 +16,7 @@ from diffuse.numpy.arrays import core
 from diffuse.numpy.ops import functions
 
 
-class Rows:
+class Basis:
     """A matrix whose rows are separate arrays: `v[k, :]` is read and written as a whole."""
 
     __array_ufunc__ = None  # so that `y @ v` calls our __rmatmul__
@@ -28,7 +28,7 @@ class Rows:
         found = self.rows[index[0]]
         if not isinstance(found, list):
             return found
-        part = Rows(0)
+        part = Basis(0)
         part.rows = found
         return part
 
@@ -65,7 +65,7 @@ class Coefficients:
 def empty(shape: Any, dtype: Any = float, *args: Any, **options: Any) -> Any:
     """`numpy.empty` for a solver."""
     if isinstance(shape, list) and len(shape) == 2 and not (args or options):
-        return Rows(shape[0])
+        return Basis(shape[0])
     return np.empty(shape, dtype, *args, **options)
 
 
