@@ -41,11 +41,11 @@ def make(name: str, points: int | None = None) -> Runtime:
         from diffuse.runtime.mpi import traffic
 
         if traffic.virtual is not None and traffic.simulated:
-            from diffuse.runtime.mpi.simulated import Simulated
+            from diffuse.runtime.mpi.virtual.simulated import Simulated
 
             return Simulated(traffic.virtual, points)
         if traffic.virtual is not None:
-            from diffuse.runtime.mpi.predicted import Predicted
+            from diffuse.runtime.mpi.virtual.predicted import Predicted
 
             return Predicted(traffic.virtual, points)
         from diffuse.runtime.mpi.runtime import Mpi

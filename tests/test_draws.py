@@ -7,7 +7,8 @@ from typing import Any
 import numpy
 import pytest
 
-from diffuse.numpy.bridge import draws, jumping
+from diffuse.numpy.bridge import jumping
+from diffuse.numpy.bridge.ranks import draws
 
 GENERATORS = [*draws.JUMPS, numpy.random.MT19937, numpy.random.Philox, numpy.random.SFC64]
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {

@@ -12,9 +12,9 @@ import numpy
 import pytest
 
 from diffuse.numpy.arrays import far
-from diffuse.numpy.bridge import pieces, shuffling
+from diffuse.numpy.bridge.ranks import pieces, shuffling
 from diffuse.numpy.order import ranked
-from diffuse.runtime.mpi.played import played
+from diffuse.runtime.mpi.virtual.played import played
 from tests import large
 from tests.jobs import TINY, diffuse, script
 

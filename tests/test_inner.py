@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from diffuse.numpy.ops import inner
-from diffuse.runtime.mpi.played import played
+from diffuse.runtime.mpi.virtual.played import played
 from tests.jobs import TINY, diffuse, script
 
 Array = numpy.ndarray[Any, Any]

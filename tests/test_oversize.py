@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 
-from diffuse.numpy.bridge import four_step, oversize
+from diffuse.numpy.bridge.ranks import four_step, oversize
 from tests.jobs import diffuse, script
 from tests.test_far import together
 

@@ -19,7 +19,7 @@ from diffuse.numpy.ops import blocks
 from diffuse.observe import trace
 from diffuse.planning import regions
 from diffuse.runtime.mpi import traffic
-from diffuse.runtime.mpi.lockstep import Line, Lockstep, Post, Stuck
+from diffuse.runtime.mpi.virtual.lockstep import Line, Lockstep, Post, Stuck
 from diffuse.stream import engine
 from tests.applications import results
 

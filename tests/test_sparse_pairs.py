@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import pytest
 
-from diffuse.runtime.mpi.played import played
+from diffuse.runtime.mpi.virtual.played import played
 from diffuse.scipy.sparse import asked
 from tests.jobs import TINY, diffuse
 

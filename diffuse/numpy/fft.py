@@ -52,7 +52,7 @@ _transforms = {name: _Threaded(value) for name, value in vars(_module.pfu).items
 
 
 def _in_parts(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    from diffuse.numpy.bridge import transforms
+    from diffuse.numpy.bridge.ranks import transforms
 
     return transforms.in_parts(_module, name, args, kwargs)
 

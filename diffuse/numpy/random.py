@@ -37,7 +37,7 @@ _KEPT = ("spawn", "get_state", "set_state")
 _IN_PARTS: Any = ()
 """Functions whose arrays may be distributed, if there may be several ranks."""
 if _config.runtime in ("mpi", "legate"):
-    from diffuse.numpy.bridge import draws as _draws
+    from diffuse.numpy.bridge.ranks import draws as _draws
 
     _IN_PARTS = _draws.NAMES
 

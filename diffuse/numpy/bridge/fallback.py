@@ -242,7 +242,7 @@ def is_new(found: Any) -> bool:
 def _oversize() -> Any:
     """The module with other ways to compute results that are right, though not with NumPy's bits, of arrays
     for which ranks lack memory."""
-    return import_module("diffuse.numpy.bridge.oversize")
+    return import_module("diffuse.numpy.bridge.ranks.oversize")
 
 
 def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:

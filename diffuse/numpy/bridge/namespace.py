@@ -196,7 +196,7 @@ def converted(real: Any, path: str) -> Any:
     if isinstance(real, numpy.ufunc) or type(real).__module__ in ("numpy.ma.core", "numpy.ma.extras"):
         return FallbackUfunc(real, path)
     if path in fallback.in_pieces:
-        importlib.import_module("diffuse.numpy.bridge.pieces")
+        importlib.import_module("diffuse.numpy.bridge.ranks.pieces")
     private = "._" in path
     if path in REBOUND:
         from diffuse.numpy.bridge.rebound import rebound

@@ -20,7 +20,8 @@ from diffuse import library
 from diffuse.library import Bounded
 from diffuse.numpy.arrays import access, base, core, soon
 from diffuse.numpy.arrays.forms import row_major
-from diffuse.numpy.bridge import fallback, parts
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.bridge.ranks import parts
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.conversion import asanyarray
 from diffuse.numpy.ops.manipulation import asks, is_array

@@ -14,7 +14,7 @@ import numpy
 from diffuse.numpy.arrays import base, core, far, gather, masks, views
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.forms import row_major
-from diffuse.numpy.bridge import parts
+from diffuse.numpy.bridge.ranks import parts
 from diffuse.numpy.ops.operands import adopt
 from diffuse.numpy.order import ranked
 from diffuse.numpy.order.calls import Array, given

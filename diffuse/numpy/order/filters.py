@@ -1,7 +1,8 @@
 """`convolve` and `correlate` with a short operand: each thread computes a part of the result.
 
 Each element of the result is a sum over as many elements as the shorter operand has.  NumPy's function on the
-elements that a part of the result needs adds up the same products in the same order (`bridge/pieces.py`).
+elements that a part of the result needs adds up the same products in the same order
+(`bridge/ranks/pieces.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.bridge import fallback, pieces
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.bridge.ranks import pieces
 from diffuse.numpy.order import memory
 from diffuse.numpy.order.calls import at_hand, given, own, table
 from diffuse.numpy.order.team import on_parts

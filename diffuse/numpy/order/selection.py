@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import core
-from diffuse.numpy.bridge import parts
+from diffuse.numpy.bridge.ranks import parts
 from diffuse.numpy.ops.operands import wrap
 from diffuse.numpy.order import radix
 from diffuse.numpy.order.calls import Array, at_hand, own

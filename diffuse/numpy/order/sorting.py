@@ -16,7 +16,8 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import base, core
-from diffuse.numpy.bridge import fallback, parts
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.bridge.ranks import parts
 from diffuse.numpy.order import memory, merging, numbering, radix
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own
 from diffuse.numpy.order.team import on_parts, slabs, threads
@@ -158,7 +159,7 @@ def _by_lines(real: Any) -> Any:
 
 def _oversize(real: Any, *args: Any) -> Any:
     """The result of a function of one line if no rank has memory for the line and that; else None."""
-    from diffuse.numpy.bridge import oversize
+    from diffuse.numpy.bridge.ranks import oversize
 
     found = oversize.beforehand(f"numpy.{real.__name__}", args, {})
     return None if found is None else found[0]

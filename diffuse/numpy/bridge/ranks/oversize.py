@@ -19,7 +19,8 @@ import numpy
 from diffuse import library
 from diffuse.numpy.arrays import core, far
 from diffuse.numpy.arrays.forms import NATIVE, row_major
-from diffuse.numpy.bridge import four_step, parts, threaded, transforms
+from diffuse.numpy.bridge import threaded
+from diffuse.numpy.bridge.ranks import four_step, parts, transforms
 from diffuse.numpy.ops.conversion import asarray
 
 SIGNS = {"fft": -1, "rfft": -1, "hfft": -1, "ifft": 1, "irfft": 1, "ihfft": 1}

@@ -22,8 +22,8 @@ import numpy
 from diffuse import library
 from diffuse.numpy.arrays import base, core, far
 from diffuse.numpy.arrays.forms import NATIVE, row_major
-from diffuse.numpy.bridge import shuffling
 from diffuse.numpy.bridge.jumping import SIZES, STEPS, sized
+from diffuse.numpy.bridge.ranks import shuffling
 from diffuse.numpy.ops import elementwise
 
 Array = numpy.ndarray[Any, Any]

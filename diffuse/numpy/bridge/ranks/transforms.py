@@ -10,7 +10,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from diffuse.numpy.bridge import parts, threaded
+from diffuse.numpy.bridge import threaded
+from diffuse.numpy.bridge.ranks import parts
 from diffuse.numpy.ops.conversion import asarray
 
 LINES = "fft", "ifft", "rfft", "irfft", "hfft", "ihfft"

@@ -20,11 +20,11 @@ from diffuse.runtime.mpi.collected import replicated
 from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, addressed
 from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.parts import cheapest
-from diffuse.runtime.mpi.played import played
 from diffuse.runtime.mpi.runtime import Mpi
 from diffuse.runtime.mpi.shares import Share, share, together
 from diffuse.runtime.mpi.steps import arriving_in_rounds, fetched, step
 from diffuse.runtime.mpi.validity import Validity
+from diffuse.runtime.mpi.virtual.played import played
 from diffuse.runtime.ranks.peers import Run
 from diffuse.settings import config
 

@@ -28,11 +28,11 @@ from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, Prepared
 from diffuse.runtime.mpi.foresight import Foresight
 from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance
-from diffuse.runtime.mpi.lockstep import Line, Lockstep, Post
 from diffuse.runtime.mpi.runtime import Mpi
 from diffuse.runtime.mpi.shares import Share
 from diffuse.runtime.mpi.steps import LaunchStep
 from diffuse.runtime.mpi.validity import Validity
+from diffuse.runtime.mpi.virtual.lockstep import Line, Lockstep, Post
 from diffuse.runtime.ranks.agreement import Agreement
 from diffuse.runtime.ranks.peers import Run
 from diffuse.settings import config

@@ -17,7 +17,8 @@ import numpy
 from diffuse.numpy.arrays import core, far
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.forms import NATIVE, row_major
-from diffuse.numpy.bridge import fallback, parts
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.bridge.ranks import parts
 from diffuse.settings import config
 
 Array = numpy.ndarray[Any, Any]

@@ -1,0 +1,1 @@
+"""NumPy's functions of arrays that lie in parts on several ranks: each rank computes its part."""
