@@ -92,17 +92,17 @@ class Stream:
             trace.on, trace.counters["refusals"] = before, refused
         return list(window.closed)
 
-    def _planned(self, group: Group, live: bytes) -> Sketch:
+    def _planned(self, group: Group, live: bytes) -> PredictedPlan:
         """Find or make what stands for a group's plan; `live` has a byte for each of its stores: is the store
         used afterwards?"""
         tasks, plans = group.tasks, group.trail.node.plans
-        found: Sketch | None = plans.get(live)
+        found: PredictedPlan | None = plans.get(live)
         if found is None:
             seen = {store for store, bit in zip(group.slots, live, strict=True) if bit}
-            found = plans[live] = Sketch(compose(tasks, temporaries(tasks, (), seen), alike(tasks)))
+            found = plans[live] = PredictedPlan(compose(tasks, temporaries(tasks, (), seen), alike(tasks)))
         return found
 
-    def _partners(self, groups: Sequence[Group], each: Sequence[Sketch | None], both: tuple[int, int],
+    def _partners(self, groups: Sequence[Group], each: Sequence[PredictedPlan | None], both: tuple[int, int],
                   last: Mapping[int, int]) -> bool:
         """Would the stream try to run two groups as one pass?  See `Forwarder._with_partner`."""
         first, second = both
@@ -136,7 +136,7 @@ class Stream:
         return Ahead(_cuts(one, starts[both[0]]) + _cuts(two, starts[both[1]]), (made,),
                      tuple([each for each in used if each[0] not in inner]))
 
-    def _single(self, groups: Sequence[Group], each: Sequence[Sketch | None], number: int,
+    def _single(self, groups: Sequence[Group], each: Sequence[PredictedPlan | None], number: int,
                 starts: Sequence[int], ways: Sequence[Ways]) -> Ahead:
         """Predict the launch of a group, or the call of its host function."""
         group, found, first = groups[number], each[number], starts[number]
@@ -165,7 +165,7 @@ class Stream:
 
 
 @dataclass(eq=False, slots=True)
-class Sketch:
+class PredictedPlan:
     """A plan of a predicted launch, which has no kernel."""
 
     composition: Composition
@@ -177,18 +177,18 @@ class Sketch:
 
 
 def _cuts(group: Group, first: int) -> tuple[tuple[int, Decomposition | None], ...]:
-    """The numbers of a group's tasks, and how each is cut; the first one has this number."""
+    """Return the number and the decomposition of each task of a group, numbered from `first` on."""
     return tuple([(first + k, task.decomposition) for k, task in enumerate(group.tasks)])
 
 
-def _used(found: Sketch, group: Group) -> tuple[tuple[int, bool], ...]:
+def _used(found: PredictedPlan, group: Group) -> tuple[tuple[int, bool], ...]:
     """The stores of a launch's arguments, and whether they are written."""
     accesses = [group.tasks[t].accesses[k] for t, k in found.composition.arguments]
     return tuple([(a.store.id, a.privilege is not Privilege.READ) for a in accesses])
 
 
 class _Cut:
-    """A region that cuts each task in the way that is given for its number."""
+    """A region that cuts each task as was decided for its number."""
 
     asks = None
 

@@ -20,7 +20,7 @@ BORDER = 64
 
 
 def recuts(group: Group, refusal: Refusal, decomposition: Decomposition) -> bool:
-    """Might the tasks of a group be cut like the one that was refused, which has this decomposition?"""
+    """Might the tasks of a group be cut like the refused task, which has this decomposition?"""
     return (refusal.constraint == "launch-domain equivalence" and group.domain == ONE.domain
             and decomposition.domain != ONE.domain and len(group.recorded) <= BORDER)
 

@@ -113,9 +113,10 @@ def brief(window: Window, alone: bool) -> int:
 
 
 def sizes_of(group: Group) -> tuple[int, int, int, int]:
-    """Return the bytes of the largest task of a group, of all its tasks, of those that fusion spares at best,
-    and half of those of the other broad ones, which a second thread spares.  The trail keeps them: it tells
-    the templates of all tasks."""
+    """Return the bytes that tasks of a group read and write: the largest task; all tasks; all but as many of
+    the largest as the kernel has loops, which fusion spares at best; and half of the broad ones among these
+    largest, which a second thread spares.  The group's trail determines its templates, and keeps the
+    numbers."""
     trail = group.trail
     if trail.sizes is None:
         sizes = sorted([bytes_of(task[0], fills(task)) for task in group.recorded])

@@ -97,9 +97,9 @@ def _under(template: Template, domain: Point, split: Split | None) -> Template |
 
 
 def like_all_rows(template: Template, alone: Decomposition) -> Template | None:
-    """Cut the first task of a group like one over all rows of its stores, as if it omitted as many rows
-    before as after its own; None if it is no elementwise task, or its stores have no more rows.  `alone` is
-    its decomposition by itself."""
+    """Cut the first task of a group, over the interior of its stores, like a task over all of their rows: as
+    many rows are taken to lie before the interior as behind it.  None if the task is not elementwise, or if
+    its stores have no more rows.  `alone` is its decomposition by itself."""
     if not movable(template):
         return None
     axis, tile, _ = alone.splits[0]

@@ -53,13 +53,13 @@ Layers = tuple[Layer, ...]
 
 
 def stacked(shapes: Set[Point]) -> set[Point]:
-    """The iteration spaces, among those of a group, of a few layers each of which is another one of them."""
+    """Return the spaces of a group that stack a few layers, of which one is a space of the group, too."""
     return {shape for shape in shapes if len(shape) > 1 and 2 <= shape[0] <= MOST
             and not shapes.isdisjoint(_layers(shape)) and volume(shape[1:]) >= LEAST}
 
 
 def _layers(shape: Point) -> tuple[Point, Point]:
-    """The spaces of one layer of this one."""
+    """The two spaces that a layer of this space may have."""
     return shape[1:], (1, *shape[1:])
 
 

@@ -82,8 +82,8 @@ class Outline:
 
 def spilled_bytes(node: Node, before: Node, slots: Mapping[int, int], template: Template,
                   stores: Sequence[int]) -> int:
-    """The bytes of the stores that need memory in the prefix `node`, but did not before its last task, which
-    is of this template and on these stores; `slots` are the numbers of stores."""
+    """The bytes of the stores that need memory since the last task of the prefix `node`.  That task has this
+    template and these stores; `before` is the prefix without it, and `slots` has the numbers of stores."""
     if node.spilled is before.spilled or node.spilled is None:
         return 0
     sizes = {slots[store]: nbytes(Frame(use.frame, use.dtype))

@@ -104,8 +104,8 @@ class Parts:
 
     def _chained(self, divided: DividedCall, layout: Layout, views: Sequence[View], instances: Sequence[Any]
                  ) -> None:
-        """Run a function on a grid of blocks of which ranks that have the same one add it up, in the order of
-        the last launch dimension; each rank has one block at most."""
+        """Run a function on a grid of blocks.  Ranks with terms of the same block of the result add them up,
+        in the order of the last launch dimension; each rank has one block at most."""
         runtime = self._stores.runtime
         grid, = divided.grids
         chain, (tile, *_) = layout.domain[-1], grid[-1][1]
@@ -229,8 +229,9 @@ def _layout(task: IndexTask, views: Sequence[View], grid: Grid, storages: Mappin
 
 def _blocks(grid: Grid, domain: Point, first: int, points: int
             ) -> Iterator[tuple[int, list[tuple[slice, ...]]]]:
-    """The blocks of so many points from the first one on, where those that follow one another along the last
-    launch dimension are one block: the first index along that, and for each array its part in the block."""
+    """Yield the blocks of the points from `first` on.  Points that follow one another along the last launch
+    dimension form one block, of which this gives the first index along that dimension, and the part of each
+    array."""
     at = first
     while at < first + points:
         place: list[int] = []

@@ -99,7 +99,7 @@ class Plan:
 
     @property
     def text(self) -> str:
-        """The tasks that it was made of, one line per task; composed on demand."""
+        """The tasks of which the plan was made, one line per task; composed on demand."""
         if not isinstance(self._text, str):
             self._text = self._text()
         return self._text
@@ -277,7 +277,7 @@ def _shared(composition: Composition, tasks: Sequence[IndexTask], gone: Containe
 
 
 def _last_used(loop: Loop, source: int, output: int) -> bool:
-    """Is nothing that a loop loads from one argument used after the op whose value it stores to another?"""
+    """Does a loop compute what it stores to `output` no earlier than its last use of loads from `source`?"""
     loads = {i for i, op in enumerate(loop.ops) if op.kind == "load" and op.attribute == source}
     stored = [op.args[0] for op in loop.ops if op.kind == "store" and op.attribute == output]
     uses = [i for i, op in enumerate(loop.ops) if op.kind != "store" and not loads.isdisjoint(op.args)]

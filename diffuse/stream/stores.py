@@ -70,7 +70,7 @@ class Storage:
 
     @property
     def scattered(self) -> bool:
-        """Is it part of a larger store, so that its elements can be named only by its own coordinates?"""
+        """Is it a part of a larger store?  Its elements can then be named only by its own coordinates."""
         instance = self._stores.instances.get(self.id) if self.exported else None
         return instance is not None and instance.scattered
 

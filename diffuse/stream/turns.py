@@ -9,12 +9,12 @@ from diffuse.ir.template import Recorded
 
 
 def begins_turn(held: Sequence[Recorded], recorded: Recorded, least: int, loops: int) -> bool:
-    """Does a task begin a new turn of a loop that the last tasks of a group, `least` of them or more, are
-    turns of, and would it cost nothing to cut the group there?
+    """Does a task begin a new turn of a loop, and would it cost nothing to end the group before it?
 
-    A loop is a sequence of operations and lines of the program that is repeated; of several periods the
-    shortest counts.  The first turn begins where the repetition does.  Nothing is lost if the turns do not
-    share passes over memory: if the group's kernel has as many `loops` as there are turns, or more.
+    The last tasks of the group, `least` of them or more, have to be turns of that loop.  A loop is a sequence
+    of operations and lines of the program that is repeated; of several periods the shortest counts.  The
+    first turn begins where the repetition does.  Nothing is lost if the turns do not share passes over
+    memory: if the group's kernel has as many `loops` as there are turns, or more.
     """
     count = len(held)
     if count < least:

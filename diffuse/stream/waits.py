@@ -65,8 +65,8 @@ class Waits:
 
 
 def begun(tasks: list[Recorded]) -> list[Template]:
-    """The operations of a chain that use none of its results: the others would not have been done at once in
-    any case, and may be waited for alone at other lines of the program."""
+    """The operations of a chain that use none of its results.  The other operations read a pending result, so
+    that they are recorded in any case; whether the program waits for them elsewhere is not known here."""
     found: list[Template] = []
     written: set[int] = set()
     for made, stores, *_ in tasks:

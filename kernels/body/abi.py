@@ -243,8 +243,8 @@ def divide(body: Body, values: tuple[Any, ...]) -> Division | None:
 
 
 def whole(body: Body, values: tuple[Any, ...]) -> Division | None:
-    """A launch as one point, which spares what each point costs beside its elements; None for one that folds,
-    as its points' partial results are combined behind them."""
+    """Turn a launch into one of a single point, which saves the overhead of points; None for a launch that
+    folds, as partial results of points are combined after them."""
     if not body.spaces or body.epilogue or reductions(body):
         return None
     many = body.launch_rank

@@ -30,7 +30,7 @@ def elements(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
 
 
 def _neighbours(threads: Threads, found: list[str], pieces: str, lanes: int) -> None:
-    """The iterations of one thread, where the innermost extent has so many pieces.
+    """The iterations of one thread; the innermost extent consists of `pieces` pieces.
 
     If all rows are aligned, a thread takes a piece, and a complete piece at once.  Otherwise neighbouring
     threads take neighbouring iterations.

@@ -33,7 +33,7 @@ def here(*things: Any) -> bool:
 
 
 def held(x: Any) -> int:
-    """The bytes of the array that owns the memory of this one, which may be a part of it."""
+    """Return the bytes of the array that owns the memory: of `x` itself, or of the array that it views."""
     return int((x if x.owner is None else x.owner).meta.nbytes)
 
 
@@ -139,7 +139,7 @@ def scattered(x: Any, numbers: Any, values: Any, operator: str) -> bool:
 
 
 def positions(mask: Any, count: int) -> Any:
-    """The flat positions of the true elements of a mask of one dimension, of which there are so many."""
+    """Return the positions of the `count` true elements of a one-dimensional mask."""
     out = core.recorded(row_major((count,), INDEX))
 
     def find(peers: Any, truth: Array, target: Array) -> None:
@@ -172,8 +172,8 @@ def place(peers: Any, ends: Sequence[int], found: Array, out: Array) -> None:
 
 
 def assigned(x: Any, mask: Any, values: Any) -> bool:
-    """Record that the elements of an array at the true elements of a mask of its shape become these values,
-    which repeat from the first one if they are fewer; returns False if that is impossible."""
+    """Record `x[mask] = values` for a mask of the array's shape; fewer values are repeated from the first one
+    on.  Returns False if that is impossible."""
     size = values.form.size
     table = size * values.form.itemsize <= TABLE
     if not located(x, mask, values) or not table and size != int(mask.sum()):

@@ -174,8 +174,8 @@ def located(part: Array, space: tuple[int, ...], axes: list[int]) -> tuple[base.
 
 
 def evenly(chosen: Chosen) -> tuple[Mirror, int] | None:
-    """The elements that may be chosen, with one dimension in the place of those that are indexed, and which
-    one that is; None where these are not evenly spaced in memory."""
+    """Merge the indexed dimensions into one: returns a view of the elements that may be chosen, and the
+    number of that dimension in it.  None where the indexed elements are not evenly spaced in memory."""
     if len(chosen.axes) == 1:
         return chosen.meta, chosen.axes[0]
     rest = [k for k in range(chosen.meta.ndim) if k not in chosen.axes]

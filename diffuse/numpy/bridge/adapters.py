@@ -146,8 +146,8 @@ def given_scalars(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given_floats(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `curve_fit`, which converts its data to floats, and looks for NaN in them, if they are a list or
-    NumPy's array, to convert Diffuse's too: they stay Diffuse's for the program's function."""
+    """Wrap `curve_fit`, so that it converts data in Diffuse's arrays to floats and checks them for NaN, as it
+    does with NumPy's arrays; the program's function still gets Diffuse's arrays."""
     form = inspect.signature(function)
 
     def run(*args: Any, **kwargs: Any) -> Any:

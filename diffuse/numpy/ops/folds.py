@@ -106,8 +106,8 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
 
 
 def narrows(x: Array, wanted: numpy.dtype[Any]) -> bool:
-    """Is the computing type another than that of the elements, so that NumPy warns of elements that are no
-    integers, or too large for float16?"""
+    """Does a reduction in the type `wanted` convert elements to a narrower type: floats to integers, or any
+    to float16?  NumPy then warns of elements that are no integers, or too large."""
     return (x.form.name[0] in "fc" and wanted.kind in "iu"
             or wanted.char == "e" and x.form.name not in ("float16", "bool", "int8", "uint8"))
 

@@ -55,8 +55,8 @@ class Order(NamedTuple):
     """For products with a vector, the number of rows that are added at a time; 0 for others."""
 
     def pieces(self, ends: Sequence[int]) -> list[tuple[int, int]]:
-        """The first index of each piece of the summed dimension, and the one after its last, given where the
-        parts of ranks begin and the last one ends."""
+        """Divide the summed dimension into pieces, each as (begin, end); `ends` are the boundaries of
+        the ranks' parts."""
         if not self.longest:
             return [(low, high) for low, high in pairwise(ends) if low < high]
         found, low, length = [], 0, ends[-1]

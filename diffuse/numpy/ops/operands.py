@@ -56,8 +56,8 @@ _REFUSAL = "object __array__ method not producing an array"
 
 
 class Answer:
-    """Wraps an object whose `__array__` returns a Diffuse array, for NumPy, which accepts only its own
-    there."""
+    """Wraps an object whose `__array__` returns a Diffuse array: NumPy accepts only arrays of its own from
+    that method."""
 
     __slots__ = ("_asked", "given", "memory")
 

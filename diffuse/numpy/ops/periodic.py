@@ -20,7 +20,7 @@ FAILED = ctypes.c_void_p(-1).value
 
 @contextmanager
 def periodic(count: int, numbers: numpy.ndarray[Any, Any]) -> Iterator[numpy.ndarray[Any, Any]]:
-    """Make an array of `count` elements that repeats these numbers, which are PERIOD bytes.  Raises OSError
+    """Make an array of `count` elements that repeats these numbers, PERIOD bytes in all.  Raises OSError
     if they cannot be mapped."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p

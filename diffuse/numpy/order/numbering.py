@@ -134,7 +134,7 @@ def _places(words: Array, bits: int) -> Array:
 
 
 def _marked(words: Array, bits: int, close: _Close | None) -> Array:
-    """The mask of the elements whose key differs from that of the one before."""
+    """The mask of the elements whose key differs from the preceding element's key."""
     mask, least = memory.empty(words.size, numpy.bool), numpy.uint64(1 << bits)
     mask[0] = True
 
