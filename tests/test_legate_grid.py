@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import DISTRIBUTED, ROOT, TINY, job, needs_legate, python, run
+from tests.jobs import DISTRIBUTED, ROOT, TINY, found_in, job, needs_legate, python, run
 from tests.legate_grid import INSTALLED
-from tests.test_legate import bits
 from tests.test_legate_trampoline import EVERYTHING, RECORDED, START, on_threads
 
 pytestmark = needs_legate
@@ -58,9 +57,9 @@ def test_applications_have_the_local_runtimes_bits(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         done = job(*run(DISTRIBUTED, str(tmp_path / name)), **{**TINY, **variables})
         assert done.returncode == 0, done.tail
-        (found[name],) = bits(tmp_path / name)
+        (found[name],) = found_in(tmp_path / name)
     grid = found["grid"]
-    assert grid.pop("launches") > 500 and 2 in grid.pop("pieces")  # type: ignore[operator]
+    assert grid.pop("launches") > 500 and 2 in grid.pop("pieces")
     for one in found.values():
         for key in ("pid", "ranks", "rank"):
             one.pop(key, None)

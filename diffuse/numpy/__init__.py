@@ -15,10 +15,10 @@ import numpy as _numpy
 
 from diffuse.library import prepare as _prepare
 from diffuse.numpy.arrays import array as _array  # noqa: F401 (gives results their class)
+from diffuse.numpy.bridge import adapted as _adapted
 from diffuse.numpy.bridge import errors as _errors  # noqa: F401 (reports errors before filters and modes change)
 from diffuse.numpy.bridge import mirrors as _mirrors
 from diffuse.numpy.bridge import namespace as _namespace
-from diffuse.numpy.bridge import sharing as _sharing
 from diffuse.settings import check_environment as _check_environment
 from diffuse.settings import config as _config
 
@@ -26,7 +26,7 @@ _check_environment()
 _mirrors.mirrored("diffuse.numpy", _namespace.member)
 _sys.modules[__name__].__class__ = _mirrors.Whole
 _prepare(_config.runtime)
-_sharing.adapt_imported()
+_adapted.adapt_imported()
 
 # A recorded window is many small objects that live for milliseconds; they make Python's collector scan
 # all objects again and again.  What imports left behind (mostly code) need not be scanned.

@@ -1,17 +1,16 @@
 """Adapts functions of libraries whose C code requires `numpy.ndarray`, so that they also accept Diffuse
 arrays.
 
-`sharing.py` imports this module after the first of these libraries was imported, or for those imported before
+`adapted.py` imports this module after the first of these libraries was imported, or for those imported before
 Diffuse.  Functions that cannot be replaced from Python (functions and methods of Cython modules) are not
 adapted: they need `diffuse.to_numpy(x)`, or `diffuse run --real MODULE`.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import update_wrapper, wraps
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -22,18 +21,19 @@ from diffuse.numpy.arrays import core
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.bridge.namespace import Standing
 from diffuse.numpy.bridge.plain import plain
-from diffuse.numpy.bridge.sharing import ADAPTED
 from diffuse.numpy.ops.ufuncs import ufunc
 from diffuse.numpy.small import native
 
 OURS = "diffuse.numpy"
 
 
-def adapt(module: ModuleType) -> None:
-    """Replace the functions of a library that `ADAPTED` names, if this version of it has them."""
-    for path in ADAPTED[module.__name__]:
+def adapt(module: ModuleType, paths: Iterable[str]) -> None:
+    """Replace these functions of a library (adapted.py), if this version of it has them."""
+    for path in paths:
         if path == "@njit":
-            importlib.import_module("diffuse.numpy.bridge.jitted").register()
+            from diffuse.numpy.bridge import jitted  # which imports Numba
+
+            jitted.register()
             continue
         if path == "@generators":
             generators_shuffle(module)

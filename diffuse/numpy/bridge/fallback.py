@@ -229,6 +229,9 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     return conversion.raised(found, getrefcount(found) > 3)
 
 
+overrides.by_numpy = call
+
+
 def silently(function: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
     """Run a public function of NumPy without a warning, because Diffuse would not be faster."""
     return call(function, args, options, silent="library")

@@ -27,7 +27,6 @@ Array = numpy.ndarray[Any, Any]
 FEWEST = {"standard_normal": 150_000, "normal": 150_000, "standard_exponential": 400_000,
           "exponential": 400_000, "random": 600_000, "uniform": 600_000, "integers": 1_500_000}
 """The fewest numbers of each function that are worth threads, as measured."""
-LEAST = min(FEWEST.values())
 SIZES = {"random": 0, "random_sample": 0, "standard_normal": 0, "standard_exponential": 0, "exponential": 1,
          "uniform": 2, "normal": 2, "integers": 2, "randint": 2, "rand": -1, "randn": -1}
 """Functions that draw their numbers one after another, with the position of the size argument; -1: all

@@ -32,6 +32,8 @@ _handed: WeakSet[Callable[..., Any]] = WeakSet()
 """Wrappers that pass Diffuse's functions to a method, and methods of classes of Diffuse's own."""
 _own: WeakSet[Any] = WeakSet()
 """Classes of Diffuse's own that answer NumPy's protocols."""
+by_numpy: Any = None
+"""`fallback.call`, set by that module, which imports this one."""
 
 
 def meet(kind: type) -> None:
@@ -157,8 +159,7 @@ def _implementation(function: Any) -> Callable[..., Any]:
     inner = getattr(function, "_implementation", function)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        fallback = importlib.import_module("diffuse.numpy.bridge.fallback")  # which imports this module
-        return fallback.call(inner, args, kwargs, silent="foreign")
+        return by_numpy(inner, args, kwargs, silent="foreign")
 
     return run
 
