@@ -1,4 +1,4 @@
-"""What runs the launches of runtime/legate/grid.h for tests: its driver, two devices without a
+"""What runs the launches of runtime/legate/native/grid.h for tests: its driver, two devices without a
 GPU, and a GPU."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Given(ctypes.Structure):
 @cache
 def driver() -> ctypes.CDLL:
     """The library of grid_driver.cc."""
-    headers = sorted(libraries.HERE.glob("*.h"))
+    headers = sorted(libraries.SOURCES.glob("*.h"))
     content = "".join(header.read_text() for header in headers)
     source = Path(__file__).with_name("grid_driver.cc")
     library = ctypes.CDLL(str(libraries.Library(source, libraries.CXX, release=content).build()))

@@ -1,5 +1,5 @@
-// Drives runtime/legate/grid.h without Legate: the test says where stores lie, and which points run.
-#include "../runtime/legate/grid.h"
+// Drives runtime/legate/native/grid.h without Legate: the test says where stores lie, and which points run.
+#include "../runtime/legate/native/grid.h"
 
 extern "C" {
 

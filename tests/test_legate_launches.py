@@ -1,4 +1,4 @@
-"""From a message to launches on a GPU (runtime/legate/grid.h), without Legate and without a GPU.
+"""From a message to launches on a GPU (runtime/legate/native/grid.h), without Legate and without a GPU.
 
 Two devices run the kernels: the host, thread by thread, and the interpreter of PTX, over memory whose
 addresses the host does not have.

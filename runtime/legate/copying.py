@@ -1,4 +1,4 @@
-"""Kernels that copy boxes of elements between two layouts on a GPU, for grid.h.
+"""Kernels that copy boxes of elements between two layouts on a GPU, for native/grid.h.
 
 A kernel takes a block of words: two that it does not read, the extents of seven dimensions, and for the
 source and then the target an address and seven strides in bytes.  A thread copies one element of 8, 4 or 1

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from diffuse.settings import config
 
-HERE = Path(__file__).parent
+SOURCES = Path(__file__).parent / "native"
 DRIVER = "libcuda.so.1"
 C = ("-x", "c", "-shared", "-fPIC", "-O1", "-fvisibility=hidden", "-Wl,--as-needed")
 CXX = ("-std=c++17", "-O2", "-fPIC", "-shared")
@@ -123,15 +123,15 @@ def no_compiler() -> str:
             "gxx), or name one in CXX")
 
 
-driver = Library(HERE / "libcuda.c", (*C, f"-Wl,-soname,{DRIVER}"))
-yielding = Library(HERE / "progress.c", C)
+driver = Library(SOURCES / "libcuda.c", (*C, f"-Wl,-soname,{DRIVER}"))
+yielding = Library(SOURCES / "progress.c", C)
 
 
 def trampoline(site: Path, release: str, name: str = "trampoline") -> Library:
     """The library of a task, compiled against the headers of the Legate wheel in the folder `site`."""
-    include, libraries, shadow = site / "include" / "legate", site / "lib64", HERE / "without_cuda"
+    include, libraries, shadow = site / "include" / "legate", site / "lib64", SOURCES / "without_cuda"
     folders = (shadow, include, include / "deps", include / "deps" / "realm", site / "include" / "rapids")
-    headers = [shadow / "legate_defines.h", *sorted(HERE.glob("*.h"))]
+    headers = [shadow / "legate_defines.h", *sorted(SOURCES.glob("*.h"))]
     content = "\n".join([release, *[header.read_text(encoding="ascii") for header in headers]])
-    return Library(HERE / f"{name}.cc", (*CXX, *(f"-I{folder}" for folder in folders)),
+    return Library(SOURCES / f"{name}.cc", (*CXX, *(f"-I{folder}" for folder in folders)),
                    (str(libraries / "liblegate.so"), f"-Wl,-rpath,{libraries}"), content)

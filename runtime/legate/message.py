@@ -1,4 +1,4 @@
-"""Serialises launches for the trampoline as 8-byte words, which message.h parses.
+"""Serialises launches for the trampoline as 8-byte words, which native/message.h parses.
 
 Most of a message is equal for all launches of a layout and is packed once; the kernel's address, its
 parameter block and pointers to host memory are put in front of it for each launch.  A launch of grid kernels

@@ -1,4 +1,4 @@
-"""Loads and registers the tasks that Legate runs for Diffuse: trampoline.cc, for GPUs trampoline_gpu.cc."""
+"""Loads and registers the tasks that Legate runs for Diffuse (native/trampoline.cc, trampoline_gpu.cc)."""
 
 from __future__ import annotations
 
