@@ -5,12 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from diffuse.fusion.canonical import Numbering
+from diffuse.fusion.constraints import Effects
 from diffuse.ir import IndexTask, Point
 from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import operations
-from diffuse.stream.analysis import Analysis
+from diffuse.stream.cuts import Cuts
 from diffuse.stream.memo import Chain, Later, Trail, decomposed, links
+from diffuse.stream.outline import Outline
 from diffuse.stream.sketch import Sketch
+
+
+class Analysis:
+    """The canonical numbers, the cuts, the effects and the kernel's outline of the tasks of a group.
+
+    It is made on demand: most groups were recorded before, and need no analysis.
+    """
+
+    __slots__ = ("numbering", "cuts", "effects", "outline")
+
+    def __init__(self) -> None:
+        self.numbering = Numbering()
+        self.cuts = Cuts()
+        self.effects = Effects()
+        self.outline = Outline(self.numbering)
 
 
 class Group:
