@@ -12,17 +12,17 @@ import pytest
 import scipy.sparse
 
 from diffuse.runtime.base import Gather
-from diffuse.runtime.legate.ghosts import Operand, Reads, pays, reads, tabled
+from diffuse.runtime.legate.ghosts import DenseOperand, Reads, pays, reads, tabled
 from tests.jobs import RANKS_SECONDS, ROOT, TINY, diffuse, job, needs_legate, script
 
 FUZZ: dict[str, Any] = {**TINY, "DIFFUSE_MIN_CHUNK": "16", "DIFFUSE_FALLBACK": "silent"}
 
 
-def operand(rows: int, tile: int, count: int) -> Operand:
-    return Operand(Gather(0, 0, (1, 2), 2, 3), rows, tile, count, 8, 0, ())
+def operand(rows: int, tile: int, count: int) -> DenseOperand:
+    return DenseOperand(Gather(0, 0, (1, 2), 2, 3), rows, tile, count, 8, 0, ())
 
 
-def some(seed: int) -> tuple[Any, int, Operand]:
+def some(seed: int) -> tuple[Any, int, DenseOperand]:
     """A random matrix, banded or scattered, and how its rows and an operand are divided among points."""
     pick = np.random.default_rng(seed)
     rows, columns, points = (int(pick.integers(*ends)) for ends in ((1, 60), (1, 60), (2, 6)))

@@ -83,7 +83,7 @@ def test_gpus_are_used_where_legate_has_them(said: str, words: str, library: Pat
 
 
 def test_without_a_driver_no_gpu_is_used() -> None:
-    found = prepare.Found(None, Path(), None, None, None, None, None, None)
+    found = prepare.Installed(None, Path(), None, None, None, None, None, None)
     assert prepare.gpus(found) == "not used: there is no NVIDIA driver"
 
 

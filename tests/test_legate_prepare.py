@@ -233,7 +233,7 @@ def test_ranks_on_a_machine_share_its_memory_and_agree(monkeypatch: pytest.Monke
 ])
 def test_what_is_wrong_is_named_with_its_remedy(version: str | None, libucx: str | None,
                                                 complaint: str | None) -> None:
-    found = prepare.Found(version, Path(), libucx, "5.0.11", "12", None, None, "/usr/bin/g++")
+    found = prepare.Installed(version, Path(), libucx, "5.0.11", "12", None, None, "/usr/bin/g++")
     refusal = found.refusal(several=True)
     assert refusal is None if complaint is None else complaint in (refusal or "")
     if version == "26.1.0":

@@ -46,7 +46,7 @@ UNTRIED = frozenset(fallback.SILENT[reason] for reason in ("text", "source"))
 """The reasons of functions that write files, or take no array."""
 
 
-class Found(NamedTuple):
+class Verdict(NamedTuple):
     """The way in which one name runs on arrays that are not small."""
 
     name: str
@@ -62,7 +62,7 @@ Make = Callable[[Any], Any]
 """Converts an array of elements to an argument."""
 
 
-class Call(NamedTuple):
+class SampleCall(NamedTuple):
     """Arguments that a function may accept, made anew for each call."""
 
     make: Callable[[Make], tuple[Any, ...]]
@@ -119,7 +119,7 @@ EITHER = frozenset("values v n size offset".split())
 """Parameters that may be arrays, too."""
 
 
-def calls(real: Callable[..., Any]) -> Iterator[Call]:
+def calls(real: Callable[..., Any]) -> Iterator[SampleCall]:
     """Arguments that a function might accept, the most likely first."""
     names, variadic = parameters(real)
     if isinstance(real, numpy.ufunc):
@@ -134,9 +134,9 @@ def calls(real: Callable[..., Any]) -> Iterator[Call]:
             yield from by_names(names, form)
 
 
-def by_number(form: str) -> Iterator[Call]:
+def by_number(form: str) -> Iterator[SampleCall]:
     """Arguments for a function that does not name its parameters."""
-    def call(*words: str) -> Call:
+    def call(*words: str) -> SampleCall:
         def arguments(make: Make) -> tuple[Any, ...]:
             known: dict[str, Callable[[], Any]] = {
                 "array": lambda: make(FORMS[form]()), "positions": lambda: make(_positions()),
@@ -144,17 +144,17 @@ def by_number(form: str) -> Iterator[Call]:
                 "number": lambda: 3, "shape": lambda: (-1,)}
             return tuple([known[word]() for word in words])
 
-        return Call(arguments)
+        return SampleCall(arguments)
 
     for words in ("array array array", "array array", "array", "list", "subscripts array array",
                   "array positions", "array positions array", "array number", "array shape"):
         yield call(*words.split())
 
 
-def by_names(names: Sequence[str] | None, form: str) -> Iterator[Call]:
+def by_names(names: Sequence[str] | None, form: str) -> Iterator[SampleCall]:
     """Arguments for the parameters with these names, with arrays of one form."""
-    def call(plenty: bool) -> Call:
-        return Call(lambda make: tuple([argument(name, make, form, plenty) for name in names or ()]))
+    def call(plenty: bool) -> SampleCall:
+        return SampleCall(lambda make: tuple([argument(name, make, form, plenty) for name in names or ()]))
 
     if names is not None:
         yield call(False)
@@ -188,7 +188,7 @@ def argument(name: str, make: Callable[[Any], Any], form: str, plenty: bool) -> 
     return OTHERS[name] if name in OTHERS and not (plenty and name in EITHER) else one()
 
 
-def accepted(real: Callable[..., Any], own: bool) -> Call | None:
+def accepted(real: Callable[..., Any], own: bool) -> SampleCall | None:
     """The first arguments with which NumPy's function returns.  Calls without an array are tried only for
     functions that Diffuse implements: others may have any effect."""
     for call in calls(real):
@@ -224,7 +224,7 @@ def forget() -> None:
     engine.current().brevity.forget()
 
 
-def observed(function: Callable[..., Any], call: Call) -> tuple[str, str]:
+def observed(function: Callable[..., Any], call: SampleCall) -> tuple[str, str]:
     """The way that a call takes, and the reason if NumPy computes it."""
     asked: list[str | None] = []
 
@@ -260,7 +260,7 @@ def recorded_types(function: Any) -> tuple[str, ...]:
     found = []
     for dtype in NATIVE:
         ones = numpy.ones(SIDE * SIDE, dtype)
-        call = Call(partial(_times, ones, function.nin))
+        call = SampleCall(partial(_times, ones, function.nin))
         with contextlib.suppress(TypeError, ValueError):
             if observed(function, call)[0] == RECORDED:
                 found.append(dtype.name)
@@ -277,22 +277,22 @@ def by_table(path: str, function: Any, own: bool) -> tuple[str, str]:
     return (AT_ONCE, UNCALLED) if own else (OBJECT, UNCALLED)
 
 
-def probe(path: str, real: Any, function: Any, own: bool, types: bool) -> Found:
+def probe(path: str, real: Any, function: Any, own: bool, types: bool) -> Verdict:
     """Find how one name runs."""
     if not callable(real) or isinstance(real, (type, ModuleType)):
-        return Found(path, OBJECT)
+        return Verdict(path, OBJECT)
     table = by_table(path, function, own)
     call = accepted(real, own) if own or table[1] not in UNTRIED else None
     if call is None:
-        return Found(path, *table)
+        return Verdict(path, *table)
     try:
         with settings.using(small=SIDE * SIDE // 2):
             way, why = observed(function, call)
             known = recorded_types(function) if types and isinstance(function, numpy.ufunc) else ()
         small, _ = observed(function, call)
     except Exception as error:  # a fault of the function or of Diffuse, which has to be reported
-        return Found(path, table[0], f"raised {type(error).__name__}: {error}")
-    return Found(path, way, why, small, known)
+        return Verdict(path, table[0], f"raised {type(error).__name__}: {error}")
+    return Verdict(path, way, why, small, known)
 
 
 def namespaces() -> Iterator[tuple[str, Any, Any, Sequence[str]]]:
@@ -315,7 +315,7 @@ def owns(path: str, name: str, function: Any) -> bool:
         function, "fallback")
 
 
-def findings(names: Sequence[str] = (), types: bool = False) -> list[Found]:
+def findings(names: Sequence[str] = (), types: bool = False) -> list[Verdict]:
     """How public names of NumPy run, in this process: all, or these (`numpy.sort`, `numpy.ndarray.sort`).
 
     With `types` for ufuncs also which element types are recorded.  Raises KeyError for an unknown name.

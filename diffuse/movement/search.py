@@ -37,7 +37,7 @@ SearchState = tuple[int, Point]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The outcome of a search."""
 
     sequences: tuple[tuple[WeakStep, ...], ...]
@@ -53,7 +53,7 @@ class Found:
         return self.sequences[0]
 
 
-def cheapest(space: WeakSpace, have: Point, want: Point, ties: int = 1, limit: int = LIMIT) -> Found:
+def cheapest(space: WeakSpace, have: Point, want: Point, ties: int = 1, limit: int = LIMIT) -> SearchResult:
     """Return the cheapest sequence of weak steps from one partition into parts to another.
 
     Up to `ties` equally cheap sequences are returned: the permutations that their lowering needs are not
@@ -103,7 +103,7 @@ class _Search:
         """Return the cost of a step that fills tiles of one of so many parts of the array."""
         return self.volume // parts * UNIT + 1
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         start, goal = (SLICING, self.have), (DONE, self.want)
         self.best[start] = 0
         heappush(self.open, (0, 0, *start))
@@ -127,7 +127,7 @@ class _Search:
             for step, following, price in self._edges(phase, parts):
                 self._reach(state, step, following, self.best[state] + price)
         found = dict.fromkeys(tuple(merged(path)) for path in islice(self._paths(goal), 2 * self.ties))
-        return Found(tuple(islice(found, self.ties)), optimal, states)
+        return SearchResult(tuple(islice(found, self.ties)), optimal, states)
 
     def _reach(self, state: SearchState, step: tuple[WeakStep, ...], following: SearchState,
                cost: int) -> None:

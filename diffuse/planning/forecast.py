@@ -17,7 +17,7 @@ from diffuse.kernels.body import operations
 from diffuse.planning.states import OperationState, named
 from diffuse.planning.tables import Tables
 from diffuse.runtime.base import Moved
-from diffuse.stream.ahead import Ahead, Stream, Ways
+from diffuse.stream.ahead import PredictedLaunch, Stream, Ways
 
 if TYPE_CHECKING:
     from diffuse.planning.windows import Search
@@ -98,7 +98,7 @@ class Forecast:
             return (every[0].template,)
         return tuple([state.template for state in every if state.usual]) or (every[0].template,)
 
-    def _turn(self, launches: Sequence[Ahead], ahead: Any, states: Sequence[int] | None) -> Turn:
+    def _turn(self, launches: Sequence[PredictedLaunch], ahead: Any, states: Sequence[int] | None) -> Turn:
         """Predict one turn; `ahead` keeps track of what ranks hold."""
         search, tables = self.search, self.tables
         taken = [0] * len(search.tasks) if states is None else [*states]
@@ -145,7 +145,7 @@ class Forecast:
         return usual[way] if way < len(usual) else 0
 
 
-def _foreseen(launch: Ahead, ahead: Any) -> tuple[Moved, int]:
+def _foreseen(launch: PredictedLaunch, ahead: Any) -> tuple[Moved, int]:
     """Return what a launch or call moves, and the number of the way in which a host function is called."""
     stores, way = [store for store, _ in launch.stores], 0
     if not launch.layouts:

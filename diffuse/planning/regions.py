@@ -27,7 +27,7 @@ from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Recorded, Template
 from diffuse.movement.agreed import machine
 from diffuse.observe import trace
-from diffuse.planning.windows import Chosen, Search
+from diffuse.planning.windows import RegionPlan, Search
 from diffuse.runtime.independent import Independent
 from diffuse.stream.engine import current
 from diffuse.stream.group import Group
@@ -55,11 +55,11 @@ class Planned:
         self.memory, self.site = memory, site
         self.by_hand: schedule | None = None
         """The grid that the program names within the region, for now."""
-        self.answers: dict[Form, tuple[set[tuple[int, int]], Chosen]] = Bounded(MOST_FORMS)
+        self.answers: dict[Form, tuple[set[tuple[int, int]], RegionPlan]] = Bounded(MOST_FORMS)
         """By canonical form: the arrays that come back, and what was chosen."""
         self.track: list[tuple[Template, Template | None]] = []
         """The tasks as they came last, and how they are cut."""
-        self.answers_last: list[Chosen] = []
+        self.answers_last: list[RegionPlan] = []
         """What was chosen for the tasks of `track`."""
         self._starts: list[int] = []
         """The number of the first task of each of these answers."""
@@ -293,7 +293,7 @@ class Planned:
         return found.templates
 
 
-def _told(tasks: list[Recorded], found: Chosen) -> str:
+def _told(tasks: list[Recorded], found: RegionPlan) -> str:
     lines = [f"{len(tasks)} operations were planned: {found.bytes:,.0f} bytes move, {found.default:,.0f} by "
              f"default, in {1e3 * found.seconds:.3g} ms, {1e3 * found.usual:.3g} by default, and a rank has "
              f"{found.peak:,} bytes at most"]

@@ -76,7 +76,7 @@ class Version:
         return volume(self.frame.shape) >= 2 * config.min_chunk
 
 
-class Chosen(NamedTuple):
+class RegionPlan(NamedTuple):
     """What was chosen for a region."""
 
     templates: tuple[Template | None, ...]
@@ -224,7 +224,7 @@ class Search:
 
     # -- the answer ----------------------------------------------------------------------------------------
 
-    def solve(self, memory: int | None = None, machine: Machine = DEFAULT) -> Chosen:
+    def solve(self, memory: int | None = None, machine: Machine = DEFAULT) -> RegionPlan:
         """Choose for the least time on a machine, within so many bytes of memory on each rank; the stream's
         own choice, unless a plan saves more than the model may err by.
 
@@ -296,7 +296,7 @@ class Search:
                         return peak, choice
         return peak, choice
 
-    def _chosen(self, best: Turn, default: Turn, peak: int) -> Chosen:
+    def _chosen(self, best: Turn, default: Turn, peak: int) -> RegionPlan:
         taken = [every[state] if every else None
                  for every, state in zip(self.states, best.states, strict=True)]
         slots: dict[int, int] = {}
@@ -304,7 +304,7 @@ class Search:
             for store in task[1]:
                 slots.setdefault(store, len(slots))
         left = [best is default and self.streams(task) for task in range(len(self.tasks))]
-        return Chosen(tuple([None if state is None or stream else state.template
+        return RegionPlan(tuple([None if state is None or stream else state.template
                              for state, stream in zip(taken, left, strict=True)]),
                       best.bytes, default.bytes, best.seconds, default.seconds, peak,
                       tuple(["-" if state is None else state.grid for state in taken]),

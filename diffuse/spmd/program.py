@@ -21,7 +21,7 @@ Names = tuple[str, ...]
 """Names of loops, one for each dimension of an array."""
 
 
-class Operand(NamedTuple):
+class IndexedArray(NamedTuple):
     """An array that the program is given, as one of its operators indexes it."""
 
     name: str
@@ -62,7 +62,7 @@ class Program:
     name: str
     said: str
     """What it computes, in words."""
-    operands: tuple[Operand, ...]
+    operands: tuple[IndexedArray, ...]
     operations: tuple[Statement, ...]
 
     @property
@@ -75,7 +75,7 @@ class Program:
         return found
 
     @property
-    def sources(self) -> tuple[Operand, ...]:
+    def sources(self) -> tuple[IndexedArray, ...]:
         """The arrays that the program is given, each once."""
         return tuple([one for one in self.operands if one.name == one.source])
 
@@ -150,7 +150,7 @@ def of_spec(spec: OpSpec, name: str = "product") -> Program:
     terms = " * ".join([_indexed(x, one.loops(k)) for k, x in enumerate(one.reads)])
     over = f"sum over {', '.join(one.reduced)} of " if one.reduced else ""
     return Program(name, f"{_indexed(one.makes, one.result)} = {over}{terms}", tuple(
-        [Operand(x, one.loops(k), x) for k, x in enumerate(one.reads)]), (one,))
+        [IndexedArray(x, one.loops(k), x) for k, x in enumerate(one.reads)]), (one,))
 
 
 def _indexed(name: str, loops: Names) -> str:
@@ -165,7 +165,7 @@ def matmul(m: int, k: int, n: int) -> Program:
 def softmax(b: int, h: int, s: int, t: int) -> Program:
     """The softmax of scores along their last dimension."""
     extents = {"b": b, "h": h, "s": s, "t": t}
-    return Program("softmax", "Y[b,h,s,:] = softmax of X[b,h,s,:]", (Operand("X", tuple("bhst"), "X"),),
+    return Program("softmax", "Y[b,h,s,:] = softmax of X[b,h,s,:]", (IndexedArray("X", tuple("bhst"), "X"),),
                    _softmax("X", "Y", extents))
 
 
@@ -173,9 +173,9 @@ def attention(b: int, s: int, e: int, h: int, d: int) -> Program:
     """Self-attention: batches, places, features, heads and the features of a head.  The places that are
     looked at are the loop t, and the features of the result the loop f."""
     extents = {"b": b, "s": s, "t": s, "e": e, "h": h, "d": d, "f": e}
-    operands = [Operand("X", tuple("bse"), "X"), Operand("XT", tuple("bte"), "X"),
-                *[Operand(f"W{x}", tuple("ehd"), f"W{x}") for x in "QKV"],
-                Operand("WO", tuple("hdf"), "WO")]
+    operands = [IndexedArray("X", tuple("bse"), "X"), IndexedArray("XT", tuple("bte"), "X"),
+                *[IndexedArray(f"W{x}", tuple("ehd"), f"W{x}") for x in "QKV"],
+                IndexedArray("WO", tuple("hdf"), "WO")]
     operations = (
         _product(extents, "bse,ehd->bhsd", "X", "WQ", "Q"),
         _product(extents, "bte,ehd->bhtd", "XT", "WK", "K"),

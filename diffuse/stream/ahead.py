@@ -32,7 +32,7 @@ Ways = Sequence[Template | None]
 for the stream's own choice."""
 
 
-class Ahead(NamedTuple):
+class PredictedLaunch(NamedTuple):
     """A predicted launch, or a predicted call of a host function."""
 
     tasks: tuple[tuple[int, Decomposition | None], ...]
@@ -54,11 +54,11 @@ class Stream:
     def __init__(self, window: Window) -> None:
         self._window, self._memo = window, Memo()
 
-    def launches(self, tasks: Sequence[Recorded], ways: Sequence[Ways]) -> list[Ahead]:
+    def launches(self, tasks: Sequence[Recorded], ways: Sequence[Ways]) -> list[PredictedLaunch]:
         """Predict the launches and calls that these tasks would become, if cut in these ways."""
         groups = self._groups(tasks, [way[0] for way in ways])
         last = {store: number for number, group in enumerate(groups) for store in group.slots}
-        alive, found = self._window.stores.alive, list[Ahead]()
+        alive, found = self._window.stores.alive, list[PredictedLaunch]()
         starts = [*accumulate([len(group.recorded) for group in groups], initial=0)]
         each = [None if group.opaque else self._planned(group, bytes([
             store in alive or last[store] > number for store in group.slots]))
@@ -117,7 +117,7 @@ class Stream:
                 and all([last[store] == second for store in made]))
 
     def _pass(self, groups: Sequence[Group], each: Sequence[Any], both: tuple[int, int],
-              starts: Sequence[int]) -> Ahead | None:
+              starts: Sequence[int]) -> PredictedLaunch | None:
         """Predict the launch of two groups as one pass; None if their rows do not allow it."""
         (one, two), (upper, lower) = [groups[k] for k in both], [each[k] for k in both]
         runtime, storages = self._window.stores.runtime, self._window.stores.storages
@@ -133,21 +133,21 @@ class Stream:
         if not runtime.passes(made):
             return None
         used = _used(upper, one) + _used(lower, two)
-        return Ahead(_cuts(one, starts[both[0]]) + _cuts(two, starts[both[1]]), (made,),
+        return PredictedLaunch(_cuts(one, starts[both[0]]) + _cuts(two, starts[both[1]]), (made,),
                      tuple([each for each in used if each[0] not in inner]))
 
     def _single(self, groups: Sequence[Group], each: Sequence[PredictedPlan | None], number: int,
-                starts: Sequence[int], ways: Sequence[Ways]) -> Ahead:
+                starts: Sequence[int], ways: Sequence[Ways]) -> PredictedLaunch:
         """Predict the launch of a group, or the call of its host function."""
         group, found, first = groups[number], each[number], starts[number]
         if found is None:
             return self._call(group, first, ways[first])
         if not found.composition.body.loops:
-            return Ahead(_cuts(group, first), (), ())
+            return PredictedLaunch(_cuts(group, first), (), ())
         made = layout(found, group.tasks, self._window.stores.storages)
-        return Ahead(_cuts(group, first), (made,), _used(found, group))
+        return PredictedLaunch(_cuts(group, first), (made,), _used(found, group))
 
-    def _call(self, group: Group, number: int, ways: Ways) -> Ahead:
+    def _call(self, group: Group, number: int, ways: Ways) -> PredictedLaunch:
         """Predict the call of the host function that is the task of this number."""
         recorded, storages = group.recorded[0], self._window.stores.storages
         points = self._window.stores.runtime.points
@@ -161,7 +161,7 @@ class Stream:
             layouts += divided.layouts(task, storages)
             together = divided.function.together
         used = tuple([(a.store.id, a.privilege is not Privilege.READ) for a in group.tasks[0].accesses])
-        return Ahead(((number, None),), tuple(layouts), used, True, together)
+        return PredictedLaunch(((number, None),), tuple(layouts), used, True, together)
 
 
 @dataclass(eq=False, slots=True)

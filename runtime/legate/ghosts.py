@@ -48,7 +48,7 @@ class Ranks(Protocol):
     def host(self, instance: LegateInstance, write: bool) -> NDArray[np.uint8]: ...
 
 
-class Operand(NamedTuple):
+class DenseOperand(NamedTuple):
     """A dense operand, divided among Legate points like the rows of the matrix."""
 
     gather: Gather
@@ -70,14 +70,14 @@ class SplitLaunch(NamedTuple):
     """A launch whose dense operands are divided among its points."""
 
     prepared: Prepared
-    operands: tuple[Operand, ...]
+    operands: tuple[DenseOperand, ...]
 
 
 class Ghosts:
     """An exchange of rows, for one version of a matrix."""
 
-    def __init__(self, place: Placement, operand: Operand, table: NDArray[np.int64], most: int, points: int
-                 ) -> None:
+    def __init__(self, place: Placement, operand: DenseOperand, table: NDArray[np.int64], most: int,
+                 points: int) -> None:
         self.table = table
         """See `tabled`."""
         self.store = LegateInstance(Store(-1, (points, points, most * operand.pitch), "uint8"))
@@ -153,12 +153,13 @@ def _tiled(argument: LaunchArgument, tile: int) -> LaunchArgument:
     return argument._replace(access=argument.access._replace(partition=partition))
 
 
-def _operand(arguments: Sequence[LaunchArgument], gather: Gather, rows: int, tile: int, need: int) -> Operand:
+def _operand(arguments: Sequence[LaunchArgument], gather: Gather, rows: int, tile: int, need: int
+             ) -> DenseOperand:
     count, *across = arguments[gather.dense].storage[0]
     pitch = ITEMSIZE[arguments[gather.dense].storage[1]] * (across[0] if across else 1)
     views = [shown(arguments[k].access) for k in (gather.low, gather.high, gather.columns)]
     name = (rows, tile, count, pitch, *[(view.offset, view.shape[0], view.dtype) for view in views])
-    return Operand(gather, rows, tile, count, pitch, need, name)
+    return DenseOperand(gather, rows, tile, count, pitch, need, name)
 
 
 class Reads(NamedTuple):
@@ -177,7 +178,7 @@ def tabled(reads: Reads) -> NDArray[np.int64]:
     return np.concatenate([np.array(reads.plain).reshape(-1), ends, *flat]).astype(np.int64)
 
 
-def reads(operand: Operand, points: int, low: NDArray[Any], high: NDArray[Any], columns: NDArray[Any]
+def reads(operand: DenseOperand, points: int, low: NDArray[Any], high: NDArray[Any], columns: NDArray[Any]
           ) -> Reads | None:
     """Find what each point reads; None if there is a row that the operand does not have."""
     edges, found, plain = np.arange(points + 1) * operand.tile, [], []
@@ -205,7 +206,7 @@ def _longest(low: NDArray[Any], high: NDArray[Any], elements: NDArray[np.int64])
     return int(ends[longest]) + 1, int(ends[longest + 1])
 
 
-def pays(operand: Operand, points: int, most: int) -> bool:
+def pays(operand: DenseOperand, points: int, most: int) -> bool:
     """Does an exchange of at most so many rows between two points move less than replicating does?  All cells
     of the exchange store are equally large."""
     return 2 * points * most <= operand.extent - operand.tile
@@ -215,7 +216,7 @@ class Divided(NamedTuple):
     """A launch with its operands divided among its points, and the exchange of each."""
 
     prepared: Prepared
-    operands: tuple[Operand, ...]
+    operands: tuple[DenseOperand, ...]
     exchanges: tuple[Ghosts, ...]
 
     @property
@@ -254,7 +255,7 @@ class Exchanges:
             exchanges.append(ghosts)
         return Divided(found.prepared, found.operands, tuple(exchanges))
 
-    def _ghosts(self, operand: Operand, prepared: Prepared, layout: Layout,
+    def _ghosts(self, operand: DenseOperand, prepared: Prepared, layout: Layout,
                 instances: Sequence[LegateInstance], watched: Sequence[Any]) -> Ghosts | None:
         """The exchange for a matrix: None if it would not pay, or the matrix is used for the first time."""
         gather = operand.gather
@@ -271,7 +272,7 @@ class Exchanges:
             kept[name] = self._inspect(operand, prepared.cut.spread, layout, looked)
         return kept[name] or None
 
-    def _inspect(self, operand: Operand, spread: Point, layout: Layout, looked: Sequence[LegateInstance]
+    def _inspect(self, operand: DenseOperand, spread: Point, layout: Layout, looked: Sequence[LegateInstance]
                  ) -> Ghosts | bool:
         """Find what points read of each other; False if it is so much that replicating moves less."""
         gather, (points,) = operand.gather, spread
@@ -295,7 +296,7 @@ class Exchanges:
                 self._pack(operand, ghosts, dense, divided.prepared)
                 ghosts.version = dense.version
 
-    def _pack(self, operand: Operand, ghosts: Ghosts, dense: LegateInstance, prepared: Prepared) -> None:
+    def _pack(self, operand: DenseOperand, ghosts: Ghosts, dense: LegateInstance, prepared: Prepared) -> None:
         """Submit the task that copies rows of each point's tile to its cells of the exchange store."""
         trace.count("exchanged")
         place, cut = self._place, prepared.cut

@@ -83,7 +83,7 @@ class Own(NamedTuple):
         return any(a.privilege is not Privilege.READ for a in self.members)
 
 
-class Seen(NamedTuple):
+class AccessedRows(NamedTuple):
     """The rows of a store that points access through one argument: point p those from `tile * p + low` to
     `tile * (p + 1) + high`."""
 
@@ -150,7 +150,7 @@ def _beside(argument: LaunchArgument) -> bool:
             partition.bounds, strict=True)])
 
 
-def _seen(argument: LaunchArgument, launch: Cut) -> Seen | None:
+def _seen(argument: LaunchArgument, launch: Cut) -> AccessedRows | None:
     """The rows that points access through an argument; None if these are no rows of tiles."""
     partition, (shape, _) = argument.access.partition, argument.storage
     if not isinstance(partition, Tiling) or not in_own_coordinates(argument) or not 0 < len(shape) <= RANK:
@@ -160,7 +160,7 @@ def _seen(argument: LaunchArgument, launch: Cut) -> Seen | None:
         return None
     low = partition.offset[0]
     tiles = launch.tiles(((0, 0, partition.tile[0]),))
-    return Seen(low, low + partition.extent[0] - partition.tile[0], tiles, partition.bounds)
+    return AccessedRows(low, low + partition.extent[0] - partition.tile[0], tiles, partition.bounds)
 
 
 def _own(group: Sequence[LaunchArgument], launch: Cut, written: Box | None) -> Own | None:

