@@ -7,7 +7,6 @@ memory of which one it lies.
 from __future__ import annotations
 
 import re
-import warnings
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +17,7 @@ import diffuse.numpy
 from diffuse.numpy.arrays import core
 from tests import audit_calls
 from tests.audit_calls import Call
+from tests.outcomes import warned
 
 ARITHMETIC = set("""
     add subtract multiply divide true_divide floor_divide remainder mod fmod divmod sqrt square
@@ -63,8 +63,7 @@ class Outcome:
         """The operands that are results of other calls."""
         late = ""
         np.random.seed(5)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warned() as caught:
             try:
                 self.result = audit_calls.run(np, call.lines, call.text, self.scope)
                 late = " when it is computed" if call.mode.startswith("wrong") else ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Thread
 from typing import Any
 
 from diffuse.observe import trace
@@ -39,10 +40,25 @@ def quiet_outcome(function: Callable[[], Any]) -> Any:
             return error
 
 
+def run_all(threads: Sequence[Thread], seconds: float | None = None) -> None:
+    """Start the threads, and wait for the end of each: so many seconds at most, if they are given."""
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(seconds)
+
+
+@contextmanager
+def warned() -> Iterator[list[warnings.WarningMessage]]:
+    """Record all warnings of the block."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+
+
 @contextmanager
 def silent() -> Iterator[None]:
     """Fail if the block warns.  A filter that raises would make NumPy compute everything at once."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         yield
     assert not caught, [str(warning.message) for warning in caught]

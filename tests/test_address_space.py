@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.jobs import python
 
 PROGRAM = """
 import resource
@@ -36,7 +35,7 @@ print("done")
 @pytest.mark.local_only("every rank has a runtime of its own that asks for more")
 def test_two_gigabytes_of_address_space_are_the_programs() -> None:
     program = PROGRAM.format(limit=2 << 30)
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    found = python(program)
     assert (found.returncode, found.stdout) == (0, "done\n"), found.stderr
 
 
@@ -55,5 +54,5 @@ def test_what_is_mapped_later_lies_near_the_c_library() -> None:
     """Calls of functions more than 4 GB away are slower, and libraries are loaded where there is room next.
 
     Small mappings may lie in gaps between others."""
-    found = subprocess.run([sys.executable, "-c", NEAR], capture_output=True, text=True, timeout=300)
+    found = python(NEAR)
     assert found.returncode == 0, found.stderr

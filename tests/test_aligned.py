@@ -12,6 +12,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.numpy.small import native
+from tests.outcomes import run_all
 
 pytestmark = pytest.mark.skipif(native is None, reason="Python's code leaves NumPy's memory to NumPy")
 SIZES = (1, 100, 1023, 1024, 1025, 1152, 1153, 5000, 65_536, 262_144, 262_145, 1_000_000)
@@ -96,8 +97,5 @@ def test_threads_in_the_context_of_the_program_do_not_share_memory() -> None:
 
     context = contextvars.copy_context()
     threads = [threading.Thread(target=context.copy().run, args=(work, float(k))) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_all(threads)
     assert not wrong

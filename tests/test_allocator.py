@@ -18,6 +18,7 @@ from diffuse.runtime.local.allocator import KEPT, RESERVE, Allocator, MemoryBloc
 from diffuse.runtime.local.keeping import SHARE
 from diffuse.runtime.local.system import ALIGNMENT, HUGE, MAPPED, Host
 from tests.moments import interrupted
+from tests.outcomes import run_all
 
 MIB = 1 << 20
 PLENTY = 1 << 50
@@ -349,10 +350,7 @@ def test_blocks_come_back_from_any_thread() -> None:
 
     addresses: list[set[int]] = []
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_all(threads)
     assert len(addresses) == 3
     assert allocator.usage().in_use == 0
 

@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import diffuse
 import diffuse.numpy as dnp
 from diffuse.settings import config
 from tests import audit, audit_calls, audit_parameters, stateful
+from tests.outcomes import warned
 
 
 @pytest.fixture(autouse=True)
@@ -78,8 +78,7 @@ def outcome(np: Any, code: str) -> Any:
     """The result of the expression behind the last semicolon, or the error; and the warnings."""
     scope: dict[str, Any] = {"np": np, "numpy": numpy, "diffuse": diffuse}
     before, _, last = code.rpartition(";")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         try:
             exec(before, scope)
             found = told(eval(last.strip(), scope))

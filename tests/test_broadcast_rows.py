@@ -13,6 +13,7 @@ import pytest
 import diffuse
 import diffuse.numpy as np
 from diffuse.library import small_folds
+from tests.outcomes import warned
 
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv]
 SHAPES = [((9000, 1, 2), (1, 8, 2)), ((9000, 1, 2), (8, 2)), ((200, 150, 1), (3,)),
@@ -66,8 +67,7 @@ def test_one_warning_and_one_error() -> None:
     y, b = numpy.full((8, 3), 1e308), np.full((8, 3), 1e308)
     found = []
     for one, other in ((x, y), (a, b)):
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
+        with warned() as said:
             diffuse.to_numpy(one + other)
         found.append([str(each.message) for each in said])
     assert found[0] == found[1] == ["overflow encountered in add"]

@@ -17,6 +17,7 @@ import diffuse.numpy
 from diffuse import settings
 from diffuse.stream import engine
 from tests import audit_compare
+from tests.outcomes import warned
 
 pytestmark = pytest.mark.not_device("no floating-point flags are kept")
 
@@ -134,8 +135,7 @@ def after() -> Iterator[None]:
 def noticed(np: Any, program: Program, one: str, other: str) -> tuple[list[tuple[str, str]], list[Any]]:
     """The warnings of a program, whenever they came, and what else it noticed in its order."""
     notes = Notes()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         kept = contextvars.copy_context().run(program, np, np.zeros(40), notes, one, other)
         engine.fence()
         del kept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from diffuse.cli import coverage, probe
 from diffuse.numpy import small
 from diffuse.numpy.bridge import fallback, namespace
 from diffuse.stream import engine
+from tests.outcomes import warned
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -65,8 +65,7 @@ def test_a_function_that_gathers_warns_and_one_that_is_recorded_does_not(found: 
             continue
         function = getattr(np, name)
         fallback.forget_warnings()
-        with warnings.catch_warnings(record=True) as said, settings.using(small=128):
-            warnings.simplefilter("always")
+        with warned() as said, settings.using(small=128):
             x = np.arange(300.0) * 2
             try:
                 function(x)

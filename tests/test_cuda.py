@@ -7,7 +7,6 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -22,6 +21,7 @@ from diffuse.kernels.build.compiler import Kernel
 from diffuse.runtime.base import Launch
 from diffuse.runtime.device.cuda import Cuda
 from diffuse.runtime.device.driver import CudaError, Driver
+from tests.jobs import python
 from tests.test_grid import large, reduction
 
 COMPILER = shutil.which("gcc") or shutil.which("cc")
@@ -283,9 +283,7 @@ def test_without_a_driver_the_first_task_says_what_is_missing() -> None:
                                            "DIFFUSE_RUNTIME=local"):
         Driver("libcuda-nowhere.so.1")
     program = "import diffuse.numpy as np; print(np.arange(3) + 1); print((np.arange(1e5) + 1)[5])"
-    environment = {**os.environ, "DIFFUSE_RUNTIME": "cuda", "LD_LIBRARY_PATH": ""}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True,
-                          timeout=60)
+    done = python(program, DIFFUSE_RUNTIME="cuda", LD_LIBRARY_PATH="")
     if done.returncode:  # no GPU here
         assert done.stdout == "[1 2 3]\n"
         assert "NVIDIA driver" in done.stderr.splitlines()[-1]

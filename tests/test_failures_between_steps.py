@@ -22,6 +22,7 @@ from diffuse.kernels.build import compiler as compiling
 from diffuse.stream import engine, execute, memo, queue, replay, stores, templates, window, zeros
 from tests import interrupts
 from tests.moments import interrupted
+from tests.outcomes import run_all
 from tests.test_failures import ROOT, nothing_held, run, works  # noqa: F401 (a fixture)
 
 # -- interruptions -----------------------------------------------------------------------------------------
@@ -30,6 +31,8 @@ from tests.test_failures import ROOT, nothing_held, run, works  # noqa: F401 (a 
 def test_an_interrupt_loses_what_was_running_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     a = np.arange(3000.0)
     engine.fence()
+    engine.current().window.forget()  # a plan of another test may have machine code, which is not interpreted
+    compiling.compiler.forget()
     b = a + 1
 
     def interrupted(*_: Any) -> None:
@@ -192,10 +195,7 @@ def test_threads_of_the_program_record_together() -> None:
 
     with settings.using(compile="background", window="auto"):
         threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        run_all(threads, 60)
         assert not any(thread.is_alive() for thread in threads)
     if failed:
         raise failed[0]

@@ -17,6 +17,7 @@ from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
 from tests.kinds import is_ours
+from tests.outcomes import warned
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +33,7 @@ def large() -> Any:
 
 def test_one_warning_per_call_site_naming_the_function_and_the_line() -> None:
     x = large()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         for _ in range(3):
             np.polydiv(x, [2.0])
         line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ import diffuse.numpy
 from diffuse import settings
 from diffuse.numpy.bridge import errors as modes_followed
 from diffuse.stream import engine
-from tests.outcomes import silent
+from tests.outcomes import silent, warned
 
 pytestmark = pytest.mark.not_device("no floating-point flags are kept")
 
@@ -36,8 +36,7 @@ def recorded(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def said(np: Any, call: Callable[[Any], Any]) -> list[str]:
     """The kinds of warnings of a call, when its result is looked at."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         result = call(np)
         if np is not numpy:
             engine.fence()
@@ -101,8 +100,7 @@ def test_complex_operands(name: str, values: Any) -> None:
 
 def test_the_warning_is_at_the_users_line() -> None:
     x = diffuse.numpy.array(ORDINARY)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         y = diffuse.numpy.sqrt(x)
         engine.fence()
         del y
@@ -128,8 +126,7 @@ def test_an_error_that_raises_raises_at_the_call() -> None:
 def test_the_warning_is_at_the_line_of_this_call_not_of_the_first_like_it() -> None:
     lines: list[int] = []
     for _ in range(2):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warned() as caught:
             x = diffuse.numpy.array(ORDINARY)
             if not lines:
                 y = diffuse.numpy.arcsin(x)
@@ -156,8 +153,7 @@ DIVISIONS = "floor_divide remainder fmod divmod".split()
 
 def messages(call: Callable[[Any], Any], np: Any) -> tuple[list[str], list[bytes]]:
     """The warnings of a call, and the bytes of its results."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         found = call(np)
         parts = found if isinstance(found, tuple) else (found,)
         values = [numpy.asarray(part).tobytes() for part in parts]
@@ -211,8 +207,7 @@ def test_error_modes_of_integers(call: Callable[[Any, Any], Any], small: int) ->
         heard: list[Any] = []
         before = numpy.seterrcall(lambda text, flag: heard.append((text, flag)))
         try:
-            with np.errstate(all=mode), warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
+            with np.errstate(all=mode), warned() as caught:
                 numpy.asarray(call(np, np.arange(5000)))
         except FloatingPointError as error:
             heard.append(str(error))
@@ -290,16 +285,14 @@ def test_blocks_that_record_warnings_are_told_of_results_that_nobody_kept() -> N
 def test_degrees_beyond_all_floats(name: str) -> None:
     caught: list[Any] = []
     for library, small in ((numpy, 0), (diffuse.numpy, 0)):
-        with settings.using(small=small), warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
+        with settings.using(small=small), warned() as found:
             repr(getattr(library, name)(library.full(7, 1e308)))
         caught.append([str(w.message) for w in found])
     assert caught[0] == caught[1] == [f"overflow encountered in {name}"]
 
 
 def test_a_number_beyond_the_type_of_the_array_warns_once() -> None:
-    with settings.using(small=0), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with settings.using(small=0), warned() as caught:
         for number in (1.5e300, 70_000):
             repr(diffuse.numpy.ones(11, dtype="f2") * number)
     assert [str(w.message) for w in caught] == 2 * ["overflow encountered in cast"]
@@ -312,8 +305,7 @@ def test_a_product_of_matrices_warns_at_its_line() -> None:
         repr(product)
         return multiply.__code__.co_firstlineno + 2
 
-    with settings.using(small=0), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with settings.using(small=0), warned() as caught:
         line = multiply()
     assert [(w.filename, w.lineno) for w in caught] == [(__file__, line)]
 
@@ -327,8 +319,7 @@ def test_warnings_of_moments_are_where_numpys_are(method: str, options: Any) -> 
 
     told = []
     for library in (numpy, diffuse.numpy):
-        with settings.using(small=0), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with settings.using(small=0), warned() as caught:
             call(library)
         told.append([(str(w.message), w.filename, w.lineno) for w in caught])
     assert told[0] == told[1] and told[0]

@@ -12,6 +12,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.settings import using
+from tests.outcomes import run_all
 
 THREADS, PROGRAMS = 4, 6
 STATEMENTS: tuple[Callable[[Any, Any, Any, Any], Any], ...] = (
@@ -52,10 +53,7 @@ def test_threads_at_the_same_time(small: int) -> None:
         whole = np.array(shared)
         threads = [threading.Thread(target=lambda seed=seed: found.update({seed: programs(np, whole, seed)}))
                    for seed in range(THREADS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_all(threads)
         for seed in range(THREADS):
             expected = programs(numpy, shared, seed)
             assert len(found[seed]) == len(expected)

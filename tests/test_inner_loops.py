@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as dn
+from tests.outcomes import warned
 
 Pair = tuple[Any, Any]
 
@@ -45,8 +45,7 @@ def both(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Pair:
 
 def done(f: Callable[[], Any]) -> tuple[Any, ...]:
     """What a call gives: type, layout, bytes and which warnings, or its error."""
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
+    with warned() as seen:
         try:
             found = f()
         except (TypeError, ValueError, OverflowError) as error:

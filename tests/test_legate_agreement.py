@@ -13,6 +13,7 @@ import pytest
 from diffuse.runtime.ranks import agreement
 from diffuse.runtime.ranks.agreement import APART, Agreement, form
 from tests.jobs import RANKS_SECONDS, TINY, job, run
+from tests.outcomes import run_all
 
 Program = Callable[[Agreement], None]
 
@@ -71,10 +72,7 @@ def together(*programs: Program, close: bool = False) -> Ranks:
             pass
 
     threads = [threading.Thread(target=work, args=(k,), name=str(k)) for k in range(len(programs))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    run_all(threads, 60)
     return ranks
 
 

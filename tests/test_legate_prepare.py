@@ -16,6 +16,7 @@ from diffuse.runtime.legate import libraries, prepare
 from diffuse.runtime.ranks import launcher
 from diffuse.settings import using
 from tests.jobs import FILL, LAUNCHERS, diffuse, job, needs_legate, python
+from tests.outcomes import run_all
 
 CXX = libraries.compiler()
 needs_compiler = pytest.mark.skipif(CXX is None, reason="no C++ compiler")
@@ -74,10 +75,7 @@ def test_many_may_build_a_library_at_once_and_one_of_them_compiles(
         built.append(libraries.driver.build())
 
     threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_all(threads)
     assert len(built) == 4 and len(set(built)) == 1
     assert [path.name for path in folder.iterdir()] == [built[0].name], "a temporary file was left"
     assert count.read_text() == "once\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import llvmlite
@@ -13,7 +11,7 @@ from diffuse.ir import Privilege
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import codegen, llvm_c
 from diffuse.kernels.targets import host
-from tests.service import ROOT
+from tests.jobs import python
 from tests.test_jit import plus
 
 ANSWER = "define i64 @answer() {\n  ret i64 42\n}\n"
@@ -64,12 +62,12 @@ def test_text_that_llvm_refuses_is_an_error() -> None:
 
 
 def test_bodies_are_compiled_without_the_package() -> None:
-    said = subprocess.run([sys.executable, "-c", """if True:
+    said = python("""
         import sys
         from diffuse.kernels.build import codegen
         from tests.test_jit import plus
         codegen.object_code(plus(7.25)), codegen.common_code("")
-        print("llvmlite.binding" in sys.modules)"""], capture_output=True, text=True, cwd=ROOT)
+        print("llvmlite.binding" in sys.modules)""")
     assert (said.stdout, said.stderr) == ("False\n", "")
 
 

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.jobs import python
+
 SMALL = """
 import numpy as np
 rng = np.random.default_rng(3)
@@ -30,5 +32,5 @@ def test_a_runtime_is_made_for_large_arrays_only(program: str, made: str) -> Non
 
 def test_a_fence_makes_no_runtime() -> None:
     code = "import diffuse.numpy, diffuse\ndiffuse.numpy.zeros(300)\ndiffuse.fence()" + ASKED
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = python(code)
     assert done.stdout.split() == ["none"], done.stderr

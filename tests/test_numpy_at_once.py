@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from diffuse.numpy.ops import conversion
 from diffuse.observe import trace
 from diffuse.settings import config
 from diffuse.stream import engine
+from tests.outcomes import warned
 
 FOLDS: list[Callable[[Any], Any]] = [
     lambda a: a.sum(), lambda a: a.prod(), lambda a: a.max(), lambda a: a.min(), lambda a: a.mean(),
@@ -163,8 +163,7 @@ def test_moments_that_are_not_finite_warn_as_numpys_do(values: tuple[float, floa
     plain[3, 5:7] = plain[4, 5:7] = values
     said: list[set[str]] = []
     for x in (plain, idle(plain)):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warned() as caught:
             found = numpy.asarray(x.var(axis=axis))
             engine.fence()
         said.append({str(w.message).split(" encountered")[0] for w in caught})

@@ -6,7 +6,6 @@ method belongs to, what it reads, and what it writes.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from math import prod
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 import diffuse
 import diffuse.numpy as dnp
 from diffuse.numpy.small import native
+from tests.outcomes import warned
 
 ANY = """
     x.cumsum(out=y)
@@ -304,8 +304,7 @@ def outcome(np: Any, own: str, shape: tuple[int, ...], call: str) -> Any:
     """The result or error, which operand the result is, all operands behind the call, and the warnings."""
     given = operands(np, own, shape)
     result: Any
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         try:
             found = eval(call, {"np": np, "numpy": numpy, "put": put, **given})
             result = told(found), [name for name, value in given.items() if value is found]
@@ -335,8 +334,7 @@ def test_an_element_of_numpys_own_array_takes_an_array_as_numpy_does(kind: str, 
     def assigned(np: Any, values: Any, shape: tuple[int, ...]) -> Any:
         part = (np.ones(20_000) * values)[:1].reshape(shape) if shape != (9,) else np.ones(20_000) * values
         array = numpy.zeros(3, kind)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warned() as caught:
             try:
                 if method:
                     numpy.ndarray.__setitem__(array, 1, part)
@@ -367,8 +365,7 @@ def test_numpys_generators_shuffle_and_fill(call: str) -> None:
         numpy.random.seed(3)
         given = {"x": x, "locked": locked,
                  "g": numpy.random.default_rng(3), "old": numpy.random.RandomState(3)}
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warned() as caught:
             try:
                 found = eval(call, {"numpy": numpy, **given})
             except Exception as error:

@@ -15,6 +15,7 @@ import diffuse.numpy
 from diffuse import settings
 from diffuse.numpy.ops import elementwise
 from diffuse.stream import engine
+from tests.outcomes import warned
 
 pytestmark = pytest.mark.not_device("no floating-point flags are kept")
 
@@ -49,14 +50,12 @@ def said(caught: list[warnings.WarningMessage]) -> list[str]:
 @pytest.fixture
 def caught() -> Iterator[list[warnings.WarningMessage]]:
     """What is said inside the test, outside of its own blocks."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
+    with warned() as found:
         yield found
 
 
 def test_what_a_block_computes_is_recorded_in_the_block(negative: Any) -> None:
-    with warnings.catch_warnings(record=True) as inside:
-        warnings.simplefilter("always")
+    with warned() as inside:
         kept.append(ours.sqrt(negative))
     assert said(inside) == [SQRT]
 
@@ -295,8 +294,7 @@ def test_a_cast_that_drops_imaginary_parts_warns_at_the_line_of_the_assignment(t
         target[1:] = values[1:]
         return assign.__code__.co_firstlineno + 1
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         line = assign(diffuse.numpy.zeros(40), diffuse.numpy.zeros(40, dtype=complex))
     assert [(w.category, w.lineno) for w in caught] == [(numpy.exceptions.ComplexWarning, line)]
 

@@ -11,6 +11,7 @@ import pytest
 import diffuse.numpy as dnp
 from diffuse.numpy.ops.readers import reads
 from diffuse.numpy.order import team
+from tests.outcomes import warned
 
 NAMES = numpy.fft._pocketfft.__all__
 OPTIONS: tuple[dict[str, Any], ...] = (
@@ -32,8 +33,7 @@ def samples(shape: tuple[int, ...]) -> list[Any]:
 
 
 def outcome(np: Any, name: str, x: Any, options: dict[str, Any]) -> Any:
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
+    with warned() as told:
         try:
             found = numpy.asarray(getattr(np.fft, name)(x, **options))
         except (TypeError, ValueError, IndexError) as error:

@@ -10,8 +10,6 @@ import importlib
 import inspect
 import io
 import os
-import subprocess
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ import pytest
 
 import diffuse.numpy as ours
 from diffuse.settings import using
+from tests.jobs import python
 from tests.kinds import is_ours
 from tests.numpy_calls import CALLS, ELSEWHERE, lines
 
@@ -254,9 +253,8 @@ def test_errors_show_at_the_line_inside_errstate_only() -> None:
 def test_an_element_type_is_found_without_the_modules_of_functions() -> None:
     code = ("import sys, diffuse.numpy as np\nbefore = set(sys.modules)\nnp.int32, np.float64\n"
             "print(*(set(sys.modules) - before))")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                          timeout=60)
-    assert done.stdout.split() == []
+    done = python(code)
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 
 
 def test_classes_and_constants_are_numpys() -> None:

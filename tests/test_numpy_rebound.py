@@ -11,6 +11,7 @@ import pytest
 import diffuse.numpy as dnp
 from diffuse.numpy.bridge.namespace import REBOUND
 from diffuse.observe import trace
+from tests.outcomes import warned
 
 LINES = """
 np.nanmin(gaps)
@@ -85,8 +86,7 @@ def arrays(np: Any) -> dict[str, Any]:
 
 def outcome(line: str, np: Any) -> tuple[Any, ...]:
     names = arrays(np) | {"np": np}
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
+    with warned() as told:
         warnings.filterwarnings("ignore", message=".*runs by NumPy here")
         try:
             found = eval(line, names)

@@ -20,6 +20,7 @@ from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
 from diffuse.stream.walk import TURNS, Walk
+from tests.outcomes import run_all
 
 Task = tuple[str, tuple[int, ...], tuple[Any, ...], tuple[Any, ...]]
 SIZE = 100_000
@@ -246,10 +247,7 @@ def test_threads_that_write_to_rows_of_one_array_give_it_one_store(monkeypatch: 
     x = np.array(numpy.zeros((2, 20000)))
     value = numpy.ones(20000)
     threads = [threading.Thread(target=row.__setitem__, args=(..., value)) for row in x]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_all(threads)
     assert len([storage for storage in attached if storage is x.storage]) == len(attached) == 1
     assert float(x.sum()) == 40000.0
 
@@ -265,10 +263,7 @@ def test_two_threads_that_write_to_a_new_array_share_its_memory(monkeypatch: pyt
         create = runtime.create
         monkeypatch.setattr(runtime, "create", slowly)
         threads = [threading.Thread(target=lambda row=row: numpy.asarray(row).fill(3.0)) for row in x]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_all(threads)
         assert float(x.sum()) == 360_000.0
 
 

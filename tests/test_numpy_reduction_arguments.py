@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from operator import attrgetter
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import diffuse.numpy
 from diffuse import settings
 from diffuse.stream import engine
+from tests.outcomes import warned
 
 pytestmark = pytest.mark.usefixtures("threshold")
 
@@ -159,8 +159,7 @@ def test_arrays_without_elements() -> None:
 @pytest.mark.parametrize("compile", ["off", "wait"])
 def test_sums_that_overflow_warn_once(compile: str) -> None:
     for shape, axis in (((5000, 2), 0), ((2, 5000), 1), ((9000,), None)):
-        with settings.using(compile=compile, min_chunk=500), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with settings.using(compile=compile, min_chunk=500), warned() as caught:
             x = diffuse.numpy.array(numpy.full(shape, 100, "f2"))
             found = x.sum(axis=axis)
             engine.fence()

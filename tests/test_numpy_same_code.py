@@ -6,13 +6,13 @@ Each line ends in an expression; what stands before the last semicolon runs firs
 from __future__ import annotations
 
 import pickle
-import warnings
 from typing import Any
 
 import numpy
 import pytest
 
 import diffuse.numpy as dnp
+from tests.outcomes import warned
 
 pytestmark = [pytest.mark.usefixtures("threshold"),
               pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning",
@@ -331,8 +331,7 @@ def test_orders_in_small_letters_and_wrong_ones(code: str) -> None:
 
 def test_strides_warn_where_they_are_set() -> None:
     x = dnp.arange(6.0) * 2
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         x.strides = (8,)
     assert [w.filename for w in caught if w.category is DeprecationWarning] in ([__file__], [])
 

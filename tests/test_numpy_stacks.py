@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy
@@ -11,6 +10,7 @@ import pytest
 import diffuse.numpy as dnp
 from diffuse.numpy.bridge import threaded
 from diffuse.numpy.order import team
+from tests.outcomes import warned
 
 CALLS: list[tuple[str, dict[str, Any]]] = [
     *[(name, {}) for name in """inv det slogdet cholesky qr eigvals eigvalsh eig eigh svd svdvals
@@ -27,8 +27,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outcome(np: Any, name: str, operands: list[Any], options: dict[str, Any]) -> Any:
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
+    with warned() as told:
         try:
             found = getattr(np.linalg, name)(*[np.array(x, order="K") for x in operands], **options)
         except (ValueError, numpy.linalg.LinAlgError) as error:

@@ -6,8 +6,6 @@ import ctypes
 import os
 import signal
 import struct
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +16,7 @@ import pytest
 from diffuse.runtime.local import native
 from diffuse.runtime.local import pool as pool_module
 from diffuse.runtime.local.pool import Pool
+from tests.jobs import python
 from tests.moments import interrupted
 from tests.pool_launches import SCRATCH, Gate, address, expected, submit_steps, until
 
@@ -172,8 +171,7 @@ for _ in range(100):
     pool.submit(address("step"), address("total"), 4, block)
 {ending}
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
-                          cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    done = python(program)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 import platform
-import warnings
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -18,9 +17,9 @@ from diffuse import settings
 from diffuse.kernels.body.operations import EXPONENTS
 from diffuse.kernels.build import routines
 from diffuse.stream import engine
+from tests.outcomes import warned
 
 INTEGERS = [name for name, exponent in EXPONENTS.items() if exponent == int(exponent)]
-ROOTS = [name for name in EXPONENTS if name not in INTEGERS]
 SPECIAL = numpy.array([numpy.inf, -numpy.inf, numpy.nan, 0.0, -0.0, 1.0, -1.0, 2.0, -3.0, 1e300, -1e300,
                        5e-324, -5e-324, 1e-310, 1e-200, 2.0 ** 511.5, 2.0 ** -511.5, 2.0 ** 512, 2.0 ** -537])
 
@@ -179,8 +178,7 @@ def test_integers_and_complex_numbers_are_raised_as_before() -> None:
 @pytest.mark.parametrize("small", [0, 1 << 20])
 def test_warnings_name_the_power(small: int) -> None:
     loud = np.errstate(all="warn", under="ignore")
-    with settings.using(small=small), warnings.catch_warnings(record=True) as caught, loud:
-        warnings.simplefilter("always")
+    with settings.using(small=small), warned() as caught, loud:
         x = np.array(numpy.full(20000, 1e200))
         y = x ** 3
         engine.fence()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from diffuse.kernels.build import codegen, ptx
@@ -15,7 +12,7 @@ from diffuse.runtime.legate import copying
 from tests import test_complex_math
 from tests.assembler import ARCHITECTURES, assemble, check
 from tests.bodies import Case
-from tests.jobs import ROOT
+from tests.jobs import python
 from tests.test_math import body
 
 pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
@@ -105,8 +102,7 @@ def test_code_for_newer_gpus_is_that_for_the_newest_that_ptx_81_knows() -> None:
     newer = "sm_100", "sm_103", "sm_110", "sm_120", "sm_121", "sm_130"
     program = ("from diffuse.kernels.build import codegen; from tests.bodies import Case; "
                f"print(*{{codegen.grid_code(Case(3).body, name).decode() for name in {newer}}})")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
-                          cwd=ROOT)
+    done = python(program)
     assert done.returncode == 0 and done.stdout.count(".target sm_90") == 1, done.stderr
     for architecture in ("sm_100", "sm_120"):
         check(done.stdout, architecture)

@@ -18,6 +18,7 @@ from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
+from tests.outcomes import run_all
 
 SIZE = 160_000
 PLAIN = numpy.random.default_rng(4).random(SIZE)
@@ -252,10 +253,7 @@ def test_threads_that_record_together() -> None:
     sys.setswitchinterval(1e-5)
     try:
         threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 5)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_all(threads)
     finally:
         sys.setswitchinterval(interval)
     for k in range(1, 5):

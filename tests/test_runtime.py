@@ -6,8 +6,6 @@ import ctypes
 import gc
 import os
 import struct
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -23,6 +21,7 @@ from diffuse.runtime import RUNTIMES, make
 from diffuse.runtime.base import Fate, Launch, LaunchArgument, Layout, Runtime, Scratch
 from diffuse.runtime.local.runtime import Local
 from diffuse.runtime.reference import Reference
+from tests.jobs import python
 from tests.pool_launches import linked
 
 SOURCE = """
@@ -396,8 +395,7 @@ for _ in range(60):
     scale(runtime, Scale(code()[0]), a, b, 1.0, total, points=2)
     runtime.release(b)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
-                          cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    done = python(program)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -418,8 +416,7 @@ runtime.flags()
 runtime.release(runtime.create(100))
 print("llvmlite" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
-                          cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    done = python(program)
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
 
 

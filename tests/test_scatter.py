@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from diffuse.numpy.arrays import indices
 from diffuse.numpy.arrays.scatter import MANY
 from diffuse.observe import trace
 from diffuse.settings import using
+from tests.outcomes import warned
 from tests.test_fuzz_stream import stream
 
 MODES = "wait", "off"
@@ -116,8 +116,7 @@ def test_extremes_of_nan_at_indices_are_invalid_where_numpy_says_so(compile: str
         x[1], v[2] = math.nan if "x" in nan else 0, math.nan if "v" in nan else 1
         if rank == 0:  # indices and values with rows
             i, v = i.reshape(3, 100), v.reshape(3, 100)
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
+        with warned() as found:
             getattr(m, ufunc).at(x, (i, i % 2) if rank == 2 else i, v)
             assert float(x.reshape(-1)[0]) in (0, 1)
         return [str(each.message) for each in found]

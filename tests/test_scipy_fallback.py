@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy
@@ -28,8 +24,8 @@ import scipy.ndimage  # noqa: E402
 
 import diffuse.scipy  # noqa: E402
 from diffuse.scipy import fft, linalg, ndimage, special  # noqa: E402
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.jobs import python
+from tests.outcomes import warned
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +42,7 @@ def matrix() -> Any:
 
 def test_one_warning_per_call_site_naming_the_function_and_the_line() -> None:
     x = np.array(matrix())
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         for _ in range(3):
             linalg.inv(x)
         line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
@@ -139,14 +134,12 @@ def test_without_scipy_numpy_works_and_the_message_says_what_to_install() -> Non
                "print(float(np.ones(3).sum()))\n"
                "try: import diffuse.scipy.special\n"
                "except ModuleNotFoundError as error: print(error.name, error)\n")
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
-                           env={**os.environ, "PYTHONPATH": str(ROOT)})
+    found = python(program)
     first, second = found.stdout.splitlines()
     assert first == "3.0" and second.startswith("scipy diffuse.scipy needs SciPy") and "pip install" in second
 
 
 def test_importing_diffuse_numpy_does_not_import_scipy() -> None:
     program = "import sys, diffuse.numpy as np; np.exp(np.ones(9)).sum(); print('scipy' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
-                           env={**os.environ, "PYTHONPATH": str(ROOT)})
+    found = python(program)
     assert found.stdout.strip() == "False", found.stderr

@@ -6,8 +6,6 @@ from __future__ import annotations
 import copy
 import importlib
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,6 +28,7 @@ import diffuse.numpy as np  # noqa: E402
 import diffuse.scipy  # noqa: E402
 from diffuse.numpy.bridge import adapters  # noqa: E402
 from diffuse.settings import using  # noqa: E402
+from tests.jobs import python
 from tests.outcomes import silent
 
 
@@ -241,7 +240,8 @@ assert scipy.sparse.random(5, 5, random_state=np.random).shape == (5, 5)
 numpy.random.seed(3)
 assert numpy.array_equal(found, scipy.stats.norm.rvs(size=3, random_state=numpy.random))
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    done = python(program)
+    assert done.returncode == 0, done.tail
 
 
 class Doubling:

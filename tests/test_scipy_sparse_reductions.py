@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from diffuse.numpy.arrays import access, core
 from diffuse.observe import trace
 from diffuse.stream import engine
 from tests.outcomes import quiet_outcome as outcome
+from tests.outcomes import warned
 
 KINDS = "float64 float32 complex128 complex64 int64 int32 int8 uint64 uint16 bool".split()
 FORMATS = "csr csc coo dia bsr lil dok".split()
@@ -240,8 +240,7 @@ def test_a_sum_of_rows_warns_as_scipys_does(values: tuple[float, float], alone: 
         stored = numpy.ones(40_000)
         stored[10:12] = values
         a = sp.csr_array((np.array(stored), (np.array(row), np.array(column))), shape=(20_000, 40_000))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warned() as caught:
             total = a.sum(axis=1)
             found = total if alone else total * 0.5
             float(found[0])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from diffuse import settings
 from diffuse.settings import config, using
+from tests.jobs import python
 
 
 @pytest.fixture(autouse=True)
@@ -98,8 +96,7 @@ def test_an_unknown_setting_or_variable_is_refused(monkeypatch: pytest.MonkeyPat
     ("DIFFUSE_NUM_THREADS", "0"), ("DIFFUSE_NUM_THREADS", "2.5"), ("DIFFUSE_MEMORY", "4X"),
     ("DIFFUSE_TREADS", "2")])
 def test_a_program_that_imports_diffuse_hears_of_a_wrong_setting(variable: str, text: str) -> None:
-    done = subprocess.run([sys.executable, "-c", "import diffuse.numpy"], env=os.environ | {variable: text},
-                          capture_output=True, text=True)
+    done = python("import diffuse.numpy", **{variable: text})
     assert done.returncode == 1
     assert f"ValueError: {variable}={text!r}: " in done.stderr and "expected " in done.stderr
 
@@ -130,5 +127,5 @@ def test_the_table_has_a_row_for_every_setting() -> None:
 
 def test_importing_settings_is_light() -> None:
     code = "import sys, diffuse.settings; print({'numpy', 'llvmlite', 'numba'} & set(sys.modules))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = python(code)
     assert found.stdout.strip() == "set()"

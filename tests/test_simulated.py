@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
@@ -21,7 +20,7 @@ from diffuse.planning import regions
 from diffuse.runtime.mpi import traffic
 from diffuse.runtime.mpi.virtual.lockstep import Line, Lockstep, Post, Stuck
 from diffuse.stream import engine
-from tests.applications import results
+from tests.applications import application, results
 
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16)
 
@@ -184,11 +183,9 @@ PROGRAMS = {"matmul": 40, "spmv": 600, "softmax": 12, "attention": 8, "cg": 24}
 def after(name: str, planned: bool = False) -> tuple[dict[str, bytes], Any]:
     """The results of a program after four steps, with Diffuse in the place of NumPy and SciPy."""
     app = import_module(f"apps.{name}")
-    parser = argparse.ArgumentParser()
-    app.arguments(parser)
     blocks._known.clear()  # the first product of its shapes is computed whole, in each run
     with patch.object(app, "np", dnp), patch.object(app, "sp", diffuse.scipy.sparse, create=True):
-        state = app.setup(parser.parse_args(["--size", str(PROGRAMS[name])]))
+        _, state = application(name, PROGRAMS[name])
         for _ in range(4):
             with regions.plan(_site=name) if planned else nullcontext():
                 app.step(state)
@@ -218,10 +215,8 @@ def test_programs_of_the_thesis(name: str, ranks: int) -> None:
 def turns(name: str, count: int, memory: int | None = None) -> int:
     """The most memory of a rank in the last turn of a program whose turns are planned, with its results."""
     app = import_module(f"apps.{name}")
-    parser = argparse.ArgumentParser()
-    app.arguments(parser)
     with patch.object(app, "np", dnp):
-        state = app.setup(parser.parse_args(["--size", str(PROGRAMS.get(name, 40))]))
+        _, state = application(name, PROGRAMS.get(name, 40))
         for turn in range(count):
             each: Any = engine.current().runtime
             for rank in each._each if turn == count - 1 else ():

@@ -19,6 +19,7 @@ from diffuse.numpy.ops.known import KNOWN
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.stream import engine
+from tests.outcomes import warned
 
 pytestmark = pytest.mark.local_only("operations run where their data is")
 
@@ -338,8 +339,7 @@ def test_errors_and_warnings_are_numpys() -> None:
         assert done(lambda: 1.0 / x)[:2] == (0, 1)
     with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
         1.0 / x
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         1.0 / x
         engine.fence()
     assert [str(w.message) for w in caught] == ["divide by zero encountered in divide"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from diffuse import settings
 from diffuse.kernels.build import small_folds
 from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.meaning import reduce
+from tests.outcomes import warned
 
 SHAPES: list[tuple[int, ...]] = [(33,), (100,), (1025,), (5000,), (64, 64), (3, 700), (700, 3), (1, 40),
                                  (40, 1), (5, 6, 7), (2, 3, 300), (300, 2, 3)]
@@ -67,8 +67,7 @@ def test_warnings_are_numpys(values: tuple[float, float], axis: int | None) -> N
     said: list[list[str]] = []
     for module in (numpy, np):
         given = module.array(array)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warned() as caught:
             found = given.sum(axis=axis)
         said.append([str(w.message) for w in caught])
     assert said[0] == said[1]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import operator
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +18,8 @@ from diffuse.numpy.small import native
 from diffuse.stream import engine
 from diffuse.stream.brevity import LONGEST, OFTEN
 from tests.at_once import allowed, counted, noticed
+from tests.jobs import python
+from tests.outcomes import warned
 
 pytestmark = [pytest.mark.local_only("every rank records the same, whatever is at hand there"),
               pytest.mark.skipif(native is None, reason="the extension does these operations")]
@@ -212,7 +212,7 @@ print(first["recorded"], last["recorded"] > 100, float(y[7]))
 
 
 def test_the_beginning_of_a_program_is_on_trial() -> None:
-    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    run = python(PROGRAM)
     y = 48.0
     for _ in range(100):
         y = y * 0.5 + 7.0
@@ -360,8 +360,7 @@ def test_errors_and_warnings_are_numpys_at_the_programs_line() -> None:
     x = np.array(values("float64"))
     whole = np.arange(N)
     with allowed():
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warned() as caught:
             _ = x / 0.0
         assert {(w.category, w.filename) for w in caught} == {(RuntimeWarning, __file__)}
         with numpy.errstate(all="raise"), pytest.raises(FloatingPointError):

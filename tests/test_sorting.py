@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,6 +27,7 @@ from diffuse.numpy.order import (
 )
 from diffuse.observe import trace
 from diffuse.settings import using
+from tests.outcomes import warned
 
 pytestmark = pytest.mark.local_only("functions run on memory that the host sees")
 
@@ -93,8 +93,7 @@ def alike(call: Call, *arrays: Any) -> None:
     outcomes = []
     for module in (np, numpy):
         given = [module.array(x) if module is np else x.copy(order="K") for x in arrays]
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warned() as caught:
             try:
                 result = call(module, *given)
             except Exception as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +21,7 @@ from diffuse.kernels.llvm.flags import MXCSR_INVALID, MXCSR_OVERFLOW
 from diffuse.kernels.targets.host import Host
 from diffuse.observe import trace
 from diffuse.stream import engine
+from tests.outcomes import warned
 from tests.test_llvm import BODIES
 
 Program = Callable[[Any, Any], Any]
@@ -57,8 +57,7 @@ def recorded(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def said(program: Program, np: Any, sp: Any, **modes: Any) -> set[str]:
     """The warnings of a program when its results are looked at, without what follows `encountered`."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         with np.errstate(**modes):
             results = program(np, sp)
             engine.fence()
@@ -177,8 +176,7 @@ def test_the_warning_of_a_fused_task_names_the_operation_and_its_line() -> None:
     y = diffuse.numpy.array(-numpy.ones(ROWS))
     engine.fence()
     launched = trace.counters["launched"]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warned() as caught:
         q = lazy @ dense
         root = diffuse.numpy.sqrt(y)
         engine.fence()

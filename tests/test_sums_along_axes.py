@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy
 import pytest
 
 import diffuse.numpy as np
+from tests.outcomes import warned
 
 EXTENTS = [1, 1, 2, 3, 4, 6, 7, 8, 9, 12, 33]
 DTYPES = ["float64", "float32", "int64", "int32", "bool", "float16", "complex128", ">f8"]
@@ -16,8 +16,7 @@ DTYPES = ["float64", "float32", "int64", "int32", "bool", "float16", "complex128
 
 def told(f: Any) -> tuple[Any, ...]:
     """The type, shape, layout, bytes and warnings of a result."""
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
+    with warned() as seen:
         found = numpy.asarray(f())
     strides = [s for s, n in zip(found.strides, found.shape, strict=True) if n > 1]
     return found.dtype, found.shape, strides, found.tobytes(), sorted({str(one.message) for one in seen})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy
@@ -16,6 +15,7 @@ from diffuse.numpy.arrays import core
 from diffuse.numpy.ops import at_once
 from diffuse.numpy.small import native
 from diffuse.observe import trace
+from tests.outcomes import warned
 
 pytestmark = pytest.mark.not_device("sums of vectors are recorded, or NumPy's")
 SIZES = [16_384, 16_385, 20_000, 33_333, 65_536, 100_000, 212_000, 700_000]
@@ -94,8 +94,7 @@ def test_results_that_are_not_finite(bad: float, warns: bool) -> None:
     warm(lambda: np.ones(50_000).sum())
     pairs: list[tuple[Any, Any]] = [(x.sum, one.sum), (lambda: float(x @ x), lambda: one @ one)]
     for ours, theirs in pairs:
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
+        with warned() as said:
             found = float(ours())
         with numpy.errstate(all="ignore"):
             expected = float(theirs())

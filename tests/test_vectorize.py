@@ -7,11 +7,7 @@ import copy
 import gc
 import hashlib
 import math
-import os
 import pickle
-import subprocess
-import sys
-import textwrap
 import threading
 import weakref
 from collections.abc import Callable
@@ -28,9 +24,9 @@ from diffuse import vectorize, worker
 from diffuse.kernels.build import numba_frontend
 from diffuse.observe import trace
 from diffuse.settings import config, using
+from tests.jobs import python
 from tests.outcomes import silent
 
-ROOT = Path(__file__).parent.parent
 SIZE = 40_000
 
 
@@ -178,12 +174,10 @@ def test_bits_are_the_same_interpreted_compiled_and_in_pieces_and_other_processe
         assert len(callers) == 1 and threading.main_thread().ident not in callers
         print(trace.snapshot().get("compilations", 0))
     """
-    environment = {**os.environ, "DIFFUSE_CACHE_DIR": str(tmp_path), "DIFFUSE_COMPILE": "wait",
-                   "DIFFUSE_NUM_THREADS": "2", "DIFFUSE_MIN_CHUNK": "1000"}
     printed = []
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True,
-                              text=True, timeout=240, cwd=ROOT, env=environment)
+        done = python(program, DIFFUSE_CACHE_DIR=str(tmp_path), DIFFUSE_COMPILE="wait",
+                      DIFFUSE_NUM_THREADS="2", DIFFUSE_MIN_CHUNK="1000")
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout.split())
     assert int(printed[0][1]) > 0 == int(printed[1][1])
