@@ -27,7 +27,7 @@ from diffuse.numpy.arrays.lending import origin
 from diffuse.numpy.arrays.methods import Methods
 from diffuse.numpy.arrays.operators import defers
 from diffuse.numpy.arrays.scalar import PENDING, scalar
-from diffuse.numpy.bridge import overrides, sharing
+from diffuse.numpy.bridge import exposed, overrides
 from diffuse.numpy.bridge.refusals import worded
 from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.operands import lowered, shared, wrap
@@ -278,11 +278,11 @@ class ndarray(Methods, metaclass=ArrayType):
 
     def __dlpack__(self, **options: Any) -> Any:
         """A capsule for other libraries, with the memory on the GPU if that has the current elements."""
-        gpu = sharing.tensors()
+        gpu = exposed.tensors()
         return exported(self).__dlpack__(**options) if gpu is None else gpu.capsule(self, **options)
 
     def __dlpack_device__(self) -> Any:
-        gpu = sharing.tensors()
+        gpu = exposed.tensors()
         return numpy.empty(0).__dlpack_device__() if gpu is None else gpu.device_of(self)
 
     def __diffuse__(self) -> Any:

@@ -19,7 +19,7 @@ from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.core import Array, hosted
 from diffuse.numpy.arrays.forms import NATIVE
-from diffuse.numpy.bridge import legate, sharing
+from diffuse.numpy.bridge import exposed, legate
 from diffuse.numpy.ops import elementwise
 from diffuse.settings import config
 
@@ -121,12 +121,12 @@ class Loan:
             if kind is not None and type(value) is tuple:
                 return getattr(import_module("numpy.linalg._linalg"), kind)(*items)
             return type(value)(items)
-        if not sharing.shares(value):
+        if not exposed.shares(value):
             return value
         if value.size < max(core.SMALL, 1) or value.dtype not in NATIVE:
             found = numpy.array(value)
             return found if found.dtype not in NATIVE else hosted(found) if found.ndim else found[()]
-        found = sharing.adopt(value)
+        found = exposed.adopt(value)
         meeting = [x for x in self._lent if elementwise.meets(x.storage, found.storage)]
         if meeting:  # part of an argument: it and the argument stay in program order
             self._lent = [x for x in self._lent if not any(x is y for y in meeting)]

@@ -23,7 +23,7 @@ from diffuse.numpy.arrays import base, core, soon
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import BASE, NATIVE, RESERVE, Mirror, address
 from diffuse.numpy.arrays.lending import owned
-from diffuse.numpy.bridge import overrides, sharing
+from diffuse.numpy.bridge import exposed, overrides
 from diffuse.numpy.ops.operands import answering, refused, shared, wrap
 from diffuse.numpy.ops.readers import READERS, reads
 from diffuse.settings import config
@@ -270,7 +270,7 @@ def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
 
 def on_gpu(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
     """The result of a NumPy function, in a tuple, if CuPy computes it on a GPU."""
-    if sharing.tensors() is None:
+    if exposed.tensors() is None:
         return None
     from diffuse.numpy.bridge import gpu_library
 

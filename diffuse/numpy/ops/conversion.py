@@ -12,7 +12,7 @@ from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import element_type, exported
 from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.forms import Mirror, computable, copying, memory_order
-from diffuse.numpy.bridge import fallback, sharing
+from diffuse.numpy.bridge import exposed, fallback
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.operands import PLAIN, Answer, answering, foreign, lowered, refused, shared, wrap
 
@@ -33,8 +33,8 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     if type(a) is numpy.ndarray and not copy:
         found = numpy.asarray(a, dtype, order, copy=copy)
         return shared(found) if numpy.may_share_memory(found, a) else wrap(found)
-    if sharing.shares(a):
-        return asarray(sharing.adopt(a), dtype, order, copy=copy)
+    if exposed.shares(a):
+        return asarray(exposed.adopt(a), dtype, order, copy=copy)
     found, given = _asked(a, dtype, copy=copy, order=order or "K")
     if given is not None:
         return given
@@ -135,8 +135,8 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: An
         most = {} if ndmax == 64 else {"ndmax": ndmax}
         return fallback.asked(numpy.array, object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin,
                               like=like, **most)
-    if sharing.shares(object):
-        object = sharing.adopt(object)
+    if exposed.shares(object):
+        object = exposed.adopt(object)
     depth: dict[str, Any] = {} if ndmax == 64 and ndmin <= 64 else {"ndmin": ndmin, "ndmax": ndmax}
     if isinstance(object, Array):
         if depth:  # may be an error
@@ -176,7 +176,7 @@ def _contains(value: Any, depth: int = 64) -> bool:
     if NUMBERS.issuperset(map(type, value)):
         return False
     kinds = dict(zip(map(type, value), value, strict=True))  # one element of each type will do
-    if any([isinstance(v, Array) or sharing.shares(v) for v in kinds.values()]):
+    if any([isinstance(v, Array) or exposed.shares(v) for v in kinds.values()]):
         return True
     nested = depth > 0 and (list in kinds or tuple in kinds)
     return nested and any([_contains(v, depth - 1) for v in value if type(v) is list or type(v) is tuple])
@@ -197,7 +197,7 @@ def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    tensors = sharing.tensors()
+    tensors = exposed.tensors()
     if tensors is not None and device is None and tensors.on_gpu(x):
         return tensors.adopt(x, copy)
     return fallback.call(numpy.from_dlpack, (x,), {"device": device, "copy": copy}, silent="source")

@@ -14,7 +14,7 @@ from diffuse.numpy.arrays.base import exported, spanned
 from diffuse.numpy.arrays.core import ARRAYS, Array, hosted
 from diffuse.numpy.arrays.forms import NATIVE, computable, form_of
 from diffuse.numpy.arrays.lending import borrow, held
-from diffuse.numpy.bridge import sharing
+from diffuse.numpy.bridge import exposed
 from diffuse.numpy.ops import rules
 from diffuse.settings import config
 
@@ -111,7 +111,7 @@ def refused(error: ValueError) -> bool:
 def foreign(x: Any) -> bool:
     """Is this another library's array (a sparse or masked one, `numpy.matrix`), or another object to which
     NumPy's functions delegate, or that they convert by rules of their own?"""
-    return type(x) not in PLAIN and not isinstance(x, Array) and not sharing.shares(x)
+    return type(x) not in PLAIN and not isinstance(x, Array) and not exposed.shares(x)
 
 
 def answers(x: Any, out: Any) -> bool:
@@ -142,7 +142,7 @@ def adopt(x: Any, writing: bool = False, gaps: bool = False) -> Any:
         elif not writing and array.size < core.SMALL and array.dtype in NATIVE:
             return access.snapshot(array, gaps=gaps)
         return shared(array) if kind is numpy.ndarray else wrap(array)
-    return sharing.adopt(x) if sharing.shares(x) else x
+    return exposed.adopt(x) if exposed.shares(x) else x
 
 
 def lowered(x: Any) -> Any:
@@ -151,4 +151,4 @@ def lowered(x: Any) -> Any:
         return host(x) if type(x) is core.array_class else host(x)[()]
     if type(x) in (list, tuple):
         return type(x)([lowered(v) for v in x])
-    return lowered(sharing.adopt(x)) if sharing.shares(x) else x
+    return lowered(exposed.adopt(x)) if exposed.shares(x) else x
