@@ -131,7 +131,6 @@ def check(state: State) -> tuple[str, float, float]:
     return "residual off the true one, or error above its bound, by", worst, bound
 
 
-
 def converged(state: State, tolerance: float | None) -> bool:
     """By the recurrence's residual; without a tolerance no value is read."""
     return tolerance is not None and norm(state.r) <= tolerance * norm(state.shadow)

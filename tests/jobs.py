@@ -117,6 +117,12 @@ def diffuse(*words: str, **options: Any) -> Job:
     return job(sys.executable, "-m", "diffuse", *words, **options)
 
 
+def over_mpi(ranks: int, *words: str, **options: Any) -> Job:
+    """Run the command line on ranks over MPI, one thread each."""
+    return diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", *words,
+                   **{"seconds": RANKS_SECONDS, **options})
+
+
 def script(folder: Path, text: str) -> str:
     """Write the text of a program to a file in a folder, and return its path."""
     path = folder / "x.py"

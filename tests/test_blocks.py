@@ -14,7 +14,7 @@ from diffuse.movement.machine import Machine
 from diffuse.stream.blocks import blocks, surface
 from diffuse.stream.decompose import by_extents
 from diffuse.stream.shapes import Shapes
-from tests.jobs import TINY, Job, diffuse, script
+from tests.jobs import TINY, Job, diffuse, over_mpi, script
 from tests.test_shapes import elementwise, fold, learned, part
 
 PROGRAMS = str(Path(__file__).with_name("block_programs.py"))
@@ -144,6 +144,6 @@ def test_random_programs_in_blocks_have_the_local_bits(ranks: int) -> None:
 def test_ranks_in_blocks_have_the_local_bits() -> None:
     few: dict[str, Any] = {**TINY, "DIFFUSE_MIN_CHUNK": "8", "DIFFUSE_FALLBACK": "silent"}
     plain = diffuse("run", PROGRAMS, "20", "26", **few)
-    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", PROGRAMS, "20", "26", **few)
+    done = over_mpi(4, PROGRAMS, "20", "26", **few)
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
     assert "over grids of [(2, 2)]" in done.stderr

@@ -35,7 +35,6 @@ def inner(m: Any, x: Any, y: Any) -> Any:
     return w
 
 
-
 def inputs(rows: int = ROWS) -> tuple[Any, Any]:
     pick = numpy.random.default_rng(rows)
     return pick.random((rows, 30)), pick.random((rows, 30))

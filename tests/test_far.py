@@ -16,7 +16,7 @@ from diffuse.numpy.bridge.ranks import pieces, shuffling
 from diffuse.numpy.order import ranked
 from diffuse.runtime.mpi.virtual.played import played
 from tests import large
-from tests.jobs import TINY, diffuse, script
+from tests.jobs import TINY, diffuse, over_mpi, script
 
 Array = numpy.ndarray[Any, Any]
 
@@ -223,8 +223,7 @@ def test_ranks_find_what_one_does_and_send_what_is_predicted(tmp_path: Path) -> 
     silent = {**TINY, "DIFFUSE_FALLBACK": "silent"}
     plain = diffuse("run", path, **silent)
     assert plain.returncode == 0 and plain.stdout.count("\n") > 90, plain.tail
-    ranks = diffuse("run", "--runtime", "mpi", "--ranks", "3", "--cpus", "1", "--traffic", path,
-                    seconds=120, **silent)
+    ranks = over_mpi(3, "--traffic", path, **silent)
     foreseen = diffuse("run", "--predict", "3", path, **silent)
     sent = []
     for done in (ranks, foreseen):
@@ -257,8 +256,7 @@ def test_ranks_without_a_part_find_what_the_others_do(tmp_path: Path) -> None:
     silent = {**TINY, "DIFFUSE_FALLBACK": "silent", "PYTHONHASHSEED": "1"}
     plain = diffuse("run", path, **silent)
     assert plain.returncode == 0 and plain.stdout.count("\n") == 4, plain.tail
-    ranks = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--output", "all", path,
-                    seconds=120, **silent)
+    ranks = over_mpi(4, "--output", "all", path, **silent)
     assert sorted(ranks.stdout.splitlines()) == sorted(4 * plain.stdout.splitlines()), ranks.tail
 
 
@@ -288,8 +286,7 @@ def prints_the_same_on_four_ranks(folder: Path, program: str, memory: str) -> No
     path = script(folder, program)
     settings = {"DIFFUSE_FALLBACK": "silent", "DIFFUSE_MIN_CHUNK": "1024"}
     plain = diffuse("run", path, **settings)
-    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", memory, path,
-                   seconds=120, **settings)
+    done = over_mpi(4, "--memory", memory, path, **settings)
     assert plain.returncode == 0 and done.stdout == plain.stdout, done.tail
 
 
@@ -340,8 +337,7 @@ WHOLE = """
 @pytest.mark.ranks("mpi")
 def test_what_needs_whole_arrays_is_named_where_ranks_have_no_room_for_them(tmp_path: Path) -> None:
     path = script(tmp_path, WHOLE)
-    done = diffuse("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--memory", "2M", path,
-                   seconds=120, DIFFUSE_FALLBACK="silent")
+    done = over_mpi(4, "--memory", "2M", path, DIFFUSE_FALLBACK="silent")
     lines = done.stdout.splitlines()
     names = "numpy.correlate", "numpy.fft.fft", "numpy.convolve"
     assert len(lines) == 3 and all([line.startswith(f"{name} runs by NumPy, which needs whole arrays")

@@ -80,8 +80,6 @@ class Pick(random.Random):
         return tuple(plain), tuple(ours)
 
 
-
-
 @pytest.mark.parametrize("mode, count", [("off", 150), ("wait", 25)])
 def test_reads_are_numpys(mode: str, count: int) -> None:
     pick = Pick(mode)

@@ -98,7 +98,6 @@ def agree(found: Any, expected: Any, layout: bool = True) -> None:
     assert numpy.array_equal(numpy.asarray(found), expected)
 
 
-
 def recorded() -> int:
     return trace.snapshot()["recorded"]
 

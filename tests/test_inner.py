@@ -10,7 +10,7 @@ import pytest
 
 from diffuse.numpy.ops import inner
 from diffuse.runtime.mpi.virtual.played import played
-from tests.jobs import TINY, diffuse, script
+from tests.jobs import TINY, diffuse, over_mpi, script
 
 Array = numpy.ndarray[Any, Any]
 
@@ -103,8 +103,7 @@ def test_sums_over_the_cut_axis_have_the_bits_of_one_process(ranks: int, tmp_pat
     settings = {**TINY, "DIFFUSE_FALLBACK": "silent", "OPENBLAS_NUM_THREADS": "1"}
     plain = diffuse("run", path, **settings)
     assert plain.returncode == 0 and plain.stdout.count("\n") == 56, plain.tail
-    done = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic", path,
-                   seconds=120, **settings)
+    done = over_mpi(ranks, "--traffic", path, **settings)
     foreseen = diffuse("run", "--predict", str(ranks), path, **settings)
     for each in (done, foreseen):
         assert each.stdout.startswith(plain.stdout), each.tail

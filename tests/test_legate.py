@@ -194,8 +194,6 @@ def test_floating_point_errors_are_seen_compiled_and_interpreted() -> None:
         assert said == "['divide by zero encountered in divide']\n"
 
 
-
-
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_launches_in_tasks_of_legate_join_a_full_queue(threads: str) -> None:
     """A store that another library holds is asked for in a task; the pool takes no more than 256 launches."""

@@ -295,8 +295,6 @@ def test_results_of_reductions_are_a_launch_of_their_own() -> None:
     assert cut(Layout((layout.arguments[0], total, reader), (), "", (2,)), 1).spread == (1,)
 
 
-
-
 def test_views_whose_tiles_begin_in_the_same_rows_are_one_box() -> None:
     """A stencil with a periodic border reads many views, and all of them in three ranges of rows."""
     middle, west, east = b[1:-1, 1:-1], b[1:-1, :1], b[1:-1, -1:]

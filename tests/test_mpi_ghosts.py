@@ -16,7 +16,7 @@ from diffuse.runtime.mpi.gathers import holders, lacking, own, read, written
 from diffuse.runtime.mpi.validity import made, tidy
 from diffuse.runtime.ranks.numbers import distinct
 from diffuse.stream.gathers import gathers
-from tests.jobs import ROOT, diffuse, script
+from tests.jobs import ROOT, diffuse, over_mpi, script
 
 ROWS, WIDTH = 41, 3
 SETTINGS = {"DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "16", "DIFFUSE_FALLBACK": "silent"}
@@ -104,8 +104,7 @@ def test_random_products_have_scipys_bits(ranks: int, first: int, last: int, tmp
         from tests import fuzz_ghosts
         fuzz_ghosts.main({first}, {last})
     """)
-    done = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--real", "tests",
-                   path, seconds=120, **SETTINGS)
+    done = over_mpi(ranks, "--real", "tests", path, **SETTINGS)
     assert done.returncode == 0 and f"{last - first} programs on {ranks} ranks" in done.stdout, done.tail
     assert int(done.stdout.split(" plans")[0].split()[-1]) > last - first
 
@@ -150,8 +149,7 @@ def test_a_matrix_made_of_arrays_in_parts(tmp_path: Path) -> None:
     path = script(tmp_path, PARTS)
     plain = diffuse("run", path, **SETTINGS)
     assert plain.returncode == 0 and plain.stdout.count("ValueError") == 7, plain.tail
-    done = diffuse("run", "--runtime", "mpi", "--ranks", "2", "--cpus", "1", path, seconds=120,
-                   **SETTINGS)
+    done = over_mpi(2, path, **SETTINGS)
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
 
 
@@ -176,7 +174,6 @@ LARGE = """
 def test_a_matrix_that_no_rank_has_room_for(tmp_path: Path) -> None:
     """Its arrays are 13.6 MB, and each of two ranks may have 9."""
     path = script(tmp_path, LARGE)
-    done = diffuse("run", "--runtime", "mpi", "--ranks", "2", "--cpus", "1", path, seconds=120,
-                   DIFFUSE_MPI_MEMORY="9M")
+    done = over_mpi(2, path, DIFFUSE_MPI_MEMORY="9M")
     assert done.returncode == 0, done.tail
     assert done.stdout == diffuse("run", path).stdout

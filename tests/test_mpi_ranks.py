@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import DISTRIBUTED, ROOT, TINY, Job, diffuse, found_in, job, network, run, script
+from tests.jobs import DISTRIBUTED, ROOT, TINY, diffuse, found_in, job, network, over_mpi, run, script
 
 pytestmark = pytest.mark.ranks("mpi")
 SECONDS = 120
@@ -30,17 +30,12 @@ def results(found: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in ("pid", "ranks", "rank", "pieces")}
 
 
-def on_ranks(ranks: int, *words: str, **variables: Any) -> Job:
-    return diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", *words, seconds=SECONDS,
-                   **variables)
-
-
 @pytest.mark.parametrize("ranks, chosen", [
     (2, ()), (3, ("halos", "stencil_in_place", "shifted_in_place", "folds", "decisions")),
     (4, ("halos", "folds"))])
 def test_all_ranks_find_what_one_does(ranks: int, chosen: tuple[str, ...], tmp_path: Path,
                                       expected: dict[str, Any]) -> None:
-    done = on_ranks(ranks, DISTRIBUTED, str(tmp_path), *chosen, **TINY)
+    done = over_mpi(ranks, DISTRIBUTED, str(tmp_path), *chosen, **TINY)
     assert done.returncode == 0, done.tail
     found = found_in(tmp_path)
     assert {(one["ranks"], one["rank"]) for one in found} == {(ranks, k) for k in range(ranks)}
@@ -69,7 +64,7 @@ def test_random_programs_agree_with_numpy(tmp_path: Path) -> None:
         sys.argv = ["fuzz_ranks.py", "0", "20", "10"]
         runpy.run_path({str(ROOT / "tests" / "fuzz_ranks.py")!r}, run_name="__main__")
     """
-    done = on_ranks(2, "--real", "tests", script(tmp_path, text), **{**TINY, "DIFFUSE_MIN_CHUNK": "1"})
+    done = over_mpi(2, "--real", "tests", script(tmp_path, text), **{**TINY, "DIFFUSE_MIN_CHUNK": "1"})
     assert done.returncode == 0 and "20 programs on 2 ranks" in done.stdout, done.tail
     assert int(done.stdout.rpartition(" in several")[0].rpartition(" ")[2]) > 50
 
@@ -77,7 +72,7 @@ def test_random_programs_agree_with_numpy(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ranks, first, last", [(2, 0, 12), (3, 12, 20)])
 def test_random_passes_agree_with_numpy(ranks: int, first: int, last: int) -> None:
     """Sweeps that run with their copies or write-backs as one pass, whose ranks read rows of each other."""
-    done = on_ranks(ranks, "--real", "tests", str(ROOT / "tests" / "fuzz_passes.py"), str(first), str(last),
+    done = over_mpi(ranks, "--real", "tests", str(ROOT / "tests" / "fuzz_passes.py"), str(first), str(last),
                     **{**TINY, "DIFFUSE_COMPILE": "wait"})
     assert done.returncode == 0 and f"{last - first} programs on {ranks} ranks" in done.stdout, done.tail
     assert int(done.stdout.split(" passes")[0].split()[-1]) > 5 * (last - first)
@@ -134,7 +129,7 @@ def test_the_rest_of_a_library(tmp_path: Path) -> None:
     path = script(tmp_path, REST)
     plain = diffuse("run", path, seconds=SECONDS, **TINY, DIFFUSE_FALLBACK="silent")
     assert plain.returncode == 0, plain.tail
-    done = on_ranks(2, path, **TINY, DIFFUSE_FALLBACK="silent")
+    done = over_mpi(2, path, **TINY, DIFFUSE_FALLBACK="silent")
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
 
 
@@ -161,7 +156,7 @@ HALF = """
 
 def test_an_array_takes_half_of_its_memory_on_each_of_two_ranks(tmp_path: Path) -> None:
     path = script(tmp_path, HALF)
-    done = on_ranks(2, "--output", "all", path)
+    done = over_mpi(2, "--output", "all", path)
     assert done.returncode == 0, done.tail
     took = [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("took")]
     assert len(took) == 2 and all(55 < megabytes < 75 for megabytes in took), took  # of 122 for two arrays
@@ -180,7 +175,7 @@ def test_too_much_memory_is_an_error_on_all_ranks_and_the_session_goes_on(tmp_pa
             print("no:", str(error).partition(" for ")[0], error.__traceback__.tb_lineno)
         print(x[:10, :10].sum())
     """)
-    done = on_ranks(2, "--output", "all", "--memory", "50M", path, DIFFUSE_FALLBACK="silent")
+    done = over_mpi(2, "--output", "all", "--memory", "50M", path, DIFFUSE_FALLBACK="silent")
     assert done.returncode == 0, done.tail
     said = ("no: numpy.convolve runs by NumPy, which needs whole arrays on every rank: "
             "31232000 bytes more on rank 0 7")
@@ -214,7 +209,7 @@ def test_all_ranks_end_together_and_say_why(how: str, tmp_path: Path) -> None:
         print(time.monotonic())
     """)
     begin = time.monotonic()
-    done = on_ranks(2, path, **TINY)
+    done = over_mpi(2, path, **TINY)
     assert done.returncode == status, done.tail
     assert all(words in done.stderr for words in said), done.tail
     assert time.monotonic() - begin < SECONDS / 2

@@ -36,7 +36,6 @@ def assigned(x: Any) -> Any:
     return x
 
 
-
 def resident() -> int:
     """Bytes of this process in memory."""
     with open("/proc/self/statm") as file:

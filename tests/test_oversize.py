@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from diffuse.numpy.bridge.ranks import four_step, oversize
-from tests.jobs import diffuse, script
+from tests.jobs import diffuse, over_mpi, script
 from tests.test_far import together
 
 Array = numpy.ndarray[Any, Any]
@@ -165,8 +165,7 @@ def test_ranks_compute_what_none_has_room_for(tmp_path: Path) -> None:
     assert plain.returncode == 0 and plain.stdout.count("\n") > 40, plain.tail
     bits = set()
     for ranks, memory in ((4, "1850K"), (5, "1800K")):
-        done = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--memory", memory,
-                       path, seconds=120, **settings)
+        done = over_mpi(ranks, "--memory", memory, path, **settings)
         assert done.returncode == 0, done.tail
         for found, want in zip(done.stdout.splitlines(), plain.stdout.splitlines(), strict=True):
             assert found == want or near(found, want), (found, want)

@@ -14,7 +14,7 @@ from diffuse.numpy.ops import blocks
 from diffuse.runtime.independent import Independent
 from diffuse.settings import config
 from diffuse.stream.parts import part_length
-from tests.jobs import TINY, Job, diffuse, script
+from tests.jobs import TINY, Job, diffuse, over_mpi, script
 
 # -- what a call declares ----------------------------------------------------------------------------------
 
@@ -189,8 +189,7 @@ def ended(done: Job) -> tuple[str, dict[str, Any]]:
 def test_parts_have_the_bits_of_the_whole_and_rows_stay_where_they_are(ranks: int, tmp_path: Path) -> None:
     path, silent = script(tmp_path, PROGRAM), {**TINY, "DIFFUSE_FALLBACK": "error"}
     plain, _ = ended(diffuse("run", path, **silent))
-    done = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic", path,
-                   **silent)
+    done = over_mpi(ranks, "--traffic", path, **silent)
     said, counted = ended(done)
     assert said == plain
     assert done.stderr.count("invalid value encountered in") == 1, done.stderr

@@ -15,7 +15,7 @@ from diffuse import settings
 from diffuse.planning.boxes import common, everything, hull, touched, volumes
 from diffuse.planning.forecast import Turn
 from diffuse.planning.windows import preferred
-from tests.jobs import TINY, script
+from tests.jobs import TINY, over_mpi, script
 from tests.jobs import diffuse as command
 
 
@@ -107,7 +107,7 @@ UNEVEN = """
 def test_ranks_have_uneven_tiles(tmp_path: Path) -> None:
     path = script(tmp_path, UNEVEN)
     plain = command("run", path, **TINY)
-    done = command("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", path, **TINY)
+    done = over_mpi(4, path, **TINY)
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import pytest
 
-from tests.jobs import TINY, Job, script
+from tests.jobs import TINY, Job, over_mpi, script
 from tests.jobs import diffuse as command
 
 PROGRAMS = str(Path(__file__).with_name("planned_programs.py"))
@@ -83,7 +83,7 @@ def test_a_plan_moves_fewer_bytes(tmp_path: Path) -> None:
 @pytest.mark.ranks("mpi")
 def test_ranks_move_fewer_bytes_under_a_plan(tmp_path: Path) -> None:
     path = script(tmp_path, MOVES)
-    done = command("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--traffic", path, **TINY)
+    done = over_mpi(4, "--traffic", path, **TINY)
     assert done.stdout == command("run", path, **TINY).stdout, done.tail
     fewer(done)
 
@@ -185,7 +185,7 @@ def test_a_plan_looks_at_a_matrix_before_its_first_product(tmp_path: Path) -> No
 @pytest.mark.ranks("mpi")
 def test_ranks_look_at_a_matrix_before_its_first_product(tmp_path: Path) -> None:
     path = script(tmp_path, LOOKS)
-    done = command("run", "--runtime", "mpi", "--ranks", "4", "--cpus", "1", "--traffic", path, **TINY)
+    done = over_mpi(4, "--traffic", path, **TINY)
     looked(done, command("run", path, **TINY))
 
 SUMS = """
@@ -265,7 +265,7 @@ def test_the_default_is_what_ranks_do_without_a_plan(tmp_path: Path, ranks: int)
 def test_random_programs_on_ranks() -> None:
     few: dict[str, Any] = {**TINY, "DIFFUSE_MIN_CHUNK": "8", "DIFFUSE_FALLBACK": "silent"}
     plain = command("run", PROGRAMS, "60", "62", **few)
-    done = command("run", "--runtime", "mpi", "--ranks", "3", "--cpus", "1", PROGRAMS, "60", "62", **few)
+    done = over_mpi(3, PROGRAMS, "60", "62", **few)
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
     assert " searches" in done.stderr and "\n0 searches" not in done.stderr
 

@@ -32,7 +32,6 @@ def several() -> Iterator[None]:
     known.KNOWN.clear()
 
 
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("mode", ["off", "wait"])
 def test_a_rolled_array_is_numpys(layout: str, mode: str) -> None:

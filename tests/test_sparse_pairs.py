@@ -11,7 +11,7 @@ import pytest
 
 from diffuse.runtime.mpi.virtual.played import played
 from diffuse.scipy.sparse import asked
-from tests.jobs import TINY, diffuse
+from tests.jobs import TINY, diffuse, over_mpi
 
 
 def test_ranges_that_touch_are_one() -> None:
@@ -97,8 +97,7 @@ def test_products_have_scipys_elements_on_ranks(ranks: int, tmp_path: Path) -> N
     settings = {**TINY, "DIFFUSE_FALLBACK": "silent"}
     plain = diffuse("run", str(path), **settings)
     assert plain.returncode == 0 and plain.stdout.count("\n") > 60, plain.tail
-    done = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic", str(path),
-                   seconds=120, **settings)
+    done = over_mpi(ranks, "--traffic", str(path), **settings)
     foreseen = diffuse("run", "--predict", str(ranks), str(path), **settings)
     for each in (done, foreseen):
         assert each.stdout.startswith(plain.stdout), each.tail

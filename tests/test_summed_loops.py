@@ -12,7 +12,7 @@ import pytest
 import diffuse
 import diffuse.numpy as np
 from diffuse import settings
-from tests.jobs import TINY, Job, script
+from tests.jobs import TINY, Job, over_mpi, script
 from tests.jobs import diffuse as command
 
 ALONE = {**TINY, "DIFFUSE_FALLBACK": "silent", "OPENBLAS_NUM_THREADS": "1"}
@@ -66,8 +66,7 @@ def test_ranks_add_up_blocks_with_the_bits_of_one_process(ranks: int, grids: lis
     """On more ranks than blocks, too; what they send is what is predicted."""
     path = script(tmp_path, GRIDS)
     plain = command("run", path, str(grids), **ALONE)
-    done = command("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic", path,
-                   str(grids), seconds=120, **ALONE)
+    done = over_mpi(ranks, "--traffic", path, str(grids), **ALONE)
     predicted = command("run", "--predict", str(ranks), path, str(grids), **ALONE)
     assert done.stdout == predicted.stdout == plain.stdout
     assert done.stdout.count("\n") == 4 * (3 * len(grids) + 5)

@@ -15,7 +15,7 @@ from diffuse.movement.direct import busiest, exchange, volumes
 from diffuse.runtime.mpi.shares import _disjoint
 from diffuse.runtime.mpi.traffic import Traffic, received
 from diffuse.runtime.mpi.validity import all_of, fresh, made, tidy
-from tests.jobs import TINY, Job, diffuse, script
+from tests.jobs import TINY, Job, diffuse, over_mpi, script
 from tests.test_mpi_validity import elements, some_box
 
 SHAPE = (9, 7)
@@ -273,8 +273,7 @@ PROGRAMS = """
 def test_what_is_predicted_is_what_ranks_send(ranks: int, tmp_path: Path) -> None:
     path = script(tmp_path, PROGRAMS)
     silent: dict[str, Any] = {**TINY, "DIFFUSE_FALLBACK": "silent"}
-    counted = diffuse("run", "--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic", "--json",
-                      path, **silent)
+    counted = over_mpi(ranks, "--traffic", "--json", path, **silent)
     assert counted.returncode == 0, counted.tail
     foreseen = diffuse("run", "--predict", str(ranks), path, **silent)
     assert foreseen.returncode == 0, foreseen.tail

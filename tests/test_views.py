@@ -48,7 +48,6 @@ def method(chance: random.Random, shape: tuple[int, ...]) -> tuple[str, tuple[An
         ("item", (chance.randrange(-size, size + 1),)), ("item", ()), ("squeeze", ())])
 
 
-
 def alike(ours: Any, theirs: Any) -> None:
     """The same type, geometry, flags, elements."""
     if not isinstance(theirs, numpy.ndarray):

@@ -33,7 +33,6 @@ NUMBERS: set[type] = {float, int, complex, bool, *(dtype.type for dtype in NATIV
 """Types of the numbers that operations take by value."""
 
 
-
 class Array:
     """The common part of `ndarray` and the pending number."""
 
