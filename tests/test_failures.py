@@ -176,7 +176,7 @@ def test_no_memory_while_forwarding_loses_no_more_than_it_must(monkeypatch: pyte
 
 @pytest.mark.parametrize("failures", [1, 100], ids=["once", "on"])
 def test_no_memory_for_one_of_two_groups(failures: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups that were taken together run one task after another, and are lost together if that fails, too."""
+    """Groups that were taken together run task by task, and are lost together if that fails, too."""
     gc.collect()  # while arrays of another test are lost, no groups are taken together
     with settings.using(compile="wait", min_chunk=64):
         values = numpy.arange(8000.0).reshape(200, 40)
