@@ -78,14 +78,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         walk.after.clear()
 
 
+_started = "legate.core" in sys.modules
+
+
+@pytest.hookimpl(trylast=True)  # else what the test set up would stay
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """No test leaves a file in the checkout or holds the engine's lock, for which later tests would wait for
-    ever."""
+    ever.  Nor does one start Legate in the process of all tests, where it cannot be ended and later tests
+    suppose that it has not started."""
+    global _started
     added = [name for name in os.listdir(ROOT) if name not in AT_FIRST and not name.startswith(".")]
     assert not added, f"while this test ran, {added} came into {ROOT}: tests write to tmp_path"
     engine = sys.modules.get("diffuse.stream.engine")
     if engine is not None:
         assert not engine.current().entered(), "this thread still holds the engine's lock"
+    before, _started = _started, "legate.core" in sys.modules
+    assert before or not _started or os.environ.get("DIFFUSE_RUNTIME") == "legate", (
+        "this test started Legate in the process of all tests: start it in one of its own (jobs.py)")
 
 
 @pytest.fixture

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import diffuse.numpy as np
 from diffuse import settings
 from diffuse.intercept import imports
+from diffuse.intercept.legate import time
+from diffuse.stream import engine
 from tests.test_substitute import run, written
 
 STENCIL = """
@@ -138,10 +141,6 @@ def test_a_name_can_be_left_to_the_library_itself() -> None:
 
 
 def test_legates_clock_waits_and_refuses_other_units() -> None:
-    import diffuse.numpy as np
-    from diffuse.intercept.legate import time
-    from diffuse.stream import engine
-
     x = np.ones(1_000_000) * 2
     before = time("ns")
     assert not engine.current().busy(x.storage) and time("ns") > before

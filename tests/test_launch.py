@@ -242,6 +242,9 @@ def test_a_missing_mpirun_comes_with_what_the_runtime_needs(runtime: str, monkey
                                                             ) -> None:
     monkeypatch.delenv("OMPI_COMM_WORLD_RANK", raising=False)
     monkeypatch.setattr(launchers, "found", lambda name: name)
-    with settings.using(runtime=runtime), pytest.raises(click.ClickException) as caught:
+    # As where the environment names it.  To set `config.runtime` would start it if there is an engine.
+    monkeypatch.setenv("DIFFUSE_RUNTIME", runtime)
+    monkeypatch.setitem(vars(settings.config), "runtime", runtime)
+    with pytest.raises(click.ClickException) as caught:
         launch.become(replace(JobOptions(), ranks=2), ["x.py"])
     assert caught.value.message == f"there is no mpirun here: pip install 'diffuse[{runtime}]'"

@@ -94,7 +94,8 @@ class Bounded(dict[K, V]):
         """Raise the limit or drop all entries."""
         size = self._size
         if size is not None:  # only now, as counting each entry takes longer than adding it
-            for key in islice(self, self._counted, None):
+            # a copy, made in one step: another thread may add an entry meanwhile
+            for key in list(islice(self, self._counted, None)):
                 size.count(hash(key))
             self._counted = len(self)
             if size.grows():

@@ -77,9 +77,11 @@ class Plan:
         """The accesses of the stores that it writes: (task, access)."""
         self.vanished = len(composition.vanished)
         self.donations = _donations(composition, tasks, live)
-        """(input, output) pairs, each (task, access): the output may take over the input's memory."""
+        """(input, output) pairs, each (task, access): the output may take over the input's memory, where
+        their views are `congruent`."""
         self.shared = _shared(composition, tasks, gone)
-        """(temporary, output) pairs, each (task, access): the temporary may use the output's memory."""
+        """(temporary, output) pairs, each (task, access): the temporary may use the output's memory, where
+        their views are `congruent`."""
         self.equal = equal
         """The scalars that its kernel merges, from `compose.alike`, by the numbers of the group's tasks."""
         self.layouts: dict[tuple[object, ...], Layout] = Bounded(MOST_LAYOUTS)
@@ -203,6 +205,14 @@ def rowwise(body: Body) -> bool:
         for loop in body.loops)
 
 
+def congruent(one: Access, other: Access) -> bool:
+    """Do two accesses go over two whole stores of one shape and type in the same order?  Then iterations that
+    access one element of each find both at the same place, if the stores have one memory.  Plans are shared
+    by tasks with other views (memo.py), so each replay asks this again."""
+    return (covers(one) and covers(other) and one.map == other.map and one.store.shape == other.store.shape
+            and one.store.dtype == other.store.dtype)
+
+
 def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Container[int]
                ) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
     """Pairs of a dead input and an output that is written just where the input is read.
@@ -220,13 +230,12 @@ def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Conta
     accesses = [tasks[t].accesses[k] for t, k in composition.arguments]
     slots = [a.slot for a in body.arguments]
     for i, out in enumerate(body.arguments):
-        if out.privilege is not Privilege.WRITE or slots.count(out.slot) != 1 or not covers(accesses[i]):
+        if out.privilege is not Privilege.WRITE or slots.count(out.slot) != 1:
             continue
         for j, given in enumerate(body.arguments):
             if (given.privilege is Privilege.READ and slots.count(given.slot) == 1 and j not in taken
-                    and accesses[j].store.id not in live and given.dtype == out.dtype and covers(accesses[j])
-                    and accesses[j].map == accesses[i].map and not others & {i, j}
-                    and accesses[j].store.shape == accesses[i].store.shape
+                    and accesses[j].store.id not in live and given.dtype == out.dtype
+                    and congruent(accesses[j], accesses[i]) and not others & {i, j}
                     and _last_used(body.loops[0], j, i)):
                 taken.add(j)
                 found.append((composition.arguments[j], composition.arguments[i]))

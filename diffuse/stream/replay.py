@@ -17,7 +17,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.compose import Composition
 from diffuse.runtime.base import Layout
 from diffuse.stream.blocking import Tasks, pieces
-from diffuse.stream.plan import Plan
+from diffuse.stream.plan import Plan, congruent
 
 CACHED = 16 << 20
 """Bytes of operands from which on they come from memory: few shared caches are much larger."""
@@ -140,6 +140,7 @@ def _block(composition: Composition, tasks: Tasks, arguments: Sequence[Access]) 
 
 def _slots(pairs: Sequence[tuple[tuple[int, int], tuple[int, int]]], tasks: Tasks, slots: dict[int, int]
            ) -> list[tuple[int, int]]:
-    """The slots of pairs of accesses, which are given by task and number."""
-    return [(slots[tasks[t].accesses[k].store.id], slots[tasks[u].accesses[m].store.id])
-            for (t, k), (u, m) in pairs]
+    """The slots of pairs of accesses, which are given by task and number: of those that may have one memory
+    with the views of these tasks, too, as the plan was made for others."""
+    accesses = [(tasks[t].accesses[k], tasks[u].accesses[m]) for (t, k), (u, m) in pairs]
+    return [(slots[one.store.id], slots[other.store.id]) for one, other in accesses if congruent(one, other)]
