@@ -50,8 +50,10 @@ class Form:
         """Which dimensions of the store are cut, if these splits cut the iteration space."""
         if self._last[0] is splits:
             return self._last[1]
-        found: Cuts = tuple([(d, launch, tile) for launch, (axis, tile, _) in enumerate(splits)
-                             for d, moved in enumerate(self.axes) if moved == axis])
+        found: Cuts = ()
+        for launch, (axis, tile, _) in enumerate(splits):
+            if axis in self.axes:
+                found += tuple([(d, launch, tile) for d, moved in enumerate(self.axes) if moved == axis])
         self._last = splits, found
         return found
 

@@ -13,7 +13,7 @@ where it is in the row of a sketch:
   that are cut, whether there are several points, and whether the domain is that of the first task;
 * which iteration spaces are equal: numbered by shape and splits;
 * which views of a store are equal: numbered by frame, map, box and cuts, in which equal views agree;
-* what two views of a store, one of them written, have in common: `_Place.relation`, from boxes and cuts;
+* what two views of a store, one of them written, have in common: `_relation`, from boxes and cuts;
 * whether a frame is the store's first one: compared;
 * whether a view covers its store, the stride classes of its dimensions, loops over short dimensions,
   epilogues, and whether a reduction is complete within a point: all by the kind, which contains extents up
@@ -32,11 +32,12 @@ cache (streaming.py) is decided once, as for all windows of one canonical form.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from diffuse.ir import ONE, Decomposition, Point, Privilege, Split, volume
 from diffuse.ir.kinds import Cuts, form, kind
 from diffuse.ir.template import VARIANTS, Recorded, Template, Use
+from diffuse.ir.view import View
 from diffuse.settings import config
 from diffuse.stream.cuts import movable
 from diffuse.stream.decompose import chosen_for, flagged, processors_of
@@ -50,24 +51,18 @@ READ = Privilege.READ
 SAME, ALIGNED, ALIAS, APART = range(4)
 """The relations of `diffuse.ir.alias`."""
 
-class _Place(NamedTuple):
-    """A view of a store, as a task that is cut in some way sees it."""
-
-    view: Any
-    bounds: tuple[tuple[int, int], ...]
-    cuts: Cuts
-    frame: Point
-    dtype: str
-    plain: bool
+Place = tuple[View, tuple[tuple[int, int], ...], Cuts, Point, str, bool]
+"""A view of a store, as a task that is cut in some way sees it: the view, its box (`Form.bounds`), its cuts,
+frame and element type, and whether its steps are 1.  Named tuples would take twice as long."""
 
 
-def _relation(place: _Place, other: _Place, domain: Point, several: bool) -> int | None:
+def _relation(place: Place, other: Place, domain: Point, several: bool) -> int | None:
     """The relation of two views on a launch domain, as `ir.alias.relation` finds it; None if that has to
     compare steps.  `several`: the domain has several points."""
     if place is other:
         if not several:
             return SAME
-        cut = [launch for _, launch, _ in place.cuts]
+        cut = [launch for _, launch, _ in place[2]]
         return SAME if all([n <= 1 or d in cut for d, n in enumerate(domain)]) else ALIAS
     _, bounds, cuts, frame, dtype, plain = place
     _, others, other_cuts, other_frame, other_dtype, other_plain = other
@@ -92,7 +87,7 @@ class _Slot:
     __slots__ = ("places", "written")
 
     def __init__(self) -> None:
-        self.places: list[_Place] = []
+        self.places: list[Place] = []
         self.written: dict[int, None] = {}
 
 
@@ -166,7 +161,7 @@ class Sketch:
         slot = self._slots.get(number)
         if slot is None:
             slot = self._slots[number] = _Slot()
-            slot.places.append(_Place(view, bounds, cuts, frame, dtype, found.plain))
+            slot.places.append((view, bounds, cuts, frame, dtype, found.plain))
             if read:
                 return number, 0, True
         places, written = slot.places, slot.written
@@ -178,7 +173,7 @@ class Sketch:
                 break
         else:
             known = len(places)
-            place = _Place(view, bounds, cuts, frame, dtype, found.plain)
+            place = view, bounds, cuts, frame, dtype, found.plain
             places.append(place)
         first = known == 0 or (frame == places[0][3] and dtype == places[0][4])
         if read and not written:
