@@ -51,7 +51,7 @@ class Skeleton(NamedTuple):
     numbers: tuple[tuple[int, int, int, bool], ...]
     """For each scalar its word, task and position there, and whether it takes two words."""
     picks: tuple[tuple[int, int], ...]
-    """For each op that reads elements through indices, the task whose space it runs over, and its argument."""
+    """For each op that reads elements through indices a task with its iteration space, and its argument."""
     tail: tuple[int, ...]
     """The words of the block after the arguments, without numbers and partials."""
 
@@ -63,14 +63,15 @@ class Skeleton(NamedTuple):
         slotted = [slots[tasks[t].accesses[k].store.id] for t, k in composition.arguments]
         used = tuple(dict.fromkeys(slotted))
         homes = dict(_slots(plan.shared, tasks, slots))
-        numbers = [(word, plan.origin(t), k, dtype.startswith("complex"))
-                   for word, (t, k), dtype in zip(words.scalars, composition.scalars, body.scalars, strict=True)]
+        scalars = zip(words.scalars, composition.scalars, body.scalars, strict=True)
+        numbers = [(word, plan.origin(t), k, dtype.startswith("complex")) for word, (t, k), dtype in scalars]
         picks = [(composition.spaces[loop.space], op.attribute)
                  for loop in body.loops for op in loop.ops if op.kind == "pick"]
         blank = sum([2 if two else 1 for *_, two in numbers])
         return Skeleton(
-            used, tuple([homes.get(slot, slot) for slot in used]), tuple(_slots(plan.donations, tasks, slots)),
-            words, tuple([(word, used.index(slot)) for word, slot in zip(words.arguments, slotted, strict=True)]),
+            used, tuple([homes.get(slot, slot) for slot in used]),
+            tuple(_slots(plan.donations, tasks, slots)), words,
+            tuple([(word, used.index(slot)) for word, slot in zip(words.arguments, slotted, strict=True)]),
             tuple(numbers), tuple(picks), (0,) * blank + abi.ALL_ROWS * len(body.split))
 
     def picked(self, tasks: Tasks, arguments: Sequence[Access]) -> int:

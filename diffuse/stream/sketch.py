@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 READ = Privilege.READ
 SAME, ALIGNED, ALIAS, APART = range(4)
 """The relations of `diffuse.ir.alias`."""
-
 Place = tuple[View, tuple[tuple[int, int], ...], Cuts, Point, str, bool]
 """A view of a store, as a task that is cut in some way sees it: the view, its box (`Form.bounds`), its cuts,
 frame and element type, and whether its steps are 1.  Named tuples would take twice as long."""
@@ -74,7 +73,8 @@ def _relation(place: Place, other: Place, domain: Point, several: bool) -> int |
         if high <= below or above <= low:
             return APART
     if several:
-        cut = [entry[1] for entry in cuts if entry in other_cuts and bounds[entry[0]][0] == others[entry[0]][0]]
+        cut = [entry[1] for entry in cuts
+               if entry in other_cuts and bounds[entry[0]][0] == others[entry[0]][0]]
         for d, n in enumerate(domain):
             if n > 1 and d not in cut:
                 return ALIAS
