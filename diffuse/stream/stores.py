@@ -176,7 +176,8 @@ class Stores:
     @property
     def host_sees(self) -> bool:
         """`Runtime.host_sees`, without making a runtime if its name determines the answer."""
-        return (not self.made and config.runtime in SEEN) or self.runtime.host_sees
+        runtime = self.__dict__.get("runtime")
+        return config.runtime in SEEN or self.runtime.host_sees if runtime is None else runtime.host_sees
 
     def change_runtime(self) -> bool:
         """Switch to the runtime that the settings name, and move the memory of all stores there."""
