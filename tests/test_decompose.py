@@ -29,12 +29,12 @@ def two_points() -> Iterator[None]:
     stores = engine.current().stores
     with settings.using(compile="off", window="auto", min_chunk=1000, small=0, runtime="local"):
         engine.fence()
-        before, stores._runtime = stores.runtime, Local(2)
+        before, stores.runtime = stores.runtime, Local(2)
         engine.current().forget_decompositions()
         yield
         engine.fence()
-        stores._runtime.close()
-        stores._runtime = before
+        stores.runtime.close()
+        stores.runtime = before
         engine.current().forget_decompositions()
 
 

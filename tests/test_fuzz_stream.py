@@ -208,7 +208,7 @@ def stream(points: int, seed: int | None = None, **chosen: Any) -> Iterator[None
             engine.fence()
             return
         before = stores.runtime
-        stores._runtime = mine = Local(points) if seed is None else Reference(points, seed)
+        stores.runtime = mine = Local(points) if seed is None else Reference(points, seed)
         engine.current().forget_decompositions()
         try:
             yield
@@ -220,7 +220,7 @@ def stream(points: int, seed: int | None = None, **chosen: Any) -> Iterator[None
                 access.constants.clear()  # no other runtime takes over the memory of this one
                 access._snapshots.clear()
                 gc.collect()
-            stores._runtime = before
+            stores.runtime = before
             engine.current().forget_decompositions()
 
 

@@ -28,7 +28,7 @@ def points(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     stores = engine.current().stores
     with settings.using(compile="wait", window="auto", min_chunk=64, small=0, runtime="local"):
         engine.fence()
-        before, stores._runtime = stores.runtime, Local(request.param)
+        before, stores.runtime = stores.runtime, Local(request.param)
         engine.current().forget_decompositions()
         monkeypatch.setattr(cuts, "MOST", 0)  # as of large tasks
         monkeypatch.setattr(pairs, "CHUNKS", (1, 7))
@@ -36,8 +36,8 @@ def points(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         monkeypatch.setattr(moving, "TURNS", 1 << 60)  # new extents at one line are recorded all the same
         yield request.param
         engine.fence()
-        stores._runtime.close()
-        stores._runtime = before
+        stores.runtime.close()
+        stores.runtime = before
         engine.current().forget_decompositions()
 
 

@@ -14,6 +14,7 @@ from itertools import count
 from typing import Any
 
 from diffuse.ir.bounded import Bounded
+from diffuse.ir.task import Split
 from diffuse.ir.template import Template
 from diffuse.ir.view import View
 
@@ -24,10 +25,14 @@ NONE = -2
 """In place of the iteration dimension that moves a dimension of a store, where there is none."""
 
 
+Cuts = tuple[tuple[int, int, int], ...]
+"""Which dimensions of a store are cut by which launch dimension, into tiles of which length."""
+
+
 class Form:
     """A view without extents, and the extents that belong to it."""
 
-    __slots__ = ("number", "bounds", "axes", "plain")
+    __slots__ = ("number", "bounds", "axes", "plain", "_last")
 
     def __init__(self, number: int, bounds: tuple[tuple[int, int], ...], axes: tuple[int, ...],
                  plain: bool) -> None:
@@ -39,6 +44,18 @@ class Form:
         """For each dimension of the store the iteration dimension that moves it, or `NONE`."""
         self.plain = plain
         """Is each step 1?"""
+        self._last: tuple[Any, Cuts] = (None, ())
+
+    def cuts(self, splits: tuple[Split, ...]) -> Cuts:
+        """Which dimensions of the store are cut, if these splits cut the iteration space."""
+        if self._last[0] is splits:
+            return self._last[1]
+        found: Cuts = ()
+        for launch, (axis, tile, _) in enumerate(splits):
+            if axis in self.axes:
+                found += tuple([(d, launch, tile) for d, moved in enumerate(self.axes) if moved == axis])
+        self._last = splits, found
+        return found
 
 
 class Kind:

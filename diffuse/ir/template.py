@@ -80,7 +80,7 @@ class Template:
     """An index task without its stores, its scalar values and its line.  Compared by identity."""
 
     __slots__ = ("operation", "signature", "shape", "uses", "numbers", "decomposition", "fills", "decomposed",
-                 "chosen", "alone", "elements", "reach", "begin", "met", "kind", "cut")
+                 "chosen", "alike", "alone", "elements", "reach", "begin", "met", "kind", "cut")
 
     def __init__(self, operation: str, signature: tuple[str, ...], shape: Point, uses: tuple[Use, ...],
                  numbers: tuple[tuple[int, str], ...] = (), decomposition: Decomposition | None = None
@@ -108,6 +108,8 @@ class Template:
         """The template under each decomposition."""
         self.chosen: dict[Any, Template] = Bounded(VARIANTS)
         """The choices of `stream.decompose`, by everything that they depend on."""
+        self.alike: dict[Any, Decomposition] = {}
+        """The choices of `stream.decompose.chosen_for`, by its arguments."""
         self.cut = False
         """Has the stream chosen a decomposition for it before?"""
         self.kind: Any = None
@@ -156,7 +158,7 @@ class Template:
         made.elements, made.reach, made.begin = self.elements, self.reach, self.begin
         made.uses, made.numbers, made.decomposition = uses, self.numbers, decomposition
         made.fills, made.met, made.alone, made.cut, made.kind = self.fills, False, 0, True, False
-        made.decomposed, made.chosen = Bounded(VARIANTS), Bounded(VARIANTS)
+        made.decomposed, made.chosen, made.alike = Bounded(VARIANTS), Bounded(VARIANTS), {}
         return made
 
     def called(self, decomposition: Decomposition) -> Template:

@@ -7,6 +7,7 @@ and strides are decomposed only once.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import count
 from math import prod
 from typing import Any
@@ -153,8 +154,8 @@ class View(AccessMap):
         return found
 
     def _renamed(self, shape: Point, kept: dict[int, int]) -> View:
-        rows = tuple((offset, tuple(sorted((kept[k], step) for k, step in terms if k in kept)))
-                     for offset, terms in self.rows)
+        rows = tuple([(offset, tuple(sorted([(kept[k], step) for k, step in terms if k in kept])))
+                      for offset, terms in self.rows])
         strides = [0] * len(shape)
         for k, target in kept.items():
             strides[target] = self.strides[k]
@@ -202,13 +203,13 @@ def of(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: int, offs
 
 def _decompose(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: int, offset: int,
                strides: Point, shape: Point) -> View:
-    if offset % itemsize or any(s % itemsize for s, n in zip(strides, shape, strict=True) if n > 1):
+    if offset % itemsize or any([s % itemsize for s, n in zip(strides, shape, strict=True) if n > 1]):
         raise ValueError(f"offset {offset} and strides {strides} are no multiples of the element size "
                          f"{itemsize}: copy the array first")
     if 0 in shape:  # without elements any coordinates will do, and an empty store has none
         return View(((0, ()),) * len(storage_shape), storage_shape, dtype, shape, 0, (0,) * len(shape))
     start = offset // itemsize
-    steps = tuple(s // itemsize if s % itemsize == 0 else 0 for s in strides)
+    steps = tuple([s // itemsize if s % itemsize == 0 else 0 for s in strides])
     storage_item = ITEMSIZE[storage_dtype]
     frames: list[Point] = []
     if storage_dtype == dtype or storage_item == itemsize:
@@ -225,16 +226,16 @@ def _decompose(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: i
                          f"of shape {storage_shape}: slice within the array")
     followed = {k for _, terms in rows for k, _ in terms}
     return View(rows, frame, dtype, shape, offset,
-                tuple(s if k in followed else 0 for k, s in enumerate(strides)))
+                tuple([s if k in followed else 0 for k, s in enumerate(strides)]))
 
 
 def _rows(frame: Point, start: int, steps: Point, shape: Point
           ) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...] | None:
     """Write a flat position as coordinates of `frame`, digit by digit; None if a coordinate is out of
     bounds."""
-    pitch = [prod(frame[d + 1:]) for d in range(len(frame))]
-    if shape == frame and start == 0 and list(steps) == pitch:
-        return tuple((0, ((d, 1),)) for d in range(len(frame)))
+    pitch = _pitch(frame)
+    if shape == frame and start == 0 and steps == pitch:
+        return tuple([(0, ((d, 1),)) for d in range(len(frame))])
     offsets, rest = [], start
     for d, p in enumerate(pitch):
         offsets.append(rest // p if frame[d] > 1 else 0)
@@ -258,9 +259,19 @@ def _rows(frame: Point, start: int, steps: Point, shape: Point
                 rest_step %= p
         if rest_step:
             return None
-    for d, size in enumerate(frame):
-        low = offsets[d] + sum(min(0, s * (shape[k] - 1)) for k, s in terms[d])
-        high = offsets[d] + sum(max(0, s * (shape[k] - 1)) for k, s in terms[d])
+    for offset, along, size in zip(offsets, terms, frame, strict=True):
+        low = high = offset
+        for k, step in along:
+            if step < 0:
+                low += step * (shape[k] - 1)
+            else:
+                high += step * (shape[k] - 1)
         if low < 0 or high >= size:
             return None
-    return None if rest else tuple((o, tuple(t)) for o, t in zip(offsets, terms, strict=True))
+    return None if rest else tuple([(o, tuple(t)) for o, t in zip(offsets, terms, strict=True)])
+
+
+@lru_cache(maxsize=1 << 10)
+def _pitch(frame: Point) -> Point:
+    """The elements from one index of each dimension of a row-major array to the next."""
+    return tuple([prod(frame[d + 1:]) for d in range(len(frame))])

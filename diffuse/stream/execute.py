@@ -229,13 +229,13 @@ class Forwarder:
                                     f"ended by: {plan.reason}\n{plan.text}")
         return plan
 
-    def _run(self, group: Group) -> None:
+    def _run(self, group: Group, replay: Replay | None = None) -> None:
         self._begins((group,))
         if not self.stores.lost or self.stores.follow_losses(group.tasks):
             if group.opaque:
                 self._parts.call(group.tasks[0])
             else:
-                self._run_plan(self._planned(group), group)
+                self._run_plan(replay or self._planned(group), group)
         self._done((group,))
 
     def _done(self, groups: tuple[Group, ...]) -> None:
@@ -340,9 +340,9 @@ class Forwarder:
         if not self._pipelined(replay, group, second, following):
             # the first group was planned with its results as live, which still is right: it runs first
             stores.taken = group.number
-            self._run(group)
+            self._run(group, replay)
             stores.taken = following.number
-            self._run(following)
+            self._run(following, second)
         else:
             self._done((group, following))
         return True

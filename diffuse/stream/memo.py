@@ -185,8 +185,8 @@ class Memo:
         trail.edges[key] = edge
         self.trails += 1
         template, *slots = key
-        views = tuple([use.map for use in template.uses])
-        name = hash((trail.name, template.operation, template.shape, views, *slots))
+        views = [hash(use.map) for use in template.uses]
+        name = hash((trail.name, template.operation, template.shape, *views, *slots))
         self.trails_size.count(name)
         if isinstance(edge, Trail):
             edge.name = name

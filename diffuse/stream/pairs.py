@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from diffuse.ir import ITEMSIZE, Access, IndexTask, Privilege, Relation, covers, relation
 from diffuse.ir.bounded import Bounded
+from diffuse.ir.kinds import form
 from diffuse.ir.partition import Rows
 from diffuse.ir.view import shown
 from diffuse.kernels.body import abi
@@ -104,32 +105,27 @@ def pair(first: Composed, one: Tasks, second: Composed, two: Tasks) -> Geometry 
 def _geometry(first: Composed, one: Tasks, second: Composed, two: Tasks) -> Geometry | None:
     a, b = _stages(first, one), _stages(second, two)
     upper, lower = _rows(first, one), _rows(second, two)
-    if upper is None or lower is None:
+    if upper is None or lower is None or not _meet(a, b):
         return None
     made = {s.access.store.id: (k, s) for k, s in enumerate(a) if s.stored}
-    for k, s in made.values():
-        if s.row is None or not covers(s.access) or _keeps(first, k):
-            return None
-    if sum(s.stored for s in a) != len(made) or any(not s.stored and s.access.store.id in made for s in a):
+    if any(not covers(s.access) or _keeps(first, k) for k, s in made.values()):
         return None
     distances, before, after = [], [], []
     for s in b:
         source = made.get(s.access.store.id)
         if source is not None:
-            if s.stored or s.row is None or source[1].row is None or s.access.store != source[1].access.store:
+            if s.access.store != source[1].access.store:
                 return None
-            distances.append(s.row - source[1].row)
+            distances.append(_of(s) - _of(source[1]))
         elif s.stored:
-            if s.row is None or s.width is None or _also_touched(b, s):
+            if s.width is None or _also_touched(b, s):
                 return None
             for r in a:
                 if r.access.store.id == s.access.store.id:
-                    if r.row is None or r.access.store != s.access.store:
+                    if r.access.store != s.access.store:
                         return None
-                    before.append(s.row - r.row)
-                    after.append(r.row - s.row)
-    if not distances:
-        return None
+                    before.append(_of(s) - _of(r))
+                    after.append(_of(r) - _of(s))
     low, high = min(distances), max(distances)
     reach = max([high, *before])
     below, above = max([0, *(high + d for d in after)]), max([0, *(d - low for d in before)])
@@ -147,6 +143,31 @@ def _geometry(first: Composed, one: Tasks, second: Composed, two: Tasks) -> Geom
                        for op in loop.ops])
     return Geometry(upper[0], rows, tile, chunk, reach, low, high, below, above, kinds, divides, rings,
                     Rows(upper[1], tile, low, high))
+
+
+def _meet(a: Sequence[Stage], b: Sequence[Stage]) -> bool:
+    """Does the second kernel read what the first one makes, and do both advance row by row through what one
+    of them writes?  Follows from the forms of the views (ir/kinds.py) and from which arguments have the same
+    store."""
+    made = {s.access.store.id: s.row for s in a if s.stored}
+    if sum(s.stored for s in a) != len(made) or any(not s.stored and s.access.store.id in made for s in a):
+        return False
+    if None in made.values() or all(s.access.store.id not in made for s in b):
+        return False
+    for s in b:
+        if s.access.store.id in made:
+            if s.stored or s.row is None:
+                return False
+        elif s.stored and (s.row is None or any(r.row is None and r.access.store.id == s.access.store.id
+                                                for r in a)):
+            return False
+    return True
+
+
+def _of(stage: Stage) -> int:
+    """The store row of iteration row 0 of a stage that has one."""
+    assert stage.row is not None
+    return stage.row
 
 
 def _stages(plan: Composed, tasks: Tasks) -> list[Stage]:
@@ -233,15 +254,29 @@ class Form(NamedTuple):
 
 def formed(first: Replay, one: Group, second: Replay, two: Group, stores: Sequence[int]) -> Form | None:
     """The form of a pair's launches; None if the rows do not allow one pass.  It follows from the replays and
-    from which arguments have the same one of these stores."""
+    from which arguments have the same one of these stores.
+
+    Where views of these forms never allow one pass, whatever their extents and offsets, the plan remembers
+    it: a loop whose views move would ask again in every turn.
+    """
     places: dict[int, int] = {}
-    name = second, *[places.setdefault(store, len(places)) for store in stores]
-    if name not in first.partners:
-        if len(first.partners) >= PARTNERS:
-            first.partners.clear()
-        upper, lower = first.plan, second.plan
-        first.partners[name] = _formed(upper, one.picked(upper.telling), lower, two.picked(lower.telling))
-    found: Form | None = first.partners[name]
+    numbers = [places.setdefault(store, len(places)) for store in stores]
+    name = second, *numbers
+    found: Form | None = first.partners.get(name)
+    if found is not None or name in first.partners:
+        return found
+    upper, lower = first.plan, second.plan
+    forms = [form(group.recorded[t][0].uses[k].map) for plan, group in ((upper, one), (lower, two))
+             for t, k in plan.composition.arguments]
+    kinds = lower, *numbers, *[each and each.number for each in forms]
+    if kinds in upper.apart:
+        return None
+    if len(first.partners) >= PARTNERS:
+        first.partners.clear()
+    above, below = one.picked(upper.telling), two.picked(lower.telling)
+    found = first.partners[name] = _formed(upper, above, lower, below)
+    if found is None and None not in forms and not _meet(_stages(upper, above), _stages(lower, below)):
+        upper.apart[kinds] = None
     return found
 
 

@@ -45,7 +45,8 @@ class Plan:
 
     __slots__ = ("composition", "kernel", "reason", "_text", "tasks", "sites", "launches", "where", "loops",
                  "vanished", "operations", "rowwise", "stored", "donations", "shared", "layouts", "equal",
-                 "used", "places", "telling", "layers", "_writes", "_partials")
+                 "used", "places", "telling", "layers", "skeleton", "apart", "_writes",
+                 "_costs", "_folds", "_partials")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
                  live: Container[int], reason: str, text: Callable[[], str],
@@ -94,6 +95,16 @@ class Plan:
         provide the kernel's iteration spaces and arguments, and those whose work depends on a number.  In a
         long group these are few."""
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = Bounded(MOST_LAYOUTS)
+        self._costs = tuple([(composition.spaces[loop.space], sum([
+            TIMES.get(op.kind) or (TABLE[op.kind].cost if op.kind in TABLE else 1) for op in loop.ops]))
+            for loop in composition.body.loops])
+        """For each loop a task with its iteration space, and its operations, weighted by their times."""
+        self._folds = bool(abi.reductions(composition.body))
+        self.skeleton: Any = None
+        """What all of its replays have in common (replay.py); None until there is one."""
+        self.apart: dict[tuple[Any, ...], None] = Bounded(MOST_LAYOUTS)
+        """The plans that follow, with the forms of all views, with which it runs as one pass for no extents
+        (pairs.py)."""
 
     def origin(self, number: int) -> int:
         """The number of the group's task that a composed task is, or is a layer of."""
@@ -135,10 +146,7 @@ class Plan:
 
     def cost(self, tasks: Tasks) -> int:
         """Operations weighted by their times, times elements, for the current extents."""
-        composition = self.composition
-        return self._written(tasks) + sum(
-            sum(TIMES.get(op.kind) or (TABLE[op.kind].cost if op.kind in TABLE else 1) for op in loop.ops)
-            * prod(tasks[composition.spaces[loop.space]].shape) for loop in composition.body.loops)
+        return self._written(tasks) + sum([times * prod(tasks[t].shape) for t, times in self._costs])
 
     def await_code(self, code: CodeUse, tasks: Tasks) -> None:
         """Request the machine code of the kernel and wait for it: as long as it takes if the runtime needs
@@ -164,9 +172,9 @@ class Plan:
 
     def partial_bytes(self, tasks: Tasks) -> tuple[int, ...]:
         """Bytes of the partials buffer of each reduction, for the current extents."""
-        composition = self.composition
-        if not abi.reductions(composition.body):
+        if not self._folds:
             return ()
+        composition = self.composition
         key = tuple(n for t in composition.spaces for n in tasks[t].shape)
         found = self._partials.get(key)
         if found is None:

@@ -13,7 +13,7 @@ where it is in the row of a sketch:
   that are cut, whether there are several points, and whether the domain is that of the first task;
 * which iteration spaces are equal: numbered by shape and splits;
 * which views of a store are equal: numbered by frame, map, box and cuts, in which equal views agree;
-* what two views of a store, one of them written, have in common: `_Place.relation`, from boxes and cuts;
+* what two views of a store, one of them written, have in common: `_relation`, from boxes and cuts;
 * whether a frame is the store's first one: compared;
 * whether a view covers its store, the stride classes of its dimensions, loops over short dimensions,
   epilogues, and whether a reduction is complete within a point: all by the kind, which contains extents up
@@ -32,11 +32,12 @@ cache (streaming.py) is decided once, as for all windows of one canonical form.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from diffuse.ir import ONE, Decomposition, Point, Privilege, Split, volume
-from diffuse.ir.kinds import form, kind
-from diffuse.ir.template import Recorded, Template, Use
+from diffuse.ir.kinds import Cuts, form, kind
+from diffuse.ir.template import VARIANTS, Recorded, Template, Use
+from diffuse.ir.view import View
 from diffuse.settings import config
 from diffuse.stream.cuts import movable
 from diffuse.stream.decompose import chosen_for, flagged, processors_of
@@ -49,40 +50,35 @@ if TYPE_CHECKING:
 READ = Privilege.READ
 SAME, ALIGNED, ALIAS, APART = range(4)
 """The relations of `diffuse.ir.alias`."""
-Cuts = tuple[tuple[int, int, int], ...]
-"""Which dimensions of a store are cut by which launch dimension, into tiles of which length."""
+Place = tuple[View, tuple[tuple[int, int], ...], Cuts, Point, str, bool]
+"""A view of a store, as a task that is cut in some way sees it: the view, its box (`Form.bounds`), its cuts,
+frame and element type, and whether its steps are 1.  Named tuples would take twice as long."""
 
 
-class _Place(NamedTuple):
-    """A view of a store, as a task that is cut in some way sees it."""
-
-    frame: Point
-    dtype: str
-    view: Any
-    bounds: tuple[tuple[int, int], ...]
-    cuts: Cuts
-    plain: bool
-
-    def relation(self, other: _Place, domain: Point) -> int | None:
-        """The relation of the two on a launch domain, as `ir.alias.relation` finds it; None if that has to
-        compare steps."""
-        several = volume(domain) > 1
-        if self is other:
-            cut = {launch for _, launch, _ in self.cuts} if several else set()
-            return SAME if not several or all([n <= 1 or d in cut for d, n in enumerate(domain)]) else ALIAS
-        if self.frame != other.frame or self.dtype != other.dtype:
-            return ALIAS if several else ALIGNED
-        if not (self.plain and other.plain):
-            return None
-        for (low, high), (below, above) in zip(self.bounds, other.bounds, strict=True):
-            if high <= below or above <= low:
-                return APART
-        if several:
-            cut = {entry[1] for entry in self.cuts if entry in other.cuts
-                   and self.bounds[entry[0]][0] == other.bounds[entry[0]][0]}
-            if not all([n <= 1 or d in cut for d, n in enumerate(domain)]):
+def _relation(place: Place, other: Place, domain: Point, several: bool) -> int | None:
+    """The relation of two views on a launch domain, as `ir.alias.relation` finds it; None if that has to
+    compare steps.  `several`: the domain has several points."""
+    if place is other:
+        if not several:
+            return SAME
+        cut = [launch for _, launch, _ in place[2]]
+        return SAME if all([n <= 1 or d in cut for d, n in enumerate(domain)]) else ALIAS
+    _, bounds, cuts, frame, dtype, plain = place
+    _, others, other_cuts, other_frame, other_dtype, other_plain = other
+    if frame != other_frame or dtype != other_dtype:
+        return ALIAS if several else ALIGNED
+    if not (plain and other_plain):
+        return None
+    for (low, high), (below, above) in zip(bounds, others, strict=True):
+        if high <= below or above <= low:
+            return APART
+    if several:
+        cut = [entry[1] for entry in cuts
+               if entry in other_cuts and bounds[entry[0]][0] == others[entry[0]][0]]
+        for d, n in enumerate(domain):
+            if n > 1 and d not in cut:
                 return ALIAS
-        return ALIGNED
+    return ALIGNED
 
 
 class _Slot:
@@ -91,8 +87,8 @@ class _Slot:
     __slots__ = ("places", "written")
 
     def __init__(self) -> None:
-        self.places: list[_Place] = []
-        self.written: set[int] = set()
+        self.places: list[Place] = []
+        self.written: dict[int, None] = {}
 
 
 class Sketch:
@@ -132,66 +128,65 @@ class Sketch:
         self.count += 1
         if self._broken:
             return None
-        domain, splits = decomposition[:2]
-        space = template.shape, splits
-        number = self._spaces.setdefault(space, len(self._spaces))
-        several = volume(domain) > 1
+        domain, splits, *_ = decomposition
+        number = self._spaces.setdefault((template.shape, splits), len(self._spaces))
+        several = len(domain) != 1 or domain[0] > 1
+        if several:
+            several = volume(domain) > 1
+            self.several = self.several or several
         if not self._domain:
             self._domain = domain
-        self.several = self.several or several
-        axes = []
+        row: list[Any] = [kind, number, several, domain == self._domain]
         for axis, _, begin in splits:
             if begin is not None:
                 self._broken = True
                 return None
-            axes.append(axis)
-        row: list[Any] = [kind, number, several, domain == self._domain, *axes]
+            row.append(axis)
         for use, store in zip(template.uses, stores, strict=True):
-            entry = self._use(slots[store], use, splits if several else (), domain)
+            entry = self._use(slots[store], use, splits if several else (), domain, several)
             if entry is None:
                 self._broken = True
                 return None
             row.append(entry)
         return tuple(row)
 
-    def _use(self, number: int, use: Use, splits: tuple[Split, ...], domain: Point
+    def _use(self, number: int, use: Use, splits: tuple[Split, ...], domain: Point, several: bool
              ) -> tuple[Any, ...] | None:
         """What the row of a task says of one of its uses."""
         frame, dtype, view, privilege, *_ = use
-        found = form(view)
+        found = view.form or form(view)
         if found is None:
             return None
-        cuts: Cuts = ()
-        for launch, (axis, tile, _) in enumerate(splits):
-            if axis in found.axes:
-                cuts += tuple([(d, launch, tile) for d, moved in enumerate(found.axes) if moved == axis])
+        read, bounds, cuts = privilege is READ, found.bounds, found.cuts(splits) if splits else ()
         slot = self._slots.get(number)
         if slot is None:
             slot = self._slots[number] = _Slot()
-        places, read = slot.places, privilege is READ
+            slot.places.append((view, bounds, cuts, frame, dtype, found.plain))
+            if read:
+                return number, 0, True
+        places, written = slot.places, slot.written
         for known, place in enumerate(places):
-            if (place.cuts == cuts and place.bounds == found.bounds and place.view == view
-                    and place.frame == frame and place.dtype == dtype):
-                if read or known in slot.written:
+            if (place[1] == bounds and place[2] == cuts and place[0] == view and place[3] == frame
+                    and place[4] == dtype):
+                if read or known in written:
                     return number, known
                 break
         else:
             known = len(places)
-            place = _Place(frame, dtype, view, found.bounds, cuts, found.plain)
+            place = view, bounds, cuts, frame, dtype, found.plain
             places.append(place)
-        first = known == 0 or place.frame == places[0].frame and place.dtype == places[0].dtype
-        if read and not slot.written:
+        first = known == 0 or (frame == places[0][3] and dtype == places[0][4])
+        if read and not written:
             return number, known, first
         if not read:
-            slot.written.add(known)
+            written[known] = None
         entry: list[Any] = [number, known, first]
-        for k, other in enumerate(places):
-            if k in slot.written or not read:
-                relation = place.relation(other, domain)
-                if relation is None:
-                    return None
-                if relation != APART:
-                    entry += (k, relation)
+        for k in written if read else range(len(places)):
+            relation = _relation(place, places[k], domain, several)
+            if relation is None:
+                return None
+            if relation != APART:
+                entry += (k, relation)
         return tuple(entry)
 
 
@@ -210,7 +205,12 @@ def sketched(group: Group, recorded: Recorded, runtime: Runtime) -> tuple[Any, D
         sketch.fail()
         return None, ONE
     processors = processors_of(runtime, template)
-    found = chosen_for(template, group.trail.beside, processors, config.min_chunk, None)
+    key = group.trail.beside, processors, config.min_chunk
+    found = template.alike.get(key)
+    if found is None:
+        if len(template.alike) >= VARIANTS:
+            template.alike.clear()
+        found = template.alike[key] = chosen_for(template, *key, None)
     if runtime.addressed and movable(template) and (sketch.several or found.domain != ONE.domain):
         sketch.fail()
         return None, ONE

@@ -135,7 +135,7 @@ class Stores:
     """All stores of one engine."""
 
     __slots__ = ("alive", "users", "taken", "instances", "storages", "lost", "running", "given", "shown",
-                 "_next", "_runtime", "__dict__")
+                 "_next", "__dict__")
 
     def __init__(self) -> None:
         self.alive: set[int] = set()
@@ -156,32 +156,34 @@ class Stores:
         self.shown: dict[int, weakref.ref[Storage]] = {}
         """The handles of stores that have been exported."""
         self._next = 0
-        self._runtime: Runtime | None = None
 
-    @property
-    def runtime(self) -> Runtime:
-        if self._runtime is None:
-            with _making:
-                if self._runtime is None:
-                    self._runtime = make(config.runtime)
-        return self._runtime
+    runtime: Runtime
+    """Made when somebody first asks for it, and from then on a plain attribute: each operation needs it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "runtime":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with _making:
+            if not self.made:
+                self.runtime = make(config.runtime)
+        return self.runtime
 
     @property
     def made(self) -> bool:
         """Was the runtime made?  Until then nothing has run on it."""
-        return self._runtime is not None
+        return "runtime" in self.__dict__
 
     @property
     def host_sees(self) -> bool:
         """`Runtime.host_sees`, without making a runtime if its name determines the answer."""
-        runtime = self._runtime
+        runtime = self.__dict__.get("runtime")
         return config.runtime in SEEN or self.runtime.host_sees if runtime is None else runtime.host_sees
 
     def change_runtime(self) -> bool:
         """Switch to the runtime that the settings name, and move the memory of all stores there."""
-        changed = self._runtime is not None and self._runtime.name != config.runtime
-        if self._runtime is not None and changed:
-            old, new = self._runtime, make(config.runtime)
+        changed = self.made and self.runtime.name != config.runtime
+        if changed:
+            old, new = self.runtime, make(config.runtime)
             collects = gc.isenabled()
             gc.disable()  # it may free stores, which then leave `instances`
             try:
@@ -191,7 +193,7 @@ class Stores:
                 if collects:
                     gc.enable()
             before = self.instances
-            self.instances, self._runtime = moved, new  # at once: after an interrupt all are moved or none
+            self.instances, self.runtime = moved, new  # at once: after an interrupt all are moved or none
             for instance in before.values():
                 old.release(instance)
         return changed
