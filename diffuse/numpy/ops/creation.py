@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import Scalar, again_into, provenance, quiet
+from diffuse.library import Scalar, again_into, provenance, quiet, trace
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.access import DOUBTED, host, made_at_once
 from diffuse.numpy.arrays.base import check_subok, element_type
@@ -146,6 +146,7 @@ def _begun(shape: tuple[int, ...]) -> Any:
     place = single.place(_begun, provenance.where())
     if place.alone >= DOUBTED:
         return None
+    trace.counters["single"] += 1
     return made_at_once(numpy.zeros(shape), place)
 
 

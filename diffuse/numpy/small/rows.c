@@ -9,14 +9,16 @@ enum { LINES = 4 };                 /* the longest row that has code of its own 
 
 #define ELEMENT(k) *(type *)(to + (k) * far) = *(const type *)(from + (k) * step);
 #define EACH_ROW(body) for (; rows > 0; rows--, to += to_row, from += from_row) { body } break;
-#define EACH_LENGTH(whole)                                                                                     \
+#define EACH_LENGTH(more)                                                                                      \
     switch (n) {                                                                                               \
     case 1: EACH_ROW(ELEMENT(0))                                                                               \
     case 2: EACH_ROW(ELEMENT(0) ELEMENT(1))                                                                    \
     case 3: EACH_ROW(ELEMENT(0) ELEMENT(1) ELEMENT(2))                                                         \
     case LINES: EACH_ROW(ELEMENT(0) ELEMENT(1) ELEMENT(2) ELEMENT(3))                                          \
-    default: EACH_ROW(whole)                                                                                   \
+        more                                                                                                   \
+    default: EACH_ROW(for (npy_intp k = 0; k < n; k++) { ELEMENT(k) })                                         \
     }
+#define BESIDE(n) case n: EACH_ROW(memcpy(to, from, n * sizeof(type));)
 
 /* Rows of `n` elements of one width; the numbers of bytes are those between rows, and between elements.  Elements that
  * lie side by side in both arrays, and one element that goes to a whole row, have loops of their own. */
@@ -27,12 +29,12 @@ enum { LINES = 4 };                 /* the longest row that has code of its own 
         typedef kind type;                                                                                     \
         if (far == sizeof(type) && step == sizeof(type)) {                                                     \
             const npy_intp far = sizeof(type), step = sizeof(type);                                            \
-            EACH_LENGTH(memcpy(to, from, n * sizeof(type));)                                                   \
+            EACH_LENGTH(BESIDE(5) BESIDE(6) BESIDE(7) BESIDE(8))                                               \
         } else if (far == sizeof(type) && step == 0) {                                                         \
             const npy_intp far = sizeof(type), step = 0;                                                       \
-            EACH_LENGTH(for (npy_intp k = 0; k < n; k++) { ELEMENT(k) })                                       \
+            EACH_LENGTH()                                                                                      \
         } else                                                                                                 \
-            EACH_LENGTH(for (npy_intp k = 0; k < n; k++) { ELEMENT(k) })                                       \
+            EACH_LENGTH()                                                                                      \
     }
 
 ROWS(bytes, npy_uint8)
@@ -55,11 +57,18 @@ static void move(int dims, const npy_intp *shape, npy_intp width, char *to, cons
         rows, shape[last], to, to_row, far[last], from, from_row, step[last]);
 }
 
+static void swap(npy_intp *one, npy_intp *other)
+{
+    npy_intp kept = *one;
+    *one = *other;
+    *other = kept;
+}
+
 void small_move(int dims, const npy_intp *shape, npy_intp width, char *to, const npy_intp *far, const char *from,
                 const npy_intp *step)
 {
     npy_intp extents[RANK] = {1}, out[RANK] = {width}, in[RANK] = {width};
-    int kept = 0; /* dimensions, those joined that both arrays go through as through one */
+    int kept = 0, most = 0; /* dimensions, those joined that both arrays go through as through one; the longest of them */
     for (int d = 0; d < dims; d++) {
         int one = kept > 0 && out[kept - 1] == shape[d] * far[d] && in[kept - 1] == shape[d] * step[d];
         if (shape[d] == 1)
@@ -68,6 +77,13 @@ void small_move(int dims, const npy_intp *shape, npy_intp width, char *to, const
         extents[kept - 1] = one ? extents[kept - 1] * shape[d] : shape[d];
         out[kept - 1] = far[d];
         in[kept - 1] = step[d];
+    }
+    for (int d = 1; d < kept - 1; d++)
+        most = extents[d] > extents[most] ? d : most;
+    if (kept > 2) { /* it has the rows; the others come in any order */
+        swap(&extents[most], &extents[kept - 2]);
+        swap(&out[most], &out[kept - 2]);
+        swap(&in[most], &in[kept - 2]);
     }
     move(kept ? kept : 1, extents, width, to, out, from, in);
 }
