@@ -152,7 +152,6 @@ def storage_of(x: Array) -> Any:
     """The store of an array; attaches one if no task has used the array before."""
     storage = x.storage
     if storage is None:
-        doubt(x)
         root = x if x.owner is None else x.owner
         with _attaching:
             if root.storage is None:

@@ -83,6 +83,8 @@ def view_of(x: Array) -> view.View:
     """The part of its store that an array shows, in bytes and, by `view.of`, in coordinates."""
     found = x.part
     if found is None:
+        if x.storage is None:
+            access.doubt(x)
         storage = storage_of(x)
         f = x.form
         if x.owner is None:

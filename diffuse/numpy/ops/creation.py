@@ -135,10 +135,10 @@ def zeros(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None
 
 
 def _begun(shape: tuple[int, ...]) -> Any:
-    """The zeros of NumPy for a shape that is not much larger than small ones, or None where a task has to write them.
+    """NumPy's zeros of a shape that is not much larger than small ones; None where a task has to write them.
 
-    NumPy makes them while no task is held or runs, at lines of the program whose zeros no task used next: a program
-    that goes on with small parts of them would wait for the fill alone.
+    NumPy makes them while no task is held or runs, at lines of the program whose zeros no task used next: a
+    program that goes on with small parts of them would wait for the fill alone.
     """
     size = prod(shape)
     if not core.SMALL <= size < BEGUN * core.SMALL or not library.current().idle:
