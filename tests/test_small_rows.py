@@ -22,7 +22,7 @@ def same(found: Any, expected: Any) -> None:
 
 
 def laid_out(shape: tuple[int, ...], kind: str, pick: numpy.random.Generator) -> Any:
-    """An array of a shape: every second element of a part of a larger array, the beginning of one, or all of it."""
+    """An array of a shape: every second element of a larger array, the beginning of one, or all of it."""
     x = (8 * pick.random((*[n + 1 for n in shape], 2)) + 1).astype(kind)
     way = int(pick.integers(0, 3))
     part = x[tuple(slice(1, None) if pick.random() < 0.5 else slice(0, -1) for _ in shape)]
