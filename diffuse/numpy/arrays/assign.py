@@ -9,7 +9,7 @@ import numpy
 
 from diffuse.library import Scalar
 from diffuse.numpy.arrays import base, core, elements, indices, masks, scatter, views, walks
-from diffuse.numpy.arrays.access import at_hand, host, ready, storage_of
+from diffuse.numpy.arrays.access import at_hand, doubt, host, ready, storage_of
 from diffuse.numpy.arrays.base import view_in
 from diffuse.numpy.arrays.core import ARRAYS, Array, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
@@ -99,13 +99,22 @@ def write(x: Array, meta: Mirror, value: Any) -> Any:
         if elementwise.eager_errors:
             base.put(core.viewing(x, meta), ..., host(source))
             return None
-        target = (storage_of(x), view_in(x, meta)) if meta.size else None
+        target = _target(x, meta)
         part = base.operand(source if mirror is source.meta else core.viewing(source, mirror), meta.shape)
         elementwise.warn_complex(source.meta.dtype, meta.dtype)
         return target and elementwise.assign(target, part)
-    target = (storage_of(x), view_in(x, meta)) if meta.size else None
+    target = _target(x, meta)
     number = cast(source, meta.dtype)
     return target and elementwise.assign(target, Scalar(0, NATIVE[meta.dtype], number))
+
+
+def _target(x: Array, meta: Mirror) -> Any:
+    """The store of `x` and the part of it that a task writes; None if that has no elements."""
+    if not meta.size:
+        return None
+    if x.storage is None:
+        doubt(x)
+    return storage_of(x), view_in(x, meta)
 
 
 def fitted(meta: Mirror, shape: tuple[int, ...]) -> Mirror:

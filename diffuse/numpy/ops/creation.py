@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy
 
 from diffuse import library
-from diffuse.library import Scalar, again_into, quiet
+from diffuse.library import Scalar, again_into, provenance, quiet, trace
 from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.access import host
+from diffuse.numpy.arrays.access import DOUBTED, host, made_at_once
 from diffuse.numpy.arrays.base import check_subok, element_type
 from diffuse.numpy.arrays.core import Array, hosted, recorded, viewing
 from diffuse.numpy.arrays.forms import (
@@ -28,13 +29,16 @@ from diffuse.numpy.arrays.forms import (
 )
 from diffuse.numpy.arrays.indices import know
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops import elementwise, single
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.known import DEPTH, KNOWN, Known
 from diffuse.numpy.ops.operands import adopt, foreign, lowered, shared, wrap
 
 NOTHING = numpy.dtype([])
 """An element type without bytes: an array of it has a shape, and takes no memory."""
+
+BEGUN = 2
+"""How many times as large as small arrays are the zeros that NumPy makes where no task uses them next."""
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
@@ -123,8 +127,27 @@ def zeros(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None
         known = SMALL_FORMS.get(extents)
         if known is not None and known.size < core.SMALL and INT.issuperset(map(type, extents)):
             return hosted(numpy.zeros(extents), known)
+        found = _begun(extents) if core.SEES and INT.issuperset(map(type, extents)) else None
+        if found is not None:
+            return found
     kind = element_type(dtype)
     return _filled(shape, _number(0, kind) if kind in NATIVE else 0, dtype, order, numpy.zeros)
+
+
+def _begun(shape: tuple[int, ...]) -> Any:
+    """NumPy's zeros of a shape that is not much larger than small ones; None where a task has to write them.
+
+    NumPy makes them while no task is held or runs, at lines of the program whose zeros no task used next: a
+    program that goes on with small parts of them would wait for the fill alone.
+    """
+    size = prod(shape)
+    if not core.SMALL <= size < BEGUN * core.SMALL or not library.current().idle:
+        return None
+    place = single.place(_begun, provenance.where())
+    if place.alone >= DOUBTED:
+        return None
+    trace.counters["single"] += 1
+    return made_at_once(numpy.zeros(shape), place)
 
 
 def ones(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Any:

@@ -206,13 +206,18 @@ static int is_numpys_own(Gate *gate, PyObject *name)
 static void find_quick(Gate *gate)
 {
     gate->quick = NULL;
-    gate->zeros = gate->reduces = 0;
-    if ((gate->need != ARRAYS && gate->need != SHAPED) || gate->flags & OPERATES)
+    gate->zeros = gate->reduces = gate->selects = gate->likens = 0;
+    if (gate->need > SHAPED)
         return;
     PyObject *name = PyObject_GetAttrString(gate->real, "__name__");
     if (name == NULL || !PyUnicode_Check(name)) { /* some objects that NumPy has as functions have none */
         Py_XDECREF(name);
         PyErr_Clear();
+        return;
+    }
+    gate->selects = PyUnicode_CompareWithASCIIString(name, "where") == 0 && is_numpys_own(gate, name);
+    if (gate->need == ANYTHING || gate->flags & OPERATES) {
+        Py_DECREF(name);
         return;
     }
     for (size_t k = 0; gate->need == ARRAYS && k < sizeof QUICK / sizeof *QUICK; k++)
@@ -227,6 +232,7 @@ static void find_quick(Gate *gate)
                 && (gate->flags & BELONGS || is_numpys_own(gate, name)))
             gate->reduces = fold;
     gate->zeros = gate->need == SHAPED && PyUnicode_CompareWithASCIIString(name, "zeros") == 0;
+    gate->likens = PyUnicode_CompareWithASCIIString(name, "zeros_like") == 0 && is_numpys_own(gate, name);
     gate->rolls = PyUnicode_CompareWithASCIIString(name, "roll") == 0 && !(gate->flags & BELONGS);
     Py_DECREF(name);
 }

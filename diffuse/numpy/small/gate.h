@@ -52,6 +52,7 @@ typedef struct {
     int reduces;   /* SMALL_SUM or the like: a reduction of that name */
     int rolls;     /* `roll` */
     int zeros;     /* `zeros` */
+    int selects, likens; /* `where`; `zeros_like` */
     Py_ssize_t sized, most; /* of a method that draws: which argument says how many numbers, and the number from which
                                Diffuse's own draws them; 0 where NumPy's draws any */
     int draws;     /* and which numbers the extension draws itself (draws.c) */
@@ -106,6 +107,10 @@ PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject 
 /* Of loops.c: a ufunc's result on arrays and numbers; NULL, without an exception unless one was raised, if NumPy has to
  * look. */
 PyObject *small_call_loop(Gate *gate, PyObject *const *low);
+
+/* Of select.c: what `where` gives of three arguments, and `zeros_like` of one, likewise. */
+PyObject *small_where(PyObject *const *given);
+PyObject *small_zeros_like(PyObject *x);
 
 /* Of sums.c: the sums of a small array along `axis`, likewise. */
 PyObject *small_sum(PyObject *given, PyObject *axis);

@@ -29,28 +29,31 @@ OPERATORS_OF(SINGLE)
 OPERATORS_OF(LONG)
 
 /* The operation of an array of NumPy's own and one of ours, if both are small and at hand; else NULL. */
-static PyObject *at_hand(PyObject *a, PyObject *b, binaryfunc function)
+static PyObject *at_hand(PyObject *a, PyObject *b, int name, binaryfunc function)
 {
     PyObject *left, *right;
     if (Py_TYPE(b) != state.array_class || !PyArray_CheckExact(a) || small_operands(a, b, &left, &right) <= 0)
         return NULL;
-    PyObject *found = small_shown(function(left, right));
+    PyObject *found = small_loop(name, left, right);
+    if (found == NULL && !PyErr_Occurred())
+        found = function(left, right);
+    found = small_shown(found);
     Py_DECREF(left);
     Py_DECREF(right);
     return found;
 }
 
-#define ARRAYS_OPERATOR(number)                                                                                \
+#define ARRAYS_OPERATOR(number, name)                                                                                \
     static PyObject *ARRAY_##number(PyObject *a, PyObject *b)                                                  \
     {                                                                                                          \
-        PyObject *found = at_hand(a, b, numpys[ARRAY][number]);                                                \
+        PyObject *found = at_hand(a, b, name, numpys[ARRAY][number]);                                          \
         return found != NULL || PyErr_Occurred() ? found : numpys[ARRAY][number](a, b);                        \
     }
 
-ARRAYS_OPERATOR(ADDED)
-ARRAYS_OPERATOR(SUBTRACTED)
-ARRAYS_OPERATOR(MULTIPLIED)
-ARRAYS_OPERATOR(DIVIDED)
+ARRAYS_OPERATOR(ADDED, ADD)
+ARRAYS_OPERATOR(SUBTRACTED, SUBTRACT)
+ARRAYS_OPERATOR(MULTIPLIED, MULTIPLY)
+ARRAYS_OPERATOR(DIVIDED, DIVIDE)
 
 static void take(binaryfunc *slot, binaryfunc *before, binaryfunc ours)
 {

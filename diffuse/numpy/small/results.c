@@ -143,7 +143,9 @@ PyObject *small_answer(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject 
             && ((result = small_call_loop(gate, low)) != NULL || PyErr_Occurred()))
         return small_shown(result);
     PyObject *axis = summed(gate, low, n, kwnames);
-    result = axis == NULL ? NULL : small_sum(low[0], axis);
+    result = axis != NULL ? small_sum(low[0], axis)
+             : kwnames != NULL ? NULL
+             : gate->selects && n == 3 ? small_where(low) : gate->likens && n == 1 ? small_zeros_like(low[0]) : NULL;
     if (result == NULL && !PyErr_Occurred())
         result = PyObject_Vectorcall(gate->real, low, n, kwnames);
     if (result == NULL)
