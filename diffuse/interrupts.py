@@ -8,14 +8,16 @@ exception of a handler is told from an error of a task or of the system (`of_han
 
 from __future__ import annotations
 
-import _signal
 import contextlib
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from types import FrameType, TracebackType
 from typing import Any
 
-NUMBERS = tuple(sorted(map(int, _signal.valid_signals())))
+_signal: Any = import_module("_signal")
+"""Python's signals as numbers: `signal` makes members of enumerations of all, which takes much longer."""
+NUMBERS: tuple[int, ...] = tuple(sorted(map(int, _signal.valid_signals())))
 
 
 def deferred(function: Callable[[], None]) -> None:
