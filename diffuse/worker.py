@@ -143,7 +143,7 @@ class Worker:
             try:
                 job.wait()
                 break
-            except KeyboardInterrupt as error:
+            except BaseException as error:  # of the handler of a signal
                 interrupt = error
         if interrupt is not None:
             raise interrupt
@@ -155,7 +155,7 @@ class Worker:
         while self._thread != _thread.get_ident() and not self._working._is_owned():
             try:
                 self._working.acquire()
-            except KeyboardInterrupt as error:
+            except BaseException as error:  # of the handler of a signal
                 interrupt = error
         if interrupt is not None:
             raise interrupt

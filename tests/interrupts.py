@@ -2,6 +2,7 @@
 
     python tests/interrupts.py                         300 loops six at a time, 50 programs that load kernels
     python tests/interrupts.py --loops 12 --loads 4    fewer
+    python tests/interrupts.py --raises TimeoutError   by SIGALRM, whose handler raises TimeoutError
     python tests/interrupts.py --empty                 each loop with an empty cache, and a server of its own
     python tests/interrupts.py --busy 12               beside so many processes that only take time
     python tests/interrupts.py --loops 334 --loads 0 --empty --busy 12      2,000 interrupts
@@ -30,8 +31,12 @@ ROOT = Path(__file__).parent.parent
 LIMIT = 120
 """Seconds after which a run counts as hanging."""
 
+SIGNALS = {"KeyboardInterrupt": signal.SIGINT, "TimeoutError": signal.SIGALRM, "Exception": signal.SIGUSR1,
+           "SystemExit": signal.SIGTERM}
+"""Exceptions that a program's handlers raise, and the signals for which they do."""
+
 LOOP = '''
-import _queue, _thread, os, signal, sys, time
+import _queue, _thread, builtins, os, signal, sys, time
 import numpy
 import diffuse.numpy as np
 from diffuse.stream import engine
@@ -39,9 +44,13 @@ from diffuse.stream import engine
 def send():
     while True:
         time.sleep(requests.get())
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
+def interrupt(number, frame):
+    raise wanted(f"signal {number}")
+
+wanted, number = getattr(builtins, sys.argv[2]), int(sys.argv[3])
+signal.signal(number, signal.default_int_handler if wanted is KeyboardInterrupt else interrupt)
 requests = _queue.SimpleQueue()
 _thread.start_new_thread(send, ())
 dropped = []                                # an interrupt in a finalizer is reported, and then forgotten
@@ -62,9 +71,9 @@ for turn in range(int(sys.argv[1])):
             n += 1
             if n % 2:
                 float(np.exp(-b).sum())
-    except KeyboardInterrupt:
-        pass
-    assert all(kind is KeyboardInterrupt for kind, *_ in dropped), dropped
+    except wanted as error:
+        assert type(error) is wanted, error
+    assert all(kind is wanted for kind, *_ in dropped), dropped
     dropped.clear()
     found = numpy.array(x)                  # as many steps as the program took, in every element
     assert found.min() == found.max() and found[0, 0] in (n, n + 1), (found, n)
@@ -76,7 +85,7 @@ print("whole")
 '''
 
 LOADS = '''
-import os, signal, sys, time
+import builtins, os, signal, sys, time
 import numpy
 import diffuse.numpy as np
 from diffuse.observe import trace
@@ -88,7 +97,7 @@ def interrupt(number, frame):
     global armed
     if armed:
         armed = False
-        raise KeyboardInterrupt
+        raise wanted
 
 def more():
     """Until the time is over, and on a busy machine until there was something to see."""
@@ -96,7 +105,8 @@ def more():
     return passed < float(sys.argv[1]) or (passed < 60 and (count < 6 or trace.snapshot()["cache hits"] < 6))
 
 armed, count, loads, n = False, 0, 0, 0
-signal.signal(signal.SIGINT, interrupt)
+wanted, number = getattr(builtins, sys.argv[2]), int(sys.argv[3])
+signal.signal(number, interrupt)
 sys.unraisablehook = lambda what: None      # an interrupt in a finalizer, which Python drops
 x, y = np.ones((200, 200)), np.arange(40000.0)
 for work in (lambda: x * 0.5 + 1, lambda: y.sum(), lambda: np.sqrt(y) - y, lambda: y[2:] * y[:-2] + 1):
@@ -115,9 +125,9 @@ while more():
             x = x * 0.5 + 1
             n += 1
         armed = False
-    except KeyboardInterrupt:
+    except wanted:
         count += 1
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(number, signal.SIG_IGN)
 print("done", flush=True)
 value, values = 1.0, []
 for _ in range(n + count + 1):
@@ -137,8 +147,9 @@ def environment(folder: str) -> dict[str, str]:
             "DIFFUSE_NUM_THREADS": "2", "DIFFUSE_COMPILE": "background", "DIFFUSE_CACHE_DIR": folder}
 
 
-def started(program: str, argument: float, folder: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-X", "faulthandler", "-c", program, str(argument)],
+def started(program: str, argument: float, folder: str, raises: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-X", "faulthandler", "-c", program, str(argument), raises,
+                             str(int(SIGNALS[raises]))],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
                             env=environment(folder), preexec_fn=_hears)
 
@@ -160,21 +171,21 @@ def verdict(process: subprocess.Popen[str]) -> str:
     return f"status {process.returncode}\n{complaints[-3000:]}"
 
 
-def loop(folder: str, turns: int = 6) -> str:
+def loop(folder: str, turns: int = 6, raises: str = "KeyboardInterrupt") -> str:
     """A program that interrupts itself so many times while it records, runs and compiles."""
-    return verdict(started(LOOP, turns, folder))
+    return verdict(started(LOOP, turns, folder, raises))
 
 
-def loads(folder: str, seconds: float = 2.0) -> str:
+def loads(folder: str, seconds: float = 2.0, raises: str = "KeyboardInterrupt") -> str:
     """A program that loads kernels from the cache, with an interrupt every 2 ms."""
-    process = started(LOADS, seconds, folder)
+    process = started(LOADS, seconds, folder, raises)
     assert process.stdout is not None
     if process.stdout.readline() == "ready\n":
         end = time.monotonic() + seconds + LIMIT
         os.set_blocking(process.stdout.fileno(), False)
         said = ""
         while not said and process.poll() is None and time.monotonic() < end:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(SIGNALS[raises])
             time.sleep(0.002)
             said = process.stdout.readline()
         os.set_blocking(process.stdout.fileno(), True)
@@ -200,14 +211,16 @@ def main() -> int:
     parser.add_argument("--together", type=int, default=6, help="loops that run at the same time")
     parser.add_argument("--empty", action="store_true", help="an empty cache for each loop")
     parser.add_argument("--busy", type=int, default=0, help="processes that keep the machine busy meanwhile")
+    parser.add_argument("--raises", choices=SIGNALS, default="KeyboardInterrupt",
+                        help="the exception that the handler of a signal raises")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="diffuse-interrupts-") as room, company(options.busy):
         def one(number: int) -> str:
-            return loop(f"{room}/{number if options.empty else 0}")
+            return loop(f"{room}/{number if options.empty else 0}", raises=options.raises)
 
         with ThreadPoolExecutor(options.together) as several:
             loops = list(several.map(one, range(options.loops)))
-        loading = [loads(f"{room}/loads") for _ in range(options.loads)]
+        loading = [loads(f"{room}/loads", raises=options.raises) for _ in range(options.loads)]
     for name, found in (("loops", loops), ("loads", loading)):
         counts = Counter(text.partition("\n")[0] for text in found)
         print(f"{name}: {len(found)} runs", *(f"{n} {what}" for what, n in counts.most_common()), sep=", ")

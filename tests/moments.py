@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import signal
 import sys
 from collections.abc import Callable, Container
 from functools import cache
@@ -11,10 +12,13 @@ from typing import Any
 
 
 def interrupted(work: Callable[[], Any], moment: int, files: Container[str | None],
-                skipped: Container[str] = ()) -> bool:
+                skipped: Container[str] = (), raises: type[BaseException] = KeyboardInterrupt) -> bool:
     """Do the work, with an interrupt before so many lines of these files, but for functions of the names
-    `skipped`; False if it has not as many."""
+    `skipped`; False if it has not as many.  It `raises` an exception as a handler of a signal does."""
     lines = 0
+
+    def handler(number: int, frame: FrameType) -> None:
+        raise raises
 
     def trace(frame: FrameType, event: str, arg: Any) -> Any:
         nonlocal lines
@@ -23,14 +27,14 @@ def interrupted(work: Callable[[], Any], moment: int, files: Container[str | Non
         if event == "line" and frame.f_lineno not in steady(frame.f_code):
             lines += 1
             if lines == moment:
-                raise KeyboardInterrupt
+                handler(signal.SIGALRM.value, frame)
         return trace
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
         work()
-    except KeyboardInterrupt:
+    except raises:
         return True
     finally:
         sys.settrace(before)

@@ -17,6 +17,7 @@ import diffuse
 import diffuse.numpy as np
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import known
+from diffuse.numpy.small import native
 from diffuse.settings import using
 from diffuse.stream import engine
 
@@ -307,3 +308,29 @@ def test_new_memory_is_lent_when_no_launch_uses_it_any_more() -> None:
         numpy.asarray(fresh)[...] = 7.0
         diffuse.fence()
         assert bool((numpy.array(fresh) == 7.0).all())
+
+
+@pytest.mark.skipif(native is None, reason="only C code can give buffers on Python 3.11")
+def test_a_view_of_lent_memory_becomes_writeable_again_where_its_array_is() -> None:
+    """SciPy sets the flag so for arrays of indices."""
+    for kind in ("numpys", "ours", "read-only", "bytes"):
+        real = numpy.frombuffer(bytes(240_000)) if kind == "bytes" else numpy.arange(30_000.0)
+        real.flags.writeable = kind == "numpys"
+        x = np.arange(30_000.0) * 2 if kind == "ours" else np.asarray(real)
+        view = x.__array__()[3:]
+        if kind in ("bytes", "read-only"):
+            with pytest.raises(ValueError, match="cannot set WRITEABLE flag to True"):
+                view.flags.writeable = True
+            continue
+        view.flags.writeable = False
+        view.flags.writeable = True
+        view[0] = -1.0
+        assert x[3] == -1
+
+
+@pytest.mark.skipif(native is None, reason="only C code can give buffers on Python 3.11")
+def test_lent_arrays_index_sparse_ones() -> None:
+    sp, n = pytest.importorskip("diffuse.scipy.sparse"), 20_000
+    diagonal = sp.csr_array((np.arange(1.0, n + 1), (np.arange(n), np.arange(n))), shape=(n, n))
+    i, j = np.asarray(numpy.arange(n)), np.asarray(numpy.arange(n)[::-1])
+    assert diagonal[i, i].sum() == n * (n + 1) / 2 and diagonal[i, j].sum() == 0

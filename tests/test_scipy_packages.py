@@ -26,6 +26,8 @@ import scipy.stats  # noqa: E402
 
 import diffuse.numpy as np  # noqa: E402
 import diffuse.scipy  # noqa: E402
+import diffuse.scipy.sparse as sp  # noqa: E402
+from diffuse import settings  # noqa: E402
 from diffuse.numpy.bridge import adapters  # noqa: E402
 from diffuse.settings import using  # noqa: E402
 from tests.jobs import python
@@ -268,3 +270,18 @@ def test_a_backend_of_the_program_is_asked_for_the_programs_function() -> None:
             with pytest.raises(NotImplementedError), fft.set_backend(Doubling, only=True):
                 fft.ifft(x)
         assert abs(fft.fft(x)[3]) < 1e-9
+
+
+def test_roots_and_bounds_from_arrays_of_diffuse() -> None:
+    """SciPy asks whether a bracket, a bound and a Jacobian are NumPy's arrays, or sparse ones."""
+    with settings.using(small=0):
+        bracket = np.array([0.5, 2.0])
+        assert type(bracket) is not numpy.ndarray
+        assert abs(scipy.optimize.root_scalar(lambda x: x**2 - 1, bracket=bracket).root - 1) < 1e-9
+        bounds = [(-np.inf, np.inf), (np.array([2]), np.array([3]))]
+        found = scipy.optimize.fmin_slsqp(lambda z: np.sum(z**2 - 1), [2.5, 2.5], bounds=bounds, iprint=0)
+        numpy.testing.assert_allclose(found, [0, 2], atol=1e-7)
+        A, b = sp.csr_array([[1.0, 2.0], [2.0, 1.0]]), np.array([1.0, -1.0])
+        for jacobian in (A, lambda x: A):
+            found = scipy.optimize._nonlin.nonlin_solve(lambda x: A @ x - b, np.zeros(2), jacobian)
+            numpy.testing.assert_allclose(found, [-1, 1])

@@ -12,6 +12,8 @@ import scipy.sparse
 
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
+import diffuse.scipy.sparse.linalg  # noqa: F401
+from diffuse import settings
 
 DENSE = [[1.5, 2.0, 0.0], [0.0, 4.0, 7.0]]
 NAMES = [f"{form}_{kind}" for form in ("csr", "csc", "coo", "bsr", "dia", "lil", "dok")
@@ -115,3 +117,25 @@ def test_values_past_the_last_position_are_cut_off_as_scipy_does() -> None:
         return (-a).data
 
     assert made(np, sp).tolist() == made(numpy, scipy.sparse).tolist() == [-1.0, -2.0]
+
+
+@pytest.mark.parametrize("wide", ["int32", "int64"])
+def test_coordinates_that_are_columns_of_a_table(wide: str) -> None:
+    """They are not contiguous, which SciPy keeps and kernels do not read."""
+    table = numpy.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 1]], wide)
+    x = numpy.array([1.0, 2.0])
+    for change in ("coords", "col", "row"):
+        ours, real = both("coo_array", [[1.0, 2.0], [3.0, 4.0], [0.0, 5.0]])
+        for one in ours, real:
+            given = tuple(table.T) if change == "coords" else table[:, int(change == "col")]
+            setattr(one, change, given)
+        with settings.using(small=0):
+            numpy.testing.assert_array_equal(ours @ np.array(x), real @ x, change)
+
+
+def test_tfqmr_of_an_integer_matrix() -> None:
+    real = scipy.sparse.csr_array([[1, 2], [3, 4]])
+    with settings.using(small=0):
+        found, info = sp.linalg.tfqmr(sp.csr_array(real), np.array([1, 2]), atol=1e-5)
+        assert info == 0
+        numpy.testing.assert_allclose(found, [0, 0.5], atol=1e-6)

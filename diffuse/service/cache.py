@@ -13,13 +13,14 @@ Nothing here raises an error in the program: a folder that cannot be read or wri
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import threading
 import time
 from itertools import count
 from pathlib import Path
+
+from diffuse.interrupts import of_handler, suppress
 
 SUFFIX = ".kernel"
 DIGEST = 32
@@ -56,14 +57,14 @@ class Cache:
         if len(entry) <= DIGEST or _digest(key, content) != entry[:DIGEST]:
             self.drop(key)
             return None
-        with contextlib.suppress(OSError):  # note the use, for `_evict`
+        with suppress(OSError):  # note the use, for `_evict`
             if time.time() - path.stat().st_mtime > FRESH:
                 os.utime(path)
         return content
 
     def drop(self, key: str) -> None:
         """Remove an entry."""
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self.path(key).unlink()
 
     def make(self) -> bool:
@@ -71,6 +72,8 @@ class Cache:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
+            if of_handler(error):
+                raise
             self.trouble = error.strerror or str(error)
             return False
         return True
@@ -88,9 +91,11 @@ class Cache:
                 raise PermissionError(0, "it belongs to another user")
             self._write(self.path(key), entry)
         except OSError as error:
+            if of_handler(error):
+                raise
             self.trouble = error.strerror or str(error)
             return False
-        with self._lock, contextlib.suppress(OSError):
+        with self._lock, suppress(OSError):
             if self._size is None:
                 self._size = sum(size for _, size, _ in self._entries())
             else:
@@ -107,31 +112,29 @@ class Cache:
                 file.write(entry)
             os.replace(temporary, path)
         except BaseException:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.unlink(temporary)
             raise
 
     def empty(self) -> bool:
         """Is there no entry at all?"""
-        try:
-            with os.scandir(self.folder) as items:
-                return not any(item.name.endswith(SUFFIX) for item in items)
-        except OSError:
-            return True
+        with suppress(OSError), os.scandir(self.folder) as items:
+            return not any(item.name.endswith(SUFFIX) for item in items)
+        return True
 
     def entries(self) -> tuple[int, int]:
         """The number of entries, and their bytes."""
         found = []
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             found = self._entries()
         return len(found), sum(size for _, size, _ in found)
 
     def clear(self) -> int:
         """Remove every entry; returns their number."""
         removed = 0
-        with self._lock, contextlib.suppress(OSError):
+        with self._lock, suppress(OSError):
             for _, _, path in self._entries():
-                with contextlib.suppress(OSError):
+                with suppress(OSError):
                     os.unlink(path)
                     removed += 1
             self._size = None
@@ -142,7 +145,7 @@ class Cache:
         found = []
         with os.scandir(self.folder) as items:
             for item in items:
-                with contextlib.suppress(OSError):
+                with suppress(OSError):
                     status = item.stat(follow_symlinks=False)
                     if item.name.endswith(SUFFIX):
                         found.append((status.st_mtime, status.st_size, item.path))
@@ -157,7 +160,7 @@ class Cache:
         for _, bytes_, path in found:
             if size <= limit * 4 // 5:
                 break
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.unlink(path)
                 size -= bytes_
         self._size = size
@@ -171,16 +174,11 @@ def _digest(key: str, content: bytes) -> bytes:
 
 def _read(path: Path) -> bytes | None:
     """Read a regular file that is owned by this user or root and writable by no one else."""
-    try:
+    with suppress(OSError):
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
         with os.fdopen(handle, "rb") as file:
             status = os.fstat(handle)
-            if (not stat.S_ISREG(status.st_mode) or status.st_uid not in (os.geteuid(), 0)
-                    or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
-                return None
-            return file.read()
-    except OSError:
-        return None
+            if (stat.S_ISREG(status.st_mode) and status.st_uid in (os.geteuid(), 0)
+                    and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
+                return file.read()
+    return None

@@ -20,10 +20,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diffuse.interrupts import of_handler, suppress
 from diffuse.ir.bounded import Bounded
 from diffuse.observe import notices
 from diffuse.service import fingerprint
@@ -179,10 +179,8 @@ class Client:
                 break
             if (ours := self._end) is None:
                 continue
-            try:
+            with suppress(OSError, ValueError):  # another thread has closed it
                 select.select([ours], [], [], left)
-            except (OSError, ValueError):  # another thread has closed it
-                continue
         return found
 
     def take(self, key: str) -> None:
@@ -213,6 +211,8 @@ class Client:
         try:
             return self._open()
         except (OSError, LookupError) as error:
+            if of_handler(error):
+                raise
             self._refuse(str(error))
             return None
 
@@ -288,11 +288,11 @@ class Client:
         if len(unsent) == len(self._asked):
             self._heard = time.monotonic()
         for request in unsent:
-            try:
+            with suppress(OSError):  # its queue is full, or it has exited, which the next `_listen` detects
                 channel.send(ours, request.message)
-            except OSError:  # its queue is full, or it has exited, which the next `_listen` detects
+                request.sent = True
+            if not request.sent:
                 return
-            request.sent = True
 
     def _tell(self, key: str, request: _Request) -> None:
         """Send the weight of a request to the server, unless there are no other requests."""
@@ -305,12 +305,10 @@ class Client:
             if not request.sent:
                 self._asked = {key: request, **self._asked}
                 self._push()
-            try:
-                if request.sent:
+            if request.sent:
+                with suppress(OSError):  # its queue is full: the next call tries again
                     channel.send(ours, channel.packed((channel.WANTED, key, request.weight)))
                     request.told = request.weight
-            except OSError:  # its queue is full: the next call tries again
-                pass
 
     def _ended(self, ours: socket.socket, how: str) -> None:
         """Handle the server's exit: the request being compiled fails if it crashed a server before, all
@@ -340,10 +338,8 @@ class Client:
 
     def _kill(self) -> None:
         if self.process:
-            try:
+            with suppress(OSError):
                 os.kill(self.process, signal.SIGKILL)
-            except OSError:
-                pass
 
     def _refuse(self, why: str) -> None:
         """Stop starting servers: fail all requests, with one warning."""
@@ -365,11 +361,9 @@ class Client:
     def _reap(self, options: int = os.WNOHANG) -> None:
         """Reap the child that forked the server, if it has exited."""
         if starter := self._starter:
-            try:
+            with suppress(OSError):  # reaped by other code
                 if not os.waitpid(starter, options)[0]:
                     return
-            except OSError:  # reaped by other code
-                pass
             if self._starter == starter:
                 self._starter = 0
 

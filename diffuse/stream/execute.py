@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from diffuse.fusion.temporaries import results, temporaries
+from diffuse.interrupts import of_handler
 from diffuse.ir import Privilege, volume
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.compose import alike, compose
@@ -78,15 +79,14 @@ class Forwarder:
 
                     one_by_one(error, self._taken, self._before, self.window, self._run)
                 self.stores.forwarded()
-            except Exception as error:
-                for unfinished in self._taken:
-                    if unfinished not in self.window.closed:
-                        self.stores.lose(unfinished.tasks, error)
-                self._taken.clear()
-                self.stores.forwarded()
-                raise
             except BaseException as error:
                 self._interrupt = error.__class__.__name__
+                if isinstance(error, Exception) and not of_handler(error):
+                    for unfinished in self._taken:
+                        if unfinished not in self.window.closed:
+                            self.stores.lose(unfinished.tasks, error)
+                    self._taken.clear()
+                    self.stores.forwarded()
                 raise
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from diffuse.interrupts import of_handler
 from diffuse.runtime.base import Fate
 from diffuse.stream.group import Group
 from diffuse.stream.memo import Trail
@@ -39,6 +40,8 @@ def one_by_one(error: MemoryError, taken: list[Group], mark: int, window: Window
         try:
             run(one)
         except Exception as failure:
+            if of_handler(failure):
+                raise
             first = first or failure
             stores.lose(one.tasks, failure)
             taken.remove(one)

@@ -14,6 +14,7 @@ import weakref
 from typing import Any
 
 from diffuse import settings
+from diffuse.interrupts import of_handler
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.abi import Division
 from diffuse.kernels.body.expr import Body
@@ -122,6 +123,8 @@ class Kernel:
         except Unavailable:  # a warning was given before
             self.failed = True
         except Exception as error:
+            if of_handler(error):
+                raise
             import traceback
 
             self.failed = True

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from diffuse.interrupts import of_handler
 from diffuse.ir import Privilege
 from diffuse.kernels.body import abi, operations
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
@@ -113,6 +114,8 @@ def _build(name: str, dtypes: tuple[str, ...], result: str) -> Any:
     try:
         return Routine(name, dtypes, result)
     except Exception as error:
+        if of_handler(error):
+            raise
         if not isinstance(error, Unavailable):  # a warning was given before
             notices.give(f"{name} on {', '.join(dtypes)} is computed by NumPy and may differ in the last "
                          f"place from compiled code: {type(error).__name__}: {error}")

@@ -22,6 +22,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from diffuse import worker
+from diffuse.interrupts import of_handler
 from diffuse.observe import notices
 from diffuse.observe.floaterrors import raised
 from diffuse.runtime.local import native
@@ -97,6 +98,8 @@ def ready(portable: bool = False, seconds: float | None = 0.0) -> bool:
         except Unavailable:
             raise
         except Exception as error:
+            if of_handler(error):
+                raise
             _failed.add(portable)
             notices.give(f"the code of the thread pool did not compile ({type(error).__name__}: {error}); "
                          "everything runs interpreted, with the same results")

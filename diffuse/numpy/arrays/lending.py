@@ -14,6 +14,7 @@ from weakref import getweakrefcount
 import numpy
 
 from diffuse.numpy.arrays.forms import Mirror, Span, address
+from diffuse.numpy.small import native
 
 
 class Lent(Span):
@@ -21,6 +22,11 @@ class Lent(Span):
 
     __slots__ = ()
     keep: Any
+
+
+if native is not None:
+    for kind in Span, Lent:
+        native.lend_buffers(kind)
 
 
 def borrow(array: Mirror) -> tuple[Lent, Mirror]:

@@ -20,7 +20,7 @@ import numpy
 from diffuse.numpy.arrays import core
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.bridge.namespace import Standing
-from diffuse.numpy.bridge.plain import plain
+from diffuse.numpy.bridge.plain import plain, sparse
 from diffuse.numpy.ops.ufuncs import ufunc
 from diffuse.numpy.small import native
 
@@ -102,14 +102,15 @@ def is_fortran(value: Any) -> bool:
 
 
 def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function to receive NumPy's array for each argument, or item of a tuple or list, that is a
-    Diffuse array, and for each result of a function among its arguments.  An argument that it returns is the
-    program's.  f2py's functions get functions as they are, because they count these functions' arguments."""
+    """Wrap a function to receive NumPy's array, or SciPy's sparse one, for each argument, or item of a tuple
+    or list, that is one of Diffuse's, and for each result of a function among its arguments.  An argument
+    that it returns is the program's.  f2py's functions get functions as they are, because they count these
+    functions' arguments."""
     convert = plain_inside if is_fortran(function) else taken
 
     def run(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
-            if type(value) in core.ARRAYS or type(value) in HOLDERS:
+            if type(value) in core.ARRAYS or type(value) in HOLDERS or sparse(type(value)):
                 named = {key: convert(value) for key, value in kwargs.items()}
                 given = *map(convert, args), *named.values()
                 found = function(*given[:len(args)], **named)

@@ -25,6 +25,7 @@ from weakref import WeakSet
 import numpy
 
 from diffuse import library
+from diffuse.interrupts import of_handler
 from diffuse.library import floaterrors, provenance
 from diffuse.numpy.ops import elementwise, known
 
@@ -162,8 +163,8 @@ def _leaving(leave: Callable[..., Any]) -> Callable[..., Any]:
     def left(self: Any, *raised: Any) -> Any:
         try:
             _settle(self._record)
-        except Exception:
-            if not any(raised):
+        except Exception as error:
+            if not any(raised) or of_handler(error):
                 raise
         finally:
             leave(self, *raised)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
+from diffuse.interrupts import of_handler
 from diffuse.numpy.arrays import core
 from diffuse.numpy.order import team
 
@@ -164,8 +165,10 @@ def drawn(function: Callable[..., Any], name: str, generator: Any, args: tuple[A
             _sources[0].jump(begin, 0)
             try:
                 one = function(_sources[0].generator, *given, **named, size=1)
-            except Exception:  # NumPy will raise it
-                return None
+            except Exception as error:
+                if of_handler(error):
+                    raise
+                return None  # NumPy will raise it
             if one.dtype.itemsize != 8:
                 return None
             key = name, *given, *named.items()

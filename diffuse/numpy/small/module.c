@@ -43,6 +43,30 @@ static PyObject *set_classes(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* NumPy asks what keeps an array's memory for a buffer to write to before it sets the flag WRITEABLE again.  A span
+ * gives one, without bytes, if the array that it keeps may be written. */
+static int span_buffer(PyObject *span, Py_buffer *view, int flags)
+{
+    PyObject *keep = PyObject_GetAttrString(span, "keep"), *array = keep;
+    if (array != NULL && PyTuple_CheckExact(array) && PyTuple_GET_SIZE(array))
+        array = PyTuple_GET_ITEM(array, PyTuple_GET_SIZE(array) - 1);
+    int done = -1;
+    if (flags == PyBUF_WRITABLE && array != NULL && PyArray_Check(array) && PyArray_ISWRITEABLE((PyArrayObject *)array))
+        done = PyBuffer_FillInfo(view, span, PyArray_DATA((PyArrayObject *)array), 0, 0, flags);
+    else if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_BufferError, "this memory is read as its array says");
+    if (done < 0)
+        view->obj = NULL;
+    Py_XDECREF(keep);
+    return done;
+}
+
+static PyObject *lend_buffers(PyObject *module, PyObject *kind)
+{
+    ((PyTypeObject *)kind)->tp_as_buffer->bf_getbuffer = span_buffer;
+    Py_RETURN_NONE;
+}
+
 static PyObject *connect(PyObject *module, PyObject *args)
 {
     PyObject *slow, *engine, *near, *near_to_write, *numbers, *moving, *ufuncs;
@@ -305,6 +329,7 @@ static PyMethodDef methods[] = {
     {"set_sees", set_sees, METH_O, "Say whether the memory of arrays that is known is the stores' own."},
     {"set_sizes", set_sizes, METH_VARARGS, "Set which arrays are small, and which results stay NumPy's."},
     {"set_classes", set_classes, METH_VARARGS, "Say of which classes arrays and pending numbers are."},
+    {"lend_buffers", lend_buffers, METH_O, "Let NumPy make views of the memory of a class of spans writeable again."},
     {"connect", connect, METH_VARARGS, "Give the Python functions for what is not done here."},
     {"teach", teach, METH_VARARGS, "Have NumPy's own arrays take arrays as outputs and values; give base.writable, base.wrote and base.host."},
     {"teach_generator", teach_generator, METH_VARARGS,

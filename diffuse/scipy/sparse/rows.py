@@ -72,7 +72,7 @@ def _order(a: Sparse) -> Order:
     row, col = held.coords
     if bool((row[1:] >= row[:-1]).all()):
         ends = numpy.searchsorted(row, numpy.arange(rows + 1, dtype=row.dtype)).astype(row.dtype)
-        return Order(wrap(ends), a._part(1), None)
+        return Order(wrap(ends), contiguous(a._part(1)), None)
     # one element per column: SciPy's conversion then sorts stably, and sums no duplicates
     each = scipy.sparse.csc_array((numbers, row, numpy.arange(count + 1, dtype=numbers.dtype)),
                                   shape=(rows, count)).tocsr()

@@ -111,14 +111,15 @@ def _closed() -> threading.Lock:
     return lock
 
 
-def _opened(lock: threading.Lock) -> KeyboardInterrupt | None:
-    """Wait for a lock; return the interrupt that came meanwhile, which has to wait until ranks are done."""
-    interrupt = None
+def _opened(lock: threading.Lock) -> BaseException | None:
+    """Wait for a lock; return what the handler of a signal raised meanwhile, which has to wait until
+    ranks are done."""
+    interrupt: BaseException | None = None
     while True:
         try:
             lock.acquire()
             return interrupt
-        except KeyboardInterrupt as error:
+        except BaseException as error:
             interrupt = error
 
 

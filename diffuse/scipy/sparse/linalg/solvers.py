@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy
+
 import diffuse.numpy as np
 from diffuse.numpy.bridge import fallback
 from diffuse.scipy.sparse.linalg import conversion
@@ -52,6 +54,8 @@ def recorder(module: str, name: str) -> Callable[..., Any]:
         if max(getattr(given["A"], "shape", ()), default=0) < config.small:
             return conversion.scipys(name, *args, **kwargs)
         _vectors(given)
+        if name == "tfqmr" and getattr(given["A"], "dtype", None) == numpy.int64:
+            given["A"] = given["A"].astype(float)  # it does so itself, with a matrix
         for key in ("A", "M", "M1", "M2"):
             if given.get(key) is not None and not hasattr(given[key], "psolve"):
                 given[key] = operand(given[key])
