@@ -18,7 +18,10 @@ from diffuse.numpy.order.searching import BLOCK, searchable
 from diffuse.numpy.order.team import on_parts, parts, together
 
 FEW = 8
-"""The number of elements up to which NumPy compares each with all others."""
+"""The number of elements up to which each is compared with all others."""
+SPAN = 1 << 17
+"""The number of elements that are compared at once with one: few calls, which take Python's lock from each
+other, and masks that stay in cache."""
 
 
 def _sortable(a: Any) -> Array | None:
@@ -252,13 +255,34 @@ def isin(element: Any, test_elements: Any, assume_unique: Any, invert: Any, kind
             or array.dtype != tested.dtype or not radix.sortable(array)):
         return None
     flat = array.reshape(-1)
-    if tested.size <= FEW or kind is None and _close(flat, tested):
-        found: Any = numpy.concatenate(on_parts(
+    if tested.size <= FEW:
+        found: Any = _one_by_one(flat, tested.reshape(-1), bool(invert))
+    elif kind is None and _close(flat, tested):
+        found = numpy.concatenate(on_parts(
             flat.size, lambda low, high: numpy.isin(flat[low:high], tested, invert=invert, kind=kind)))
     else:
         different = values(tested.reshape(-1)) if tested.size >= radix.FEWEST else numpy.unique(tested)
         found = None if different is None else _members(flat, different, bool(invert))
     return None if found is None else given(found.reshape(array.shape))
+
+
+def _one_by_one(flat: Array, tested: Array, invert: bool) -> Array:
+    """A mask of the elements that equal one of a few others, each of which is compared with a block of
+    elements after another; of those that equal none if `invert`."""
+    out = memory.empty(flat.size, numpy.bool)
+    compare, combine = ((numpy.not_equal, numpy.logical_and) if invert else (numpy.equal, numpy.logical_or))
+
+    def one(low: int, high: int) -> None:
+        again = numpy.empty(SPAN, numpy.bool)
+        for start in range(low, high, SPAN):
+            part = flat[start:min(high, start + SPAN)]
+            mask, other = out[start:start + part.size], again[:part.size]
+            compare(part, tested[0], out=mask)
+            for value in tested[1:]:
+                combine(mask, compare(part, value, out=other), out=mask)
+
+    on_parts(flat.size, one)
+    return out
 
 
 def _close(flat: Array, tested: Array) -> bool:
