@@ -72,3 +72,6 @@ def test_members_of_a_few_elements(dtype: str) -> None:
                     found = np.isin(np.array(line), few, invert=invert, kind=kind)
                     expected = numpy.isin(line, few, invert=invert, kind=kind)
                     assert found.dtype == bool and numpy.array_equal(numpy.asarray(found), expected)
+        turned = numpy.asfortranarray(line[:300_000].reshape(300, 1000))
+        found, expected = np.isin(np.array(turned, order="F"), tested), numpy.isin(turned, tested)
+        assert found.strides == expected.strides and numpy.array_equal(numpy.asarray(found), expected)

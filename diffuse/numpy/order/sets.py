@@ -6,12 +6,14 @@ NumPy keeps the one that its own algorithm puts first: NumPy's function runs the
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 from itertools import accumulate
 from typing import Any
 
 import numpy
 
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.base import UFUNCS
 from diffuse.numpy.order import memory, merging, numbering, radix, sorting
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own, table
 from diffuse.numpy.order.searching import BLOCK, searchable
@@ -19,9 +21,6 @@ from diffuse.numpy.order.team import on_parts, parts, together
 
 FEW = 8
 """The number of elements up to which each is compared with all others."""
-SPAN = 1 << 17
-"""The number of elements that are compared at once with one: few calls, which take Python's lock from each
-other, and masks that stay in cache."""
 
 
 def _sortable(a: Any) -> Array | None:
@@ -255,10 +254,10 @@ def isin(element: Any, test_elements: Any, assume_unique: Any, invert: Any, kind
             or array.dtype != tested.dtype or not radix.sortable(array)):
         return None
     flat = array.reshape(-1)
-    if tested.size <= FEW:
-        found: Any = _one_by_one(flat, tested.reshape(-1), bool(invert))
-    elif kind is None and _close(flat, tested):
-        found = numpy.concatenate(on_parts(
+    if tested.size <= FEW and type(element) is core.array_class:
+        return _one_by_one(element.reshape(-1), tested.reshape(-1), bool(invert)).reshape(array.shape)
+    if tested.size <= FEW or kind is None and _close(flat, tested):
+        found: Any = numpy.concatenate(on_parts(
             flat.size, lambda low, high: numpy.isin(flat[low:high], tested, invert=invert, kind=kind)))
     else:
         different = values(tested.reshape(-1)) if tested.size >= radix.FEWEST else numpy.unique(tested)
@@ -266,23 +265,11 @@ def isin(element: Any, test_elements: Any, assume_unique: Any, invert: Any, kind
     return None if found is None else given(found.reshape(array.shape))
 
 
-def _one_by_one(flat: Array, tested: Array, invert: bool) -> Array:
-    """A mask of the elements that equal one of a few others, each of which is compared with a block of
-    elements after another; of those that equal none if `invert`."""
-    out = memory.empty(flat.size, numpy.bool)
-    compare, combine = ((numpy.not_equal, numpy.logical_and) if invert else (numpy.equal, numpy.logical_or))
-
-    def one(low: int, high: int) -> None:
-        again = numpy.empty(SPAN, numpy.bool)
-        for start in range(low, high, SPAN):
-            part = flat[start:min(high, start + SPAN)]
-            mask, other = out[start:start + part.size], again[:part.size]
-            compare(part, tested[0], out=mask)
-            for value in tested[1:]:
-                combine(mask, compare(part, value, out=other), out=mask)
-
-    on_parts(flat.size, one)
-    return out
+def _one_by_one(flat: Any, tested: Array, invert: bool) -> Any:
+    """Record a mask of the elements that equal one of a few others, or none of them if `invert`."""
+    compare, combine = [UFUNCS[name] for name in (
+        ("not_equal", "logical_and") if invert else ("equal", "logical_or"))]
+    return reduce(combine, [compare(flat, value) for value in tested])
 
 
 def _close(flat: Array, tested: Array) -> bool:
