@@ -53,3 +53,21 @@ def test_what_numpy_refuses() -> None:
             with pytest.raises(ValueError) as theirs:
                 getattr(numpy, name)(*[numpy.asarray(a) if isinstance(a, np.ndarray) else a for a in args])
             assert str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_few_products_are_added_in_numpys_order(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filters, "FEWEST", 1)
+    rng, count = numpy.random.default_rng(8), 2 * filters.BLOCK + 1
+    line = rng.standard_normal(count).astype(dtype)
+    line[1000:1020], line[[5, 700, -1]] = -0.0, numpy.finfo(dtype).max
+    with stream(3), numpy.errstate(all="raise"):
+        for taps in range(1, filters.TAPS + 2):
+            short = rng.standard_normal(taps).astype(dtype)
+            short[0] = 0.0
+            for mode in ("full", "same", "valid"):
+                agree("convolve", line, short, mode)
+                agree("correlate", line, short, mode)
+            agree("convolve", line[::-2], short[::-1], "same")
+        line[9] = numpy.inf
+        assert numpy.isnan(np.convolve(np.array(line), short[:2])[9])

@@ -323,7 +323,7 @@ def test_equal_elements_have_numpys_positions() -> None:
 
 @pytest.mark.parametrize("kind", "?bBhHiIlLd")
 def test_integers_are_counted(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tallies, "BLOCK", 16)
+    monkeypatch.setattr(tallies, "SPAN", 16)
     monkeypatch.setattr(tallies, "ALONE", 0)
     rng = numpy.random.default_rng(ord(kind))
     x = rng.integers(0, 20, 600).astype(kind)

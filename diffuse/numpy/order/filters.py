@@ -2,17 +2,23 @@
 
 Each element of the result is a sum over as many elements as the shorter operand has.  NumPy's function on the
 elements that a part of the result needs adds up the same products in the same order
-(`bridge/ranks/pieces.py`).
+(`bridge/ranks/pieces.py`).  A few products are recorded instead, as products and sums of slices in that
+order, which take one pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from inspect import signature
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
 
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.base import UFUNCS
+from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.bridge.ranks import pieces
 from diffuse.numpy.order import memory
@@ -25,6 +31,9 @@ are copied to it."""
 FEWEST = 1 << 23
 """The number of products from which on they are worth sharing: NumPy takes some milliseconds for them."""
 FACTORS = "biufc"
+TAPS = 11
+"""The most elements of a short operand for which NumPy adds up the products of each result from the first to
+the last, beginning with zero.  It uses BLAS for more."""
 
 
 def _elsewhere(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,6 +71,9 @@ def _filtered(real: Callable[..., Any], a: Any, v: Any, mode: Any) -> Any:
     if line.dtype.kind not in FACTORS or short.dtype.kind not in FACTORS or line.size * short.size < FEWEST:
         return None
     begin, count = pieces.place(mode, line.size, short.size)
+    if (type(a) is core.array_class and 1 < short.size <= TAPS and line.dtype == short.dtype
+            and in_order(short.dtype.char, short.size)):
+        return _recorded(real, a, line, short, begin, count)
     out = memory.empty(count, real(line[:1], short[:1]).dtype)
 
     def one(low: int, high: int) -> None:
@@ -73,3 +85,36 @@ def _filtered(real: Callable[..., Any], a: Any, v: Any, mode: Any) -> Any:
 
     on_parts(count, one)
     return given(out)
+
+
+@cache
+def in_order(char: str, taps: int) -> bool:
+    """Does NumPy add up so many products of numbers of this type one after another, without fused
+    operations?"""
+    if char not in "fd":
+        return False
+    line, short = numpy.sin(numpy.arange(300.0)).astype(char), numpy.cos(numpy.arange(taps)).astype(char)
+    return bool(numpy.correlate(line, short).tobytes() == _slices(numpy, line, short).tobytes())
+
+
+def _slices(library: Any, line: Any, short: Any, out: Any = None) -> Any:
+    """The sums of the products that lie wholly within a line, by the functions of NumPy or of Diffuse."""
+    count, total = line.size - short.size + 1, short.dtype.type(0)
+    for k, factor in enumerate(short):
+        last = {"out": out} if out is not None and k == short.size - 1 else {}
+        total = library.add(total, library.multiply(line[k:k + count], factor), **last)
+    return total
+
+
+def _recorded(real: Callable[..., Any], a: Any, line: Any, short: Any, begin: int, count: int) -> Any:
+    """Record the sums within a line, and compute those beside its ends, which have fewer products."""
+    factors = short[::-1] if real is numpy.convolve else short
+    first, last = short.size - 1 - begin, line.size - begin
+    out = core.recorded(row_major((count,), short.dtype))
+    with numpy.errstate(all="ignore"):
+        _slices(SimpleNamespace(**UFUNCS), a, factors, out[first:last])
+    for low, high in ((0, first), (last, count)):
+        if low < high:
+            start, end = pieces.window(begin + low, begin + high, line.size, short.size)
+            out[low:high] = real(line[start:end], short, "full")[begin + low - start:begin + high - start]
+    return out

@@ -6,19 +6,21 @@ NumPy keeps the one that its own algorithm puts first: NumPy's function runs the
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 from itertools import accumulate
 from typing import Any
 
 import numpy
 
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.base import UFUNCS
 from diffuse.numpy.order import memory, merging, numbering, radix, sorting
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own, table
 from diffuse.numpy.order.searching import BLOCK, searchable
 from diffuse.numpy.order.team import on_parts, parts, together
 
 FEW = 8
-"""The number of elements up to which NumPy compares each with all others."""
+"""The number of elements up to which each is compared with all others."""
 
 
 def _sortable(a: Any) -> Array | None:
@@ -252,6 +254,8 @@ def isin(element: Any, test_elements: Any, assume_unique: Any, invert: Any, kind
             or array.dtype != tested.dtype or not radix.sortable(array)):
         return None
     flat = array.reshape(-1)
+    if tested.size <= FEW and type(element) is core.array_class:
+        return _one_by_one(element.reshape(-1), tested.reshape(-1), bool(invert)).reshape(array.shape)
     if tested.size <= FEW or kind is None and _close(flat, tested):
         found: Any = numpy.concatenate(on_parts(
             flat.size, lambda low, high: numpy.isin(flat[low:high], tested, invert=invert, kind=kind)))
@@ -259,6 +263,13 @@ def isin(element: Any, test_elements: Any, assume_unique: Any, invert: Any, kind
         different = values(tested.reshape(-1)) if tested.size >= radix.FEWEST else numpy.unique(tested)
         found = None if different is None else _members(flat, different, bool(invert))
     return None if found is None else given(found.reshape(array.shape))
+
+
+def _one_by_one(flat: Any, tested: Array, invert: bool) -> Any:
+    """Record a mask of the elements that equal one of a few others, or none of them if `invert`."""
+    compare, combine = [UFUNCS[name] for name in (
+        ("not_equal", "logical_and") if invert else ("equal", "logical_or"))]
+    return reduce(combine, [compare(flat, value) for value in tested])
 
 
 def _close(flat: Array, tested: Array) -> bool:

@@ -12,11 +12,14 @@ import numpy
 
 from diffuse.numpy.order import radix
 from diffuse.numpy.order.calls import Array, at_hand, given, in_parts, own
-from diffuse.numpy.order.histograms import BLOCK, EXACT
+from diffuse.numpy.order.histograms import EXACT
 from diffuse.numpy.order.team import on_parts, threads
 
 POSITIONS = "int8 int16 int32 int64 uint8 uint16 uint32".split()
 """Element types that NumPy accepts as positions."""
+SPAN = 1 << 18
+"""The number of elements that are counted by one call.  Fewer stay in a smaller cache, but threads lose more
+by taking Python's lock from each other."""
 TOGETHER = 1 << 20
 """The number of weights that are added by one call."""
 ALONE = 1 << 20
@@ -77,12 +80,12 @@ def _exact(weights: Array) -> bool:
 
 def _counted(elements: Array, weights: Array | None, low: int, high: int, routine: Any) -> Array:
     """The counts, or sums of weights, of a part of the elements, up to that of the largest of them.  Each
-    block is checked while it is in cache: its elements must be nonnegative positions, not so large that few
+    span is checked before it is counted: its elements must be nonnegative positions, not so large that few
     share a count."""
     counts = numpy.zeros(0, numpy.intp if weights is None else numpy.float64)
     length = 0
-    for start in range(low, high, BLOCK):
-        end = min(high, start + BLOCK)
+    for start in range(low, high, SPAN):
+        end = min(high, start + SPAN)
         part = numpy.ascontiguousarray(elements[start:end])
         length = max(length, _length(part, elements.size))
         if length > counts.size:
@@ -107,8 +110,8 @@ def _weighed(elements: Array, weights: Array, routine: Any) -> Array:
 
 
 def _length(part: Array, size: int) -> int:
-    """The number of counts for some of `size` elements."""
-    first, last = int(part.min()), int(part.max())
-    if first < 0 or last >= size // (APART * threads()):
+    """The number of counts for some of `size` elements; negative ones are the largest as unsigned numbers."""
+    last = int(part.view(f"u{part.itemsize}").max())
+    if last > numpy.iinfo(part.dtype).max or last >= size // (APART * threads()):
         raise Unfit
     return last + 1
