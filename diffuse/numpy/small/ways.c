@@ -106,7 +106,7 @@ PyObject *small_call_soon(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObj
     Found found = {.product = 1, .way = gate->flags / WAYS};
     if (!small_lower_all(args, all, -1, low, &found))
         return NULL;
-    if (may_be_soon(gate, &found, args, n, kwnames))
+    if (may_be_soon(gate, &found, args, n, kwnames) && (all != small_inputs(gate) || small_met(gate->real, args, n) == 0))
         result = small_answer(gate, low, n, kwnames, &found);
     small_release(low, all);
     return result;
