@@ -12,6 +12,7 @@ from contextlib import suppress
 from diffuse.observe import notices
 from diffuse.runtime import heap
 from diffuse.runtime.base import Runtime
+from diffuse.service import code
 from diffuse.service.client import Unavailable
 from diffuse.settings import config
 
@@ -76,11 +77,14 @@ _foreseen = False
 
 
 def foresee(name: str) -> None:
-    """Request the native code of a runtime, if the cache lacks it, as soon as a large array appears: the
-    compile server then starts while the program goes on.  Programs of small arrays never need it."""
+    """Request the native code of a runtime, if the cache is empty, as soon as a large array appears: the
+    compile server then starts while the program goes on.  Programs of small arrays never need it.  A program
+    that may never launch anything does not load what the cache has."""
     global _foreseen
     if not _foreseen and name == "local" and config.compile != "off":
         _foreseen = True
+        if not code.disk().empty():
+            return
         from diffuse.runtime.local import pool
 
         with notices.postponed(), suppress(Unavailable):

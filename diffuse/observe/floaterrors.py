@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from diffuse.ir import ITEMSIZE, IndexTask, Privilege, Where
@@ -146,11 +147,18 @@ def _show(mode: str, kind: FloatError, text: str, flags: int) -> None:
         handler.write(f"Warning: {text}\n")
 
 
+_namespace = vars(ModuleType)["__dict__"].__get__
+"""The namespace of a module as it is."""
+
+
 def warn(message: Warning | str, category: type[Warning], where: Where) -> None:
     """Warn as if the program's line had done it: filters and `__warningregistry__` of its module count."""
     for name, module in list(sys.modules.items()):
-        if getattr(module, "__dict__", {}).get("__file__") == where.file:  # some import when asked for a name
-            registry = vars(module).setdefault("__warningregistry__", {})
+        if not isinstance(module, ModuleType):
+            continue
+        names = _namespace(module)  # some modules import when asked for a name, others for all of them
+        if names.get("__file__") == where.file:
+            registry = names.setdefault("__warningregistry__", {})
             warnings.warn_explicit(message, category, where.file, where.line, name, registry)
             return
     warnings.warn_explicit(message, category, where.file, where.line,

@@ -16,7 +16,8 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.bridge import adapters, fallback, mirrors
-from diffuse.numpy.bridge.namespace import FallbackUfunc, public
+from diffuse.numpy.bridge.namespace import FallbackUfunc, gated, public
+from diffuse.numpy.ops.readers import SCIPYS
 from diffuse.scipy import backends
 
 WARNING = ("fft", "linalg", "ndimage", "special")
@@ -55,6 +56,8 @@ def ours(real: ModuleType, name: str) -> Any:
     loud = path.split(".")[1] in WARNING
     found = fallback.wrapped(value, path, "inspection" if path in SILENT else None if loud else "library")
     found.__module__ = f"diffuse.{real.__name__}"
+    if path in SCIPYS:
+        return gated(found, value, found.__module__)
     return adapters.Receiver(value, found) if adapters.is_fortran(value) else found
 
 

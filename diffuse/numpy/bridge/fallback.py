@@ -25,7 +25,7 @@ from diffuse.numpy.arrays.forms import BASE, NATIVE, RESERVE, Mirror, address
 from diffuse.numpy.arrays.lending import owned
 from diffuse.numpy.bridge import exposed, overrides
 from diffuse.numpy.ops.operands import answering, refused, shared, wrap
-from diffuse.numpy.ops.readers import READERS, reads
+from diffuse.numpy.ops.readers import READERS, SCIPYS, reads
 from diffuse.settings import config
 
 SILENT = {
@@ -355,7 +355,7 @@ def wrapped(function: Callable[..., Any], name: str, silent: str | None = None) 
     NumPy; from any line, if it holds None.
     """
     told: set[Any] = lines() if silent is None else {None}
-    asks = name.removeprefix("numpy.") in READERS
+    asks = name in SCIPYS or name.removeprefix("numpy.") in READERS
 
     def run(*args: Any, **kwargs: Any) -> Any:
         found = call(function, args, kwargs, name, silent)

@@ -150,6 +150,7 @@ def gated(ours: Any, real: Any, module: str) -> Any:
     return fallback.standing_for(gate, real)
 
 
+@cache
 def _module(name: str) -> ModuleType:
     return importlib.import_module(f"diffuse.numpy.ops.{name}")
 

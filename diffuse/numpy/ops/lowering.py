@@ -128,8 +128,9 @@ def _looked_into(found: numpy.ndarray[Any, Any], arrays: list[Any]) -> None:
 
 @cache
 def before_out(function: Any) -> int:
-    """The number of positional arguments of a function before its output array.  It is at least one: callers
-    only pass calls with more arguments, as reading a signature is slow."""
+    """The number of positional arguments of a function before its output array, or before the first option to
+    overwrite an argument.  It is at least one: callers only pass calls with more arguments, as reading a
+    signature is slow."""
     from inspect import Parameter, signature
 
     name = getattr(function, "__name__", "")
@@ -138,4 +139,5 @@ def before_out(function: Any) -> int:
         names = [name for name, x in signature(function).parameters.items() if x.kind in by_position]
     except (ValueError, TypeError):
         names = []
-    return names.index("out") if "out" in names else 2 if name == "dot" else 99
+    writes = [place for place, given in enumerate(names) if given == "out" or given.startswith("overwrite")]
+    return writes[0] if writes else 2 if name == "dot" else 99

@@ -19,6 +19,7 @@ from diffuse import library
 from diffuse.library import Bounded, provenance, trace
 from diffuse.numpy.arrays import access, arithmetic, core, soon
 from diffuse.numpy.arrays.access import host, offset_of
+from diffuse.numpy.arrays.base import UFUNCS
 from diffuse.numpy.arrays.core import ARRAYS, NDARRAY, NUMBERS
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.small import native
@@ -66,12 +67,24 @@ def note(function: Any, template: Any) -> None:
     """Count a recorded task of a function, if it is the first of its template."""
     if not template.met and template.elements >= core.SMALL:
         template.met = True
-        place = place_of(function)
-        count = _places[place] = _places.get(place, 0) + 1
-        if count == TURNS:
-            arithmetic.GRANTS.pop(place, None)
-            function.moving = True
-            arithmetic.MOVING.add(function.numpy)
+        _count(function, place_of(function))
+
+
+def met(real: Any) -> None:
+    """Count a call of NumPy's ufunc that was computed at once on new views, among the first operations of a
+    program (arrays/soon.py), so that the place is known when recording begins."""
+    function = UFUNCS.get(real.__name__)
+    if function is not None and function.numpy is real:
+        _count(function, (real, *provenance.instruction(2)))
+
+
+def _count(function: Any, place: tuple[Any, ...]) -> None:
+    """Count a call of a function on new views at a place of the program."""
+    count = _places[place] = _places.get(place, 0) + 1
+    if count == TURNS:
+        arithmetic.GRANTS.pop(place, None)
+        function.moving = True
+        arithmetic.MOVING.add(function.numpy)
 
 
 def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
@@ -134,6 +147,8 @@ def calls_on(function: Any, *operands: Any) -> int:
 
 
 calls = calls_on if native is None else native.calls
+if native is not None:
+    native.connect_met(met)
 
 
 def size_of(metas: list[Any]) -> int:

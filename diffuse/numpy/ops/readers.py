@@ -36,6 +36,12 @@ WRITING = "out", "overwrite_input"
 READERS = frozenset(_NAMES.split())
 """The names of these functions in NumPy's namespace."""
 
+SCIPYS = frozenset(f"scipy.linalg.{name}" for name in """solve solve_banded solveh_banded solve_triangular
+    solve_circulant solve_toeplitz inv det lstsq pinv pinvh cholesky cholesky_banded cho_factor cho_solve
+    cho_solve_banded lu lu_factor lu_solve qr rq eig eigvals eigh eigvalsh eig_banded eigvals_banded
+    eigh_tridiagonal eigvalsh_tridiagonal svd svdvals schur hessenberg expm norm toeplitz""".split())
+"""Functions of SciPy that only read their arguments unless an option lets them overwrite one."""
+
 
 def reads(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Is it certain that a call writes to none of its arguments?"""

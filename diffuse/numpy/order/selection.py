@@ -240,7 +240,24 @@ def _median(real: Callable[..., Any], a: Any, axis: Any, out: Any, overwrite_inp
         return None
     if real is numpy.nanmedian:
         array = _left(array, axis, keepdims)
+    elif axis is None and keepdims is False and (found := _middle(array)) is not None:
+        return found
     return None if array is None else _over(real, array, axis, (), {"keepdims": keepdims})
+
+
+def _middle(array: Array) -> Any:
+    """The median of a one-dimensional array, as NumPy's function computes it; None if NumPy has to partition
+    the whole.  NumPy's own imports `numpy.ma` in its first call, which takes 8 ms."""
+    if array.ndim != 1 or not radix.sortable(array) or array.dtype.kind not in "biuf":
+        return None
+    half, odd = divmod(array.size, 2)
+    ranks = [half] if odd else [half - 1, half]
+    last = [array.size - 1] if array.dtype.kind == "f" else []  # it is NaN if any element is
+    try:
+        values = selected(array, [*ranks, *last])
+    except Unknown:
+        return None
+    return numpy.mean(numpy.array(values[:len(ranks)], array.dtype), axis=0)
 
 
 def _left(array: Array, axis: Any, keepdims: Any) -> Array | None:

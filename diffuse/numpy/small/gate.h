@@ -85,7 +85,8 @@ int small_is_option(PyObject *x);                   /* an argument that NumPy ge
 
 /* Of permission.c. */
 int small_permitted(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
-int small_may_write(Gate *gate, Py_ssize_t n, PyObject *kwnames); /* is an output given?  -1 with an exception */
+/* Is an output given, or an option to overwrite an argument?  -1 with an exception. */
+int small_may_write(Gate *gate, Py_ssize_t n, PyObject *kwnames);
 int small_writes_small(Gate *gate, Found *found, PyObject *kwnames); /* few elements, by a mask that is trusted */
 /* Elements of the array that a function makes, as far as its arguments by position tell, or some more; negative where
  * that is not plain. */

@@ -111,6 +111,12 @@ static PyObject *connect_moving(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *connect_met(PyObject *module, PyObject *met)
+{
+    small_connect_met(met);
+    Py_RETURN_NONE;
+}
+
 static PyObject *calls(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     return n ? PyLong_FromLong(small_calls(args[0], args + 1, n - 1)) : PyLong_FromLong(0);
@@ -336,6 +342,7 @@ static PyMethodDef methods[] = {
      "Have a method of NumPy's generators take arrays; give what calls it with such."},
     {"connect_moving", connect_moving, METH_VARARGS,
      "Give the table of what was decided about places, the counters, and where mirrors lie."},
+    {"connect_met", connect_met, METH_O, "Give moving.met."},
     {"calls", (PyCFunction)(void (*)(void))calls, METH_FASTCALL,
      "Count a call of a ufunc, and return how many there were on the same views before."},
     {"hasten", hasten, METH_O, "Have Python call instances of a class derived from StaticGate as it calls functions."},

@@ -3,6 +3,7 @@
 #include "operators.h"
 
 static PyObject *grants, *counters; /* arithmetic.GRANTS, and those of observe.trace */
+static PyObject *met;               /* moving.met */
 static PyObject *name_moving, *one;
 static uint64_t base, extent;       /* of forms.py: the addresses of mirrors */
 
@@ -176,6 +177,17 @@ PyObject *small_moved_in_place(PyObject *ufunc, PyObject *a, PyObject *b)
     Py_DECREF(found);
     return Py_NewRef(a);
 }
+
+int small_met(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n)
+{
+    if (!state.trial || met == NULL || small_calls(ufunc, operands, n) > 0)
+        return 0;
+    PyObject *said = PyObject_CallOneArg(met, ufunc);
+    Py_XDECREF(said);
+    return said == NULL ? -1 : 0;
+}
+
+void small_connect_met(PyObject *noted) { Py_XSETREF(met, Py_NewRef(noted)); }
 
 int small_connect_moving(PyObject *table, PyObject *counted, uint64_t mirrors, uint64_t mirrored)
 {

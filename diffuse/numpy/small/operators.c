@@ -93,6 +93,11 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name)
         if (moved != NULL || PyErr_Occurred())
             return moved;
         ready = moves ? 0 : small_soon(a, b, WAY[name], &left, &right);
+        if (ready > 0 && small_met(small_ufuncs[name], (PyObject *[]){a, b}, 2) < 0) {
+            Py_DECREF(left);
+            Py_DECREF(right);
+            return NULL;
+        }
     }
     if (ready < 0)
         return NULL;
@@ -184,8 +189,8 @@ static PyObject *unary(PyObject *a, unaryfunc function, int name)
         int moves = small_moved_before(small_ufuncs[name], a, NULL, &moved);
         if (moved != NULL || PyErr_Occurred())
             return moved;
-        if (!moves)
-            small_soon(a, NULL, WAY[name], &memory, &none);
+        if (!moves && small_soon(a, NULL, WAY[name], &memory, &none) > 0 && small_met(small_ufuncs[name], &a, 1) < 0)
+            Py_CLEAR(memory);
     }
     if (memory == NULL && PyErr_Occurred())
         return NULL;

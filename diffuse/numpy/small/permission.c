@@ -72,10 +72,21 @@ int small_makes_few(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *k
     return count >= 0 && count < most;
 }
 
+/* Does an option let the function overwrite an argument, as SciPy's `overwrite_b` does? */
+static int overwrites(PyObject *kwnames)
+{
+    for (Py_ssize_t k = 0; kwnames != NULL && k < PyTuple_GET_SIZE(kwnames); k++) {
+        const char *name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k));
+        if (name == NULL || strncmp(name, "overwrite", 9) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 int small_may_write(Gate *gate, Py_ssize_t n, PyObject *kwnames)
 {
-    if (small_keyword(kwnames, "out") >= 0)
-        return 1;
+    if (small_keyword(kwnames, "out") >= 0 || overwrites(kwnames))
+        return PyErr_Occurred() ? -1 : 1;
     if (n <= (PyLong_CheckExact(gate->function) ? 0 : 1))
         return 0;
     if (!PyLong_CheckExact(gate->function)) {

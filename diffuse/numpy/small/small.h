@@ -164,6 +164,10 @@ PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b);
 int small_moved_before(PyObject *ufunc, PyObject *a, PyObject *b, PyObject **found);
 PyObject *small_moved_in_place(PyObject *ufunc, PyObject *a, PyObject *b);
 long small_calls(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n); /* on the same views before this one */
+/* Notes the views of an operation among the first ones of a program, which are done at once, so that places that bring
+ * other views every turn are known when recording begins: -1 with an exception. */
+int small_met(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n);
+void small_connect_met(PyObject *noted);
 int small_connect_moving(PyObject *grants, PyObject *counters, uint64_t mirrors, uint64_t mirrored);
 
 /* Of stream.c: the engine's `again` for a new store of this frame whose handle `small_store` made, and

@@ -106,7 +106,7 @@ PyObject *small_call_soon(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObj
     Found found = {.product = 1, .way = gate->flags / WAYS};
     if (!small_lower_all(args, all, -1, low, &found))
         return NULL;
-    if (may_be_soon(gate, &found, args, n, kwnames))
+    if (may_be_soon(gate, &found, args, n, kwnames) && (all != small_inputs(gate) || small_met(gate->real, args, n) == 0))
         result = small_answer(gate, low, n, kwnames, &found);
     small_release(low, all);
     return result;
@@ -185,7 +185,7 @@ PyObject *small_borrowed(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObje
         told = line == NULL ? -1 : PySet_Contains(gate->told, line);
         Py_XDECREF(line);
     }
-    if (!state.small || told <= 0 || !are_few(gate, args, n) || small_keyword(kwnames, "overwrite_input") >= 0 || small_may_write(gate, n, kwnames)
+    if (!state.small || told <= 0 || !are_few(gate, args, n) || small_may_write(gate, n, kwnames)
             || !small_lower_all(args, all, -1, low, &found))
         return NULL;
     if (found.wrapped && (silent || found.product <= state.small || small_counts(state.fallbacks))) {
