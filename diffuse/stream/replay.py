@@ -41,10 +41,6 @@ class Skeleton(NamedTuple):
 
     used: tuple[int, ...]
     """Slots of the stores that the kernel reads or writes, each once."""
-    shared: tuple[int, ...]
-    """The slots of `used`, with those of outputs replacing temporaries that use their memory."""
-    donations: tuple[tuple[int, int], ...]
-    """The plan's donations, as slots."""
     words: abi.Words
     addresses: tuple[tuple[int, int], ...]
     """For each argument the word of its address, and the position of its slot in `used`."""
@@ -62,15 +58,13 @@ class Skeleton(NamedTuple):
         body, words = composition.body, abi.words(composition.body)
         slotted = [slots[tasks[t].accesses[k].store.id] for t, k in composition.arguments]
         used = tuple(dict.fromkeys(slotted))
-        homes = dict(_slots(plan.shared, tasks, slots))
         scalars = zip(words.scalars, composition.scalars, body.scalars, strict=True)
         numbers = [(word, plan.origin(t), k, dtype.startswith("complex")) for word, (t, k), dtype in scalars]
         picks = [(composition.spaces[loop.space], op.attribute)
                  for loop in body.loops for op in loop.ops if op.kind == "pick"]
         blank = sum([2 if two else 1 for *_, two in numbers])
         return Skeleton(
-            used, tuple([homes.get(slot, slot) for slot in used]),
-            tuple(_slots(plan.donations, tasks, slots)), words,
+            used, words,
             tuple([(word, used.index(slot)) for word, slot in zip(words.arguments, slotted, strict=True)]),
             tuple(numbers), tuple(picks), (0,) * blank + abi.ALL_ROWS * len(body.split))
 
@@ -97,7 +91,12 @@ class Replay:
         self.points = volume(tasks[0].domain)
         self.partials = plan.partial_bytes(tasks)
         """Bytes of the partials of each reduction."""
-        self.used, self.shared, self.donations = skeleton[:3]
+        self.used = skeleton.used
+        homes = dict(_slots(plan.shared, tasks, slots))
+        self.shared = tuple([homes.get(slot, slot) for slot in skeleton.used])
+        """The slots of `used`, with those of outputs replacing temporaries that use their memory."""
+        self.donations = tuple(_slots(plan.donations, tasks, slots))
+        """The plan's donations, as slots, for these views."""
         self.frames: tuple[Frame, ...] = ()
         """The memory of the arguments in the last launch, on runtimes that place it themselves."""
         self.layout: Layout | None = None
