@@ -26,6 +26,7 @@ from math import prod
 from operator import index as index_of
 from typing import TYPE_CHECKING, Any
 
+from diffuse.interrupts import of_handler
 from diffuse.ir import (
     Access,
     AccessMap,
@@ -106,6 +107,8 @@ __all__ += ["UserFunction", "numba_frontend"]
 # The memory of stores, for libraries whose arrays the program reads and writes element by element
 __all__ += ["SEEN", "Span", "address", "aliased", "busy", "current", "fetch", "foresee", "look", "overlap",
             "own", "piece", "prepare", "settle", "start", "take", "view", "write_back"]
+# Exceptions that handlers of signals raise, which are not those of a call
+__all__ += ["of_handler"]
 # What is told to people
 __all__ += ["floaterrors", "provenance", "trace"]
 

@@ -25,7 +25,6 @@ from weakref import WeakSet
 import numpy
 
 from diffuse import library
-from diffuse.interrupts import of_handler
 from diffuse.library import floaterrors, provenance
 from diffuse.numpy.ops import elementwise, known
 
@@ -164,7 +163,7 @@ def _leaving(leave: Callable[..., Any]) -> Callable[..., Any]:
         try:
             _settle(self._record)
         except Exception as error:
-            if not any(raised) or of_handler(error):
+            if not any(raised) or library.of_handler(error):
                 raise
         finally:
             leave(self, *raised)

@@ -19,7 +19,6 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.interrupts import of_handler
 from diffuse.numpy.arrays import core
 from diffuse.numpy.order import team
 
@@ -166,7 +165,7 @@ def drawn(function: Callable[..., Any], name: str, generator: Any, args: tuple[A
             try:
                 one = function(_sources[0].generator, *given, **named, size=1)
             except Exception as error:
-                if of_handler(error):
+                if library.of_handler(error):
                     raise
                 return None  # NumPy will raise it
             if one.dtype.itemsize != 8:

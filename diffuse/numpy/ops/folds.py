@@ -17,7 +17,7 @@ from diffuse.numpy.arrays.base import UFUNCS, operand
 from diffuse.numpy.arrays.core import Array, hosted, recorded, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, outermost_first, packed
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import elementwise, rules, vanishing
+from diffuse.numpy.ops import elementwise, rules
 from diffuse.numpy.ops.arguments import (
     axes_of,
     computing,
@@ -88,10 +88,6 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     axes = axes_of(axis, x.form.ndim)
     if (target is not None and not fits(target, x, axes, keep)
             or operator in FUNCTIONS and not in_order(operator, x, axes, wanted, mask)):
-        if operator == "prod" and initial is _NoValue and len(axes) == x.form.ndim and x.form.dtype == wanted:
-            found = _settled(x) if target is None and mask is True and not keep else None
-            if found is not None:
-                return found
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     first = initial if initial is _NoValue else number(initial, wanted)
     if first is None or operator == "sum" and first == 0 and "-" in str(first):  # kernels start from 0.0
@@ -136,22 +132,6 @@ def _masked(x: Array, mask: Array, filler: Any, wanted: numpy.dtype[Any]) -> Any
     """The elements to reduce: the identity wherever the mask is false."""
     name = wanted.name if wanted.name != "bool" else x.form.name
     return elementwise.issue("where", ("bool", name, name, name), (mask, x, numpy.dtype(name).type(filler)))
-
-
-def _settled(x: Array) -> Any:
-    """The product of all elements, if the first ones decide it but for its sign; else None."""
-    if (x.form.size < vanishing.FEWEST or x.form.dtype.char not in "fd" or not x.meta.flags.c_contiguous
-            or not library.current().host_sees):
-        return None
-    line = host(x).reshape(-1)
-    if not vanishing.settles(line[:vanishing.FIRST]):
-        return None
-    low, high = fold("min", x, ALL[x.form.ndim], x.form.dtype), fold("max", x, ALL[x.form.ndim], x.form.dtype)
-    signs = vanishing.negative(line[vanishing.FIRST:], low[()], high[()])
-    if signs is None:
-        return None
-    product = _by_numpy("prod", line[:vanishing.FIRST], None, None, None, False, _NoValue, True)
-    return -product if signs % 2 else product
 
 
 def _by_numpy(operator: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any,
