@@ -174,7 +174,9 @@ def test_no_memory_while_forwarding_loses_no_more_than_it_must(monkeypatch: pyte
     works()
 
 
-@pytest.mark.parametrize("failures", [1, 100], ids=["once", "on"])
+@pytest.mark.parametrize("failures", [
+    pytest.param(1, id="once", marks=pytest.mark.not_legate("groups that lack memory are lost as they are")),
+    pytest.param(100, id="on")])
 def test_no_memory_for_one_of_two_groups(failures: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups that were taken together run task by task, and are lost together if that fails, too."""
     gc.collect()  # while arrays of another test are lost, no groups are taken together
