@@ -20,7 +20,7 @@ def test_a_plan_of_other_tasks_is_noticed() -> None:
         x = np.ones((50, 5)) * 2.0
         engine.flush()
         assert float(x.sum()) == 500
-        plan = next(plan for plan in engine.current().plans if "multiply" in plan.operations)
+        plan = next(plan for plan in reversed(engine.current().plans) if "multiply" in plan.operations)
         changed = replace(plan.composition.body, parts=(0,))
         plan.composition = plan.composition._replace(body=changed)
         y = np.ones((60, 5)) * 2.0

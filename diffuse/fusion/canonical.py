@@ -111,6 +111,9 @@ class Numbering:
             found = seen.get((store[0], id(map), id(partition)))
             if found is None or (found[2] is not store and found[2] != store):
                 row += (*self._view(access, shape, decomposition), privilege, operator)
+            elif ((found[1], self._last[2]) in found[0].spaces
+                  and (privilege is _READ or found[1] in found[0].written)):  # the most frequent case
+                row += (found[0].number, found[1], privilege, operator)
             else:
                 row += (found[0].number, self._known(found[0], found[1], access, shape, decomposition),
                         privilege, operator)
