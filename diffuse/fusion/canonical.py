@@ -9,14 +9,15 @@ all that such a decision depends on, and no store id, scalar value, extent or of
              | (rank, split axes)                           new: the next number; of a flat one with `vectors`
     Domain ::= True                                         the domain of the window's first task
              | (is extent 0 one point?, ...)                the first task's, or a different one
-    View   ::= number                                       seen before in this slot
-             | (number, relations)                          seen before, and written for the first time
+    View   ::= Known                                        seen before in this slot and this space
+             | (Known, classes)                             seen before, but not in this space
              | (number, dtype, classes, relations, frame, covers)                  new in its slot
+    Known  ::= number | (number, relations)                 the latter if written for the first time
 
 `relations` are those that can matter, as pairs (view, relation): of a view that is written, with every view
 of its slot so far, itself included; of a view that is read, with the written ones.  Views that are apart are
 left out, so that a row is short however many parts of a store a program looks at.  `frame` says whether its
-frame is the slot's first.
+frame is the slot's first.  The stride classes of a view depend on the iteration space, too (ir/loops.py).
 """
 
 from __future__ import annotations
@@ -56,11 +57,13 @@ class _Slot:
     """The views of one store so far: first accesses, which of them are written, and indices to find one
     again."""
 
-    __slots__ = ("number", "views", "written", "spans", "alike")
+    __slots__ = ("number", "views", "written", "spans", "alike", "spaces")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.written: set[int] = set()
+        self.spaces: set[tuple[int, int]] = set()
+        """The views, each with the spaces in which it was accessed."""
         self.spans = Spans()
         self.views = self.spans.accesses
         self.alike: dict[AccessMap, list[int]] = {}
@@ -107,12 +110,13 @@ class Numbering:
             store, map, privilege, operator, partition = access
             found = seen.get((store[0], id(map), id(partition)))
             if found is None or (found[2] is not store and found[2] != store):
-                row += (*self._view(access, shape, decomposition, self._vectors[self._last[2]]),
-                        privilege, operator)
-            elif privilege is _READ or found[1] in found[0].written:
+                row += (*self._view(access, shape, decomposition), privilege, operator)
+            elif ((found[1], self._last[2]) in found[0].spaces
+                  and (privilege is _READ or found[1] in found[0].written)):  # the most frequent case
                 row += (found[0].number, found[1], privilege, operator)
             else:
-                row += (found[0].number, self._write(found[0], found[1], access, domain), privilege, operator)
+                row += (found[0].number, self._known(found[0], found[1], access, shape, decomposition),
+                        privilege, operator)
         return tuple(row)
 
     def relations(self, slot: int, first: int, second: int) -> Relation:
@@ -151,9 +155,8 @@ class Numbering:
             self._domain = domain
         return tuple([extent <= 1 for extent in domain])
 
-    def _view(self, access: Access, shape: Point, decomposition: Decomposition, vectors: int
-              ) -> tuple[int, Any]:
-        """The slot and `View` of an access whose view was not found by identity.  `vectors`: see `flat`."""
+    def _view(self, access: Access, shape: Point, decomposition: Decomposition) -> tuple[int, Any]:
+        """The slot and `View` of an access whose view was not found by identity."""
         domain = decomposition.domain
         store, map, privilege, _, partition = access
         number = self.slots.get(store[0])
@@ -170,10 +173,9 @@ class Numbering:
             other = views[known]
             if other.partition == partition and other.store == store:
                 self._seen[store[0], id(map), id(partition)] = (slot, known, store, map, partition)
-                if privilege is _READ or known in slot.written:
-                    return number, known
-                return number, self._write(slot, known, access, domain)
+                return number, self._known(slot, known, access, shape, decomposition)
         mine = len(views)
+        slot.spaces.add((mine, self._last[2]))
         alike.append(mine)
         self._seen[store[0], id(map), id(partition)] = (slot, mine, store, map, partition)
         slot.spans.add(access)
@@ -181,9 +183,25 @@ class Numbering:
             relations = self._write(slot, mine, access, domain)[1]
         else:
             relations = _relations(slot, access, domain) if slot.written else ()
-        classes, covered = _form(access, shape, vectors, decomposition.gaps)
+        classes, covered = self._form(access, shape, decomposition)
         return number, (mine, store.dtype, classes, relations, store is self.stores[number]
                         or store == self.stores[number], covered)
+
+    def _known(self, slot: _Slot, view: int, access: Access, shape: Point, decomposition: Decomposition
+               ) -> Any:
+        """The `View` of an access whose view its slot knows."""
+        entry: Any = view
+        if access.privilege is not _READ and view not in slot.written:
+            entry = self._write(slot, view, access, decomposition.domain)
+        place = view, self._last[2]
+        if place in slot.spaces:
+            return entry
+        slot.spaces.add(place)
+        return entry, self._form(access, shape, decomposition)[0]
+
+    def _form(self, access: Access, shape: Point, decomposition: Decomposition) -> tuple[str, bool]:
+        """The stride classes of an access of the last task, and whether it covers its store."""
+        return _form(access, shape, self._vectors[self._last[2]], decomposition.gaps)
 
     def _write(self, slot: _Slot, view: int, access: Access, domain: Point) -> tuple[int, Relations]:
         """Record the first write to a view; from then on its relations to all others matter."""

@@ -20,7 +20,7 @@ from diffuse.runtime.base import CodeUse, Fate, Instance, Launch
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
-from diffuse.stream.group import Group, opaque
+from diffuse.stream.group import Group
 from diffuse.stream.layers import plans_of, shared, tasks_of, telling
 from diffuse.stream.layout import joined, replayed
 from diffuse.stream.pairs import Pair, argument_stores, begins, formed, header
@@ -158,13 +158,9 @@ class Forwarder:
         if plan is None:
             plan, live = self._regardless(group, live, plans)
         if config.check:
-            ids = list(group.slots)
-            seen = {store for store, bit in zip(ids, live, strict=True) if bit}
-            gone = (temporaries(group.tasks, (), seen) if plan is None
-                    else {ids[slot] for slot in plan.composition.vanished})
-            from diffuse.fusion.verify import verify
+            from diffuse.stream.recheck import recheck
 
-            verify(group.tasks, opaque, seen, gone, by_definition=plan not in trail.replays)
+            recheck(group, live, plan)
         if plan is None or not plan.holds(group.recorded):
             plan = plans[live] = self._plan(group, live, plan)
             plan.places.append((plans, live))
