@@ -113,7 +113,8 @@ def test_pairs_whose_views_move_run_as_each_alone_would(program: Any, noted: lis
 def test_views_that_allow_no_pass_are_remembered(noted: list[tuple[bool, int]]) -> None:
     run(shortest_paths)
     assert len(noted) > 20 and not any(fits for fits, _ in noted)
-    assert [known for _, known in noted[1:]] == [1] * (len(noted) - 1)
+    counts = [known for _, known in noted]
+    assert 0 < counts[5] == counts[-1] <= 5  # a few forms, some of them behind other tests, and no turn's own
 
 
 def test_views_that_allow_some_passes_are_looked_at_each_time(noted: list[tuple[bool, int]]) -> None:

@@ -13,7 +13,7 @@ from diffuse.fusion import constraints, definition, verify
 from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import IndexTask
 from diffuse.settings import config, using
-from diffuse.stream import engine, execute, window
+from diffuse.stream import engine, execute, recheck, window
 
 
 @pytest.fixture(autouse=True)
@@ -76,8 +76,8 @@ def test_a_constraint_that_says_yes_is_found(name: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("patched, said", [
-    ((execute,), "the analysis says that they are used elsewhere"),
-    ((execute, verify), "by definition they are used elsewhere"),
+    ((execute, recheck), "the analysis says that they are used elsewhere"),
+    ((execute, recheck, verify), "by definition they are used elsewhere"),
 ])
 def test_a_store_without_memory_that_somebody_sees_is_found(
         patched: tuple[ModuleType, ...], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
