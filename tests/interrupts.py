@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -140,6 +141,17 @@ done = trace.snapshot()["cache hits"]       # many a load ended when nobody wait
 assert done > 5 and count > 5, (loads, done, count)
 print("whole")
 '''
+
+
+def printed(program: str, folder: Path, **environment: str) -> str:
+    """What a program in a process of its own prints, which must not complain; `folder` is its cache."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True,
+                          timeout=240, cwd=ROOT,
+                          env={**os.environ, "DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "1000",
+                               "DIFFUSE_NUM_THREADS": "2", "DIFFUSE_CACHE_DIR": str(folder), **environment})
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    return done.stdout
 
 
 def environment(folder: str) -> dict[str, str]:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,18 +14,6 @@ import pytest
 from diffuse.interrupts import deferred, of_handler, suppress
 from diffuse.service.cache import Cache
 from tests import interrupts
-
-ROOT = Path(__file__).parent.parent
-
-
-def run(program: str, folder: Path, **environment: str) -> None:
-    """Run a program of its own, which must not complain."""
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True,
-                          timeout=240, cwd=ROOT,
-                          env={**os.environ, "DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "1000",
-                               "DIFFUSE_NUM_THREADS": "2", "DIFFUSE_CACHE_DIR": str(folder), **environment})
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
 
 
 @contextmanager
@@ -102,12 +87,12 @@ def test_an_exception_of_a_handler_loses_no_task(tmp_path: Path) -> None:
         assert not engine.current().stores.lost
         """
     for compile in ("wait", "off"):
-        run(program, tmp_path, DIFFUSE_COMPILE=compile)
+        interrupts.printed(program, tmp_path, DIFFUSE_COMPILE=compile)
 
 
 def test_an_exception_of_a_handler_is_no_failure_of_a_kernel(tmp_path: Path) -> None:
     """It comes while the program waits for the code of the thread pool and of a kernel."""
-    run("""
+    interrupts.printed("""
         import signal
         import numpy
         import diffuse.numpy as np

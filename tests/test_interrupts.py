@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 import weakref
@@ -21,19 +18,6 @@ from diffuse import library, worker
 from diffuse.runtime.local.ahead import Ahead
 from diffuse.stream.stores import Storage
 from tests import interrupts
-
-ROOT = Path(__file__).parent.parent
-
-
-def run(program: str, folder: Path, **environment: str) -> str:
-    """What a program of its own prints."""
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True,
-                          timeout=240, cwd=ROOT,
-                          env={**os.environ, "DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "1000",
-                               "DIFFUSE_NUM_THREADS": "2", "DIFFUSE_CACHE_DIR": str(folder), **environment})
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
-    return done.stdout
 
 
 def test_the_program_never_loads_llvm(tmp_path: Path) -> None:
@@ -92,7 +76,7 @@ def test_the_program_never_loads_llvm(tmp_path: Path) -> None:
         assert "llvmlite" not in sys.modules
         """
     for compile in ("wait", "background"):
-        run(program, tmp_path, DIFFUSE_COMPILE=compile)
+        interrupts.printed(program, tmp_path, DIFFUSE_COMPILE=compile)
 
 
 def test_interrupts_while_kernels_load(tmp_path: Path) -> None:
@@ -158,7 +142,7 @@ def test_a_group_that_would_take_long_makes_the_window_no_larger() -> None:
 
 def test_what_an_interrupt_came_before_runs_when_it_is_asked_for(tmp_path: Path) -> None:
     """The pool's queue and the window, whose tasks donate memory to each other: each task runs once."""
-    run("""
+    interrupts.printed("""
         import numpy
         import diffuse.numpy as np
         from diffuse.stream import engine, execute
