@@ -94,12 +94,14 @@ def links(chain: Chain, number: int) -> list[Template | Later]:
 class Trail:
     """A prefix as it was recorded.  An edge is (template, slot of each store), slots counted by first use."""
 
-    __slots__ = ("edges", "node", "replays", "templates", "domain", "beside", "spilled", "weight",
+    __slots__ = ("edges", "expected", "node", "replays", "templates", "domain", "beside", "spilled", "weight",
                  "sizes", "name", "plans", "layers")
 
     def __init__(self, node: Node, templates: Chain = None, domain: Point = (),
                  beside: Decomposition | None = None, spilled: int = 0, weight: int = 0) -> None:
         self.edges: dict[tuple[Any, ...], Trail | Refusal | str] = {}
+        self.expected: Any = None
+        """What compiled code keeps of the call that led on from here, and the edge that it followed."""
         self.node = node
         """The corresponding prefix in canonical form."""
         self.replays: dict[Any, Any] = {}
@@ -160,6 +162,7 @@ class Memo:
         """Forget the trails, and with them the replays of plans.  An open group may continue along its own
         trail."""
         self.start.edges.clear()
+        self.start.expected = None
         self.starts.clear()
         self.trails = 0
 

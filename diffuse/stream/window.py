@@ -47,7 +47,7 @@ CHAIN = 16
 class Window:
     """The tasks that are held back: closed groups, oldest first, and the open one."""
 
-    __slots__ = ("memo", "shapes", "stores", "closed", "held", "size", "loop_heads", "open", "_number",
+    __slots__ = ("memo", "shapes", "region", "stores", "closed", "held", "size", "loop_heads", "open", "_number",
                  "__dict__")
 
     def __init__(self, stores: Stores) -> None:

@@ -7,9 +7,6 @@ static Py_ssize_t known_form, known_part, known_meta, known_plain, known_casts;
 static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
 static PyObject *pythons_call, *name_eager, *name_into, *name_assign, *name_locate, *nothing; /* known.call, names */
-static PyObject *ways;              /* single.ways: how are the operations of a template done at once? */
-static PyObject *made_at_once;      /* of access */
-static long often, most;            /* single.OFTEN; with single.TRUSTED */
 
 int small_seek(PyObject *x)
 {
@@ -35,93 +32,39 @@ PyObject *small_name_of(PyObject *x)
     return absent(array->part) || absent(array->storage) ? NULL : SLOT(array->part, view_token);
 }
 
+int small_eager(void) { return PyDict_GetItemWithError(namespace, name_eager) == Py_True; }
+
+/* What becomes of a call that was found; a reference to it is dropped if it is not to be recorded now. */
+static int usable(PyObject **known)
+{
+    if (small_eager()) {
+        Py_CLEAR(*known);
+        return UNKNOWN;
+    }
+    int parts = PyList_CheckExact(SLOT(*known, known_template)); /* of a roll */
+    return !parts && small_is_alone(*known) ? ALONE : DONE;
+}
+
 int small_look_up(PyObject *const *names, Py_ssize_t n, PyObject **found)
 {
     *found = Py_XNewRef(small_found(table, names, n));
     if (*found == NULL)
         return PyErr_Occurred() ? FAILED : UNKNOWN;
-    int done = PyDict_GetItemWithError(namespace, name_eager) == Py_True ? UNKNOWN
-               : PyList_CheckExact(SLOT(*found, known_template)) ? DONE /* the parts of a roll */
-               : small_waited_for(SLOT(*found, known_template), often) ? ALONE : DONE;
-    if (done == UNKNOWN)
-        Py_CLEAR(*found);
-    return done;
+    return usable(found);
 }
 
-/* The operands of a call that the program waits for alone as NumPy gets them, and one more place. */
-static int at_hand(PyObject *const *operands, Py_ssize_t n, PyObject **values)
+/* The call of this name, which is looked up where the trail expects another one; new references. */
+static int find_call(KnownCall *call, PyObject *const *names, Py_ssize_t n)
 {
-    if (!state.small)
-        return ASK;
-    for (Py_ssize_t k = 0; k < n; k++) {
-        PyObject *x = operands[k];
-        values[k] = Py_TYPE(x) == state.array_class ? small_at_hand((Array *)x)
-                    : small_is_pending(Py_TYPE(x)) ? NULL : Py_NewRef(x);
-        if (values[k] == NULL) {
-            while (k--)
-                Py_CLEAR(values[k]);
-            return PyErr_Occurred() ? FAILED : ASK;
-        }
-    }
-    return DONE;
+    *call = (KnownCall){names, n, NULL, NULL};
+    call->expected = small_expected(names, n, &call->known);
+    return call->expected == NULL ? small_look_up(names, n, &call->known) : usable(&call->known);
 }
 
-/* How the operation of a call is done at once: a function, borrowed, or Py_True for NumPy's own; NULL where that is
- * not known, or it has to be recorded. */
-static PyObject *way_of(PyObject *known)
+static void let_go(KnownCall *call)
 {
-    PyObject *way = PyDict_GetItemWithError(ways, SLOT(known, known_template));
-    return way == Py_False ? NULL : way;
-}
-
-int small_eager(void) { return PyDict_GetItemWithError(namespace, name_eager) == Py_True; }
-
-/* single.done: what NumPy's function, or the task's own machine code, gives. */
-static int at_once(PyObject *known, PyObject *function, PyObject *const *operands, Py_ssize_t n, PyObject **found)
-{
-    PyObject *values[SMALL_PARTS], *template = SLOT(known, known_template), *way = way_of(known);
-    int done = way == NULL ? (PyErr_Occurred() ? FAILED : ASK) : at_hand(operands, n, values);
-    if (done != DONE)
-        return done;
-    int trusted = small_trusted(small_alone(template), often, most);
-    done = trusted < 0 ? FAILED : trusted ? DONE : ASK;
-    if (done == DONE) {
-        PyObject *into = way == Py_True && n == 2 ? small_temporary_of(function, operands, values) : NULL;
-        *found = into != NULL ? PyObject_CallFunctionObjArgs(function, values[0], values[1], into, NULL)
-                 : way == Py_True ? small_loop_of_ufunc(function, values, n) : NULL;
-        if (*found == NULL && !PyErr_Occurred())
-            *found = PyObject_Vectorcall(way == Py_True ? function : way, values, n, NULL);
-        if (*found == Py_None) {
-            Py_CLEAR(*found);
-            done = ASK;
-        } else if (*found != NULL && PyArray_CheckExact(*found))
-            Py_SETREF(*found, PyObject_CallFunctionObjArgs(made_at_once, *found, template, NULL));
-        if (done == DONE && *found == NULL)
-            done = FAILED;
-    }
-    while (n--)
-        Py_DECREF(values[n]);
-    return done;
-}
-
-/* single.written: NumPy's function writes to an array, or the part of it that an index selects gets a value. */
-static int written(PyObject *known, PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out,
-                   PyObject *index)
-{
-    PyObject *values[SMALL_PARTS];
-    int done = PyArray_ISWRITEABLE((PyArrayObject *)out->meta) && way_of(known) == Py_True ? at_hand(operands, n, values)
-               : PyErr_Occurred() ? FAILED : ASK;
-    if (done != DONE)
-        return done;
-    PyObject *memory = values[n] = small_mine(out), *found = NULL;
-    int trusted = memory == NULL ? 0 : small_trusted(small_alone(SLOT(known, known_template)), often, most);
-    if (trusted > 0 && index == NULL)
-        Py_XDECREF(found = small_into(function, values, n));
-    else if (trusted > 0 && PyObject_SetItem(memory, index, values[0]) == 0)
-        found = memory;
-    for (; n >= 0; n--)
-        Py_XDECREF(values[n]);
-    return trusted > 0 ? (found == NULL ? FAILED : DONE) : PyErr_Occurred() ? FAILED : ASK;
+    Py_XDECREF(call->known);
+    Py_XDECREF(call->expected);
 }
 
 /* The numbers among the operands, converted; UNKNOWN where a type has no room for one. */
@@ -164,31 +107,23 @@ PyObject *small_result_of(PyObject *known)
     return (PyObject *)x;
 }
 
-/* The result of a call of this name and these operands, recorded. */
-static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands, PyObject **found, int depth)
+/* Record a call again whose result is a new array. */
+static int record(const KnownCall *call, PyObject *const *operands, Py_ssize_t n, PyObject **found, int depth)
 {
-    PyObject *known, *values = NULL, *inputs[SMALL_STORES];
+    PyObject *known = call->known, *values = NULL, *inputs[SMALL_STORES];
     Py_ssize_t count = 0;
-    int done = small_look_up(names, n + 1, &known);
-    if (done == ALONE) {
-        done = PyCallable_Check(names[0]) ? at_once(known, names[0], operands, n, found) : ASK;
-        Py_DECREF(known);
-        return done;
-    }
-    if (done != DONE)
-        return done;
+    int done = SLOT(known, known_plain) == Py_True ? DONE : ASK;
     for (Py_ssize_t k = 0; k < n; k++)
         if (small_is_ours(operands[k])) {
             PyObject *storage = ((Array *)operands[k])->storage;
             done = absent(storage) ? ASK : done;
             inputs[count++] = Py_XNewRef(storage);
         }
-    *found = NULL;
     if (done == DONE)
-        done = SLOT(known, known_plain) == Py_True ? converted(known, operands, &values) : ASK;
+        done = converted(known, operands, &values);
     if (done == DONE) {
         *found = small_result_of(known);
-        done = *found == NULL ? FAILED : small_again(SLOT(known, known_template), inputs, count,
+        done = *found == NULL ? FAILED : small_again(SLOT(known, known_template), call, inputs, count,
                                                      ((Array *)*found)->storage, SLOT(known, known_frame), values, depth);
         if (done == 0)
             done = ASK;
@@ -198,7 +133,20 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
     while (count--)
         Py_XDECREF(inputs[count]);
     Py_XDECREF(values);
-    Py_DECREF(known);
+    return done;
+}
+
+/* The result of a call of this name and these operands, recorded. */
+static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands, PyObject **found, int depth)
+{
+    KnownCall call;
+    int done = find_call(&call, names, n + 1);
+    *found = NULL;
+    if (done == ALONE)
+        done = PyCallable_Check(names[0]) ? small_at_once(call.known, names[0], operands, n, found) : ASK;
+    else if (done == DONE)
+        done = record(&call, operands, n, found, depth);
+    let_go(&call);
     return done;
 }
 
@@ -279,7 +227,7 @@ PyObject *small_known_function(PyObject *module, PyObject *const *args, Py_ssize
 static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ssize_t count, Array *out,
                 PyObject *index)
 {
-    PyObject *known, *values = NULL, *inputs[SMALL_STORES], *target = out->part, *storage = out->storage;
+    PyObject *values = NULL, *inputs[SMALL_STORES], *target = out->part, *storage = out->storage;
     Py_ssize_t stores = 0;
     if (absent(target) || absent(storage))
         return ASK;
@@ -294,31 +242,27 @@ static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ss
             return UNKNOWN; /* they may overlap */
         inputs[stores++] = x->storage;
     }
-    int done = small_look_up(names, n, &known);
-    if (done == ALONE) {
-        done = written(known, names[1], operands, count, out, index);
-        Py_DECREF(known);
-        return done;
+    KnownCall call;
+    int done = find_call(&call, names, n);
+    if (done == ALONE)
+        done = small_written(call.known, names[1], operands, count, out, index);
+    else if (done == DONE && small_hasty(SLOT(call.known, known_template), storage))
+        done = ASK; /* it may be done at once */
+    else if (done == DONE) {
+        for (Py_ssize_t k = 0; k < stores; k++)
+            Py_INCREF(inputs[k]);
+        Py_INCREF(storage);
+        done = PyArray_ISWRITEABLE((PyArrayObject *)out->meta) ? converted(call.known, operands, &values) : UNKNOWN;
+        if (done == DONE) {
+            done = small_again(SLOT(call.known, known_template), &call, inputs, stores, storage, NULL, values, 0);
+            done = done ? done : ASK;
+        }
+        while (stores--)
+            Py_DECREF(inputs[stores]);
+        Py_DECREF(storage);
+        Py_XDECREF(values);
     }
-    if (done == DONE && small_hasty(SLOT(known, known_template), storage)) { /* it may be done at once */
-        Py_DECREF(known);
-        return ASK;
-    }
-    if (done != DONE)
-        return done;
-    for (Py_ssize_t k = 0; k < stores; k++)
-        Py_INCREF(inputs[k]);
-    Py_INCREF(storage);
-    done = PyArray_ISWRITEABLE((PyArrayObject *)out->meta) ? converted(known, operands, &values) : UNKNOWN;
-    if (done == DONE) {
-        done = small_again(SLOT(known, known_template), inputs, stores, storage, NULL, values, 0);
-        done = done ? done : ASK;
-    }
-    while (stores--)
-        Py_DECREF(inputs[stores]);
-    Py_DECREF(storage);
-    Py_XDECREF(values);
-    Py_DECREF(known);
+    let_go(&call);
     return done;
 }
 
@@ -375,26 +319,22 @@ int small_connect_known(PyObject *parts)
         if ((*SLOTS[k].place = small_slot(type, SLOTS[k].name)) < 0)
             return -1;
     static const struct { PyObject **place; const char *name; } OBJECTS[] = {
-        {&namespace, "namespace"}, {&table, "KNOWN"}, {&ways, "ways"}, {&made_at_once, "made_at_once"},
-        {&pythons_call, "call"}};
-    PyObject *count = PyDict_GetItemString(parts, "OFTEN"), *trusted = PyDict_GetItemString(parts, "TRUSTED");
-    int all = type != NULL && view != NULL && count != NULL && trusted != NULL;
+        {&namespace, "namespace"}, {&table, "KNOWN"}, {&pythons_call, "call"}};
+    int all = type != NULL && view != NULL;
     for (size_t k = 0; k < sizeof OBJECTS / sizeof *OBJECTS; k++) {
         Py_XSETREF(*OBJECTS[k].place, Py_XNewRef(PyDict_GetItemString(parts, OBJECTS[k].name)));
         all &= *OBJECTS[k].place != NULL;
     }
     if (!all) {
-        PyErr_SetString(PyExc_KeyError, "a part of what the modules `known` and `single` have is not given");
+        PyErr_SetString(PyExc_KeyError, "a part of what the module `known` has is not given");
         return -1;
     }
     if ((view_token = small_slot(view, "token")) < 0)
         return -1;
-    often = PyLong_AsLong(count);
-    most = often + PyLong_AsLong(trusted);
     name_eager = PyUnicode_InternFromString("eager");
     name_into = PyUnicode_InternFromString("into");
     name_assign = PyUnicode_InternFromString("assign");
     name_locate = PyUnicode_InternFromString("locate");
     nothing = PyTuple_New(0);
-    return PyErr_Occurred() ? -1 : small_connect_constants(parts);
+    return PyErr_Occurred() || small_connect_alone(parts) < 0 ? -1 : small_connect_constants(parts);
 }

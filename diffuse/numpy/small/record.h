@@ -20,6 +20,16 @@ PyObject *small_token_of(PyObject *x);
 int small_look_up(PyObject *const *names, Py_ssize_t n, PyObject **found);
 PyObject *small_result_of(PyObject *known); /* the array that a call makes, before it has a store */
 
+/* -- alone.c: calls that the program waited for alone ------------------------------------------------------ */
+
+int small_is_alone(PyObject *known); /* was it, often enough? */
+/* The same operation done at once, as single.done: DONE, FAILED or ASK.  And one that writes to an array, or to the part
+ * of it that an index selects, as single.written. */
+int small_at_once(PyObject *known, PyObject *function, PyObject *const *operands, Py_ssize_t n, PyObject **found);
+int small_written(PyObject *known, PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out,
+                  PyObject *index);
+int small_connect_alone(PyObject *parts);
+
 /* -- constants.c: what tasks read for small NumPy arrays -------------------------------------------------- */
 
 /* access.snapshot: the operands, where small NumPy arrays with elements that were read before are replaced by the

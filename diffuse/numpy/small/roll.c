@@ -27,7 +27,7 @@ static int rolled(PyObject *known, Array *a, PyObject **found, int depth)
     int done = *found == NULL ? FAILED : DONE;
     for (Py_ssize_t k = 0; done == DONE && k < PyList_GET_SIZE(templates); k++) {
         PyObject *template = PyList_GET_ITEM(templates, k), *out = ((Array *)*found)->storage;
-        done = small_again(template, &storage, 1, out, k ? NULL : SLOT(known, known_frame), values, depth);
+        done = small_again(template, NULL, &storage, 1, out, k ? NULL : SLOT(known, known_frame), values, depth);
         if (done == 0 && k == 0)
             done = ASK;
         else if (done == 0) { /* no room in the window, say */

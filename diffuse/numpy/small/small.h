@@ -170,13 +170,22 @@ int small_met(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n);
 void small_connect_met(PyObject *noted);
 int small_connect_moving(PyObject *grants, PyObject *counters, uint64_t mirrors, uint64_t mirrored);
 
+/* A call that was recorded before, by its name, and what the trail expected if it was this call (join.c); else NULL. */
+typedef struct {
+    PyObject *const *names;
+    Py_ssize_t n;
+    PyObject *known, *expected;
+} KnownCall;
+
 /* Of stream.c: the engine's `again` for a new store of this frame whose handle `small_store` made, and
- * `again_into` where `frame` is NULL.  `depth` counts the calls of Python functions since the program's line.
+ * `again_into` where `frame` is NULL.  `call` is NULL for one of several tasks of a call.  `depth` counts the calls of Python functions since the program's line.
  * 1 if the task was recorded; 0, with nothing changed, if Python's code has to; -1 with an exception. */
 enum { SMALL_PARTS = 20, SMALL_STORES = 6 }; /* of a key, and of a task, at most */
-int small_again(PyObject *template, PyObject *const *inputs, Py_ssize_t n, PyObject *out, PyObject *frame,
-                PyObject *values, int depth);
-PyObject *small_store(void);
+int small_again(PyObject *template, const KnownCall *call, PyObject *const *inputs, Py_ssize_t n, PyObject *out,
+                PyObject *frame, PyObject *values, int depth);
+PyObject *small_store(void); /* of handles.c */
+/* Of join.c: what the open group's trail expects, and the known call, if the call has this name; else NULL. */
+PyObject *small_expected(PyObject *const *names, Py_ssize_t n, PyObject **known);
 int small_exported(PyObject *storage);
 int small_idle(PyObject *storage); /* is no task pending on a store?  -1 where Python's code has to say */
 /* Is a store's memory certain not to be at hand for reading, or for writing, and nothing to be waited for (walks.py)?
