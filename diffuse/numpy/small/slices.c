@@ -36,6 +36,37 @@ static Py_ssize_t bounds(PyObject *index, PyObject **found)
     return element ? 0 : count;
 }
 
+enum { CUTS = 1 << 8, CUTS_PARTS = 8 };
+
+/* Slices that were looked up last, by the objects of their names: a place of the program brings the same ones again. */
+static struct { PyObject *names[CUTS_PARTS], *known; Py_ssize_t n; } cuts[CUTS];
+
+/* What is known of the slice of this name: form, view, mirror, and whose mirror; borrowed, NULL if nothing is. */
+static PyObject *known_of(PyObject *const *names, Py_ssize_t n)
+{
+    size_t hash = 0;
+    for (Py_ssize_t k = 0; k < n; k++)
+        hash = (hash ^ (size_t)names[k] >> 4) * 0x9E3779B97F4A7C15u;
+    size_t place = (hash ^ hash >> 32) % CUTS;
+    if (PyDict_GET_SIZE(slices) && cuts[place].n == n && !memcmp(cuts[place].names, names, n * sizeof *names))
+        return cuts[place].known;
+    PyObject *known = small_found(slices, names, n);
+    if (known == NULL || PyTuple_GET_SIZE(known) == 0) /* it was seen once */
+        return NULL;
+    if (n > CUTS_PARTS)
+        return known;
+    PyObject *gone[CUTS_PARTS + 1] = {cuts[place].known};
+    Py_ssize_t before = cuts[place].n;
+    memcpy(gone + 1, cuts[place].names, sizeof cuts[place].names);
+    for (Py_ssize_t k = 0; k < n; k++)
+        cuts[place].names[k] = Py_NewRef(names[k]);
+    cuts[place].known = Py_NewRef(known);
+    cuts[place].n = n;
+    for (Py_ssize_t k = 0; before && k <= before; k++)
+        Py_DECREF(gone[k]);
+    return known;
+}
+
 enum { LOOKS = 1 << 10, LOOKS_RANK = 4 };
 
 /* What arrays looked like, in the memory of an owner whose view is known, and the form and the view that they have. */
@@ -145,11 +176,14 @@ PyObject *small_known_slice(Array *x, PyObject *index, PyObject *found)
     if (n == 0)
         return NULL;
     names[0] = SLOT(x->part, view_token);
-    PyObject *known = Py_XNewRef(small_found(slices, names, n + 1)); /* form, view, mirror, and whose mirror */
-    int hosted = x->meta == x->memory, seen = known != NULL && PyTuple_GET_SIZE(known) > 0;
-    if (seen && !absent(x->memory) && (hosted || (state.sees && small_readable(x) > 0)))
-        memory = found != NULL ? Py_NewRef(found) : PyObject_GetItem(x->memory, index);
-    if (PyErr_Occurred() || !seen || (!hosted && PyTuple_GET_ITEM(known, 3) != x->meta)) {
+    PyObject *known = Py_XNewRef(known_of(names, n + 1));
+    int hosted = x->meta == x->memory;
+    if (known != NULL && !absent(x->memory) && (hosted || (state.sees && small_readable(x) > 0))) {
+        memory = found != NULL ? Py_NewRef(found) : small_part(x->memory, index);
+        if (memory == NULL && !PyErr_Occurred())
+            memory = PyObject_GetItem(x->memory, index);
+    }
+    if (PyErr_Occurred() || known == NULL || (!hosted && PyTuple_GET_ITEM(known, 3) != x->meta)) {
         Py_XDECREF(memory);
         Py_XDECREF(known);
         return NULL;

@@ -124,7 +124,7 @@ void small_grant(npy_intp bytes)
 
 int small_counts(PyObject *name)
 {
-    PyObject *count = PyDict_GetItem(state.counters, name);
+    PyObject *count = PyDict_GetItemWithError(state.counters, name);
     PyObject *more = PyLong_FromLong(count == NULL ? 1 : PyLong_AsLong(count) + 1);
     int done = more != NULL && PyDict_SetItem(state.counters, name, more) == 0;
     Py_XDECREF(more);
