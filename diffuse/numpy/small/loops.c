@@ -9,6 +9,7 @@
 #include "flags.h"
 
 enum { MOST_ELEMENTS = 1 << 22 };
+enum { MOST_IN_PLACE = 1 << 18 }; /* bytes; NumPy lets other threads run meanwhile */
 enum { SCRATCH = 1 << 17, PLAIN = 1 << 14, STRIDED = 1 << 12 }; /* bytes that are computed elsewhere before they are
                                                                 * changed in place: with short rows, and with others */
 
@@ -197,17 +198,29 @@ PyObject *small_loop_of(PyObject *ufunc, PyObject *left, PyObject *right)
     return NULL;
 }
 
-/* Is it an array that an operation may change in place by way of `SCRATCH`?  What is computed elsewhere and copied
- * takes longer than NumPy takes for all but few elements, unless rows are short. */
-static int changes(PyArrayObject *array)
+/* Run a loop whose result goes to an operand's own elements, which cannot be computed again: 0 if it was not run, -1 with
+ * an exception for floating-point errors. */
+static int run_over(int name, const Loop *loop, int dims, npy_intp *shape, Side *sides)
 {
-    if (!PyArray_ISWRITEABLE(array) || PyArray_NDIM(array) == 0 || PyArray_NBYTES(array) > SCRATCH)
+    dims = joined(dims, shape, sides, 3);
+    if (loop->alone || brief(dims, shape))
         return 0;
-    if (PyArray_IS_C_CONTIGUOUS(array))
+    small_clear();
+    run(loop, dims, shape, sides, 3);
+    unsigned raised = small_raised();
+    return raised && small_report(name, raised) < 0 ? -1 : 1;
+}
+
+/* Do two arrays share no memory, or have each element at the same place? */
+static int same_or_apart(PyArrayObject *one, PyObject *other)
+{
+    PyArrayObject *array = (PyArrayObject *)other;
+    if (!PyArray_CheckExact(other) || !small_overlap(one, array))
         return 1;
-    if (PyArray_NDIM(array) == 1)
-        return PyArray_STRIDE(array, 0) >= PyArray_ITEMSIZE(array) && PyArray_NBYTES(array) <= STRIDED;
-    return small_apart(array);
+    int dims = PyArray_NDIM(one);
+    return PyArray_BYTES(one) == PyArray_BYTES(array) && dims == PyArray_NDIM(array)
+           && PyArray_CompareLists(PyArray_DIMS(one), PyArray_DIMS(array), dims)
+           && PyArray_CompareLists(PyArray_STRIDES(one), PyArray_STRIDES(array), dims);
 }
 
 int small_loop_in_place(int name, PyObject *memory, PyObject *right)
@@ -218,29 +231,49 @@ int small_loop_in_place(int name, PyObject *memory, PyObject *right)
     Side sides[3];
     npy_intp shape[RANK], whole[RANK];
     int dims;
-    if (!PyArray_CheckExact(memory) || !changes(array))
+    if (!PyArray_CheckExact(memory) || !PyArray_ISWRITEABLE(array) || PyArray_NBYTES(array) > MOST_IN_PLACE
+            || PyArray_NDIM(array) == 0 || (!PyArray_IS_C_CONTIGUOUS(array) && !small_apart(array)))
         return 0;
     const Loop *loop = chosen(loops[name], given, 2, &dims, shape, sides);
     if (loop == NULL || loop->made != PyArray_TYPE(array) || dims != PyArray_NDIM(array)
             || !PyArray_CompareLists(shape, PyArray_DIMS(array), dims))
         return 0;
+    sides[2] = sides[0];
+    memcpy(whole, shape, sizeof whole);
+    Side before[] = {sides[0], sides[1]};
+    int done = same_or_apart(array, right) ? run_over(name, loop, dims, shape, sides) : 0;
+    if (done || PyArray_NBYTES(array) > SCRATCH)
+        return done;
+    memcpy(shape, whole, sizeof whole);
+    memcpy(sides, before, sizeof before);
     sides[2].data = scratch;
     dense(dims, shape, PyArray_ITEMSIZE(array), &sides[2]);
-    memcpy(whole, shape, sizeof whole);
     Side back = sides[2];
-    int rows = joined(dims, shape, sides, 3);
+    int rows = joined(dims, shape, sides, 3), plain = PyArray_IS_C_CONTIGUOUS(array);
     if ((loop->alone && rows_of(rows, shape) > 1)
-            || (!brief(rows, shape)
-                && PyArray_NBYTES(array) > (PyArray_IS_C_CONTIGUOUS(array) ? PLAIN : STRIDED)))
+            || (!brief(rows, shape) && PyArray_NBYTES(array) > (plain ? PLAIN : STRIDED))
+            || !small_ran(loop, rows, shape, sides, 3))
         return 0;
-    if (!small_ran(loop, rows, shape, sides, 3))
-        return 0;
-    if (PyArray_IS_C_CONTIGUOUS(array))
+    if (plain)
         memcpy(PyArray_BYTES(array), scratch, PyArray_NBYTES(array));
     else
         small_move(dims, whole, PyArray_ITEMSIZE(array), PyArray_BYTES(array), PyArray_STRIDES(array), scratch,
                    back.strides);
     return 1;
+}
+
+int small_loop_over(int name, PyObject *left, PyObject *right, PyObject *memory)
+{
+    PyArrayObject *array = (PyArrayObject *)memory;
+    PyObject *given[] = {left, right};
+    Side sides[3];
+    npy_intp shape[RANK];
+    int dims;
+    const Loop *loop = PyArray_IS_C_CONTIGUOUS(array) ? chosen(loops[name], given, 2, &dims, shape, sides) : NULL;
+    if (loop == NULL || loop->made != PyArray_TYPE(array) || dims != PyArray_NDIM(array)
+            || !PyArray_CompareLists(shape, PyArray_DIMS(array), dims) || !laid(array, dims, shape, &sides[2]))
+        return 0;
+    return run_over(name, loop, dims, shape, sides);
 }
 
 /* The loop of a ufunc for operands of one type with results of a type, if there is one. */

@@ -77,12 +77,14 @@ PyObject *small_far(PyObject *a, PyObject *b, int name)
  * operands, or with an exception. */
 static PyObject *listed(PyObject *x) { return small_sequence(x, state.small) ? PyArray_FROM_O(x) : NULL; }
 
-static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name)
+/* `frame` is that of the slot's function, of which the caller is told. */
+static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name, void **frame)
 {
     PyObject *left, *right;
     int ours = PyObject_TypeCheck(a, &Array_Type);
     if ((left = listed(ours ? b : a)) != NULL || PyErr_Occurred()) {
-        PyObject *found = left == NULL ? NULL : ours ? binary(a, left, function, name) : binary(left, b, function, name);
+        PyObject *found = left == NULL ? NULL : ours ? binary(a, left, function, name, frame)
+                          : binary(left, b, function, name, frame);
         Py_XDECREF(left);
         return found;
     }
@@ -103,12 +105,14 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name)
         return NULL;
     if (!ready)
         return small_far(a, b, name);
-    PyObject *into = small_temporary(name, a, b, left, right), *found = NULL;
-    if (into != NULL)
-        found = PyObject_CallFunctionObjArgs(small_ufuncs[name], left, right, into, NULL);
-    else if ((found = small_loop(name, left, right)) == NULL && !PyErr_Occurred())
-        found = function(left, right);
-    found = small_shown(found);
+    PyObject *found = NULL;
+    if (Py_REFCNT(a) == 1 || Py_REFCNT(b) == 1)
+        found = small_over_temporary(name, a, b, left, right, frame);
+    if (found == NULL && !PyErr_Occurred()) {
+        if ((found = small_loop(name, left, right)) == NULL && !PyErr_Occurred())
+            found = function(left, right);
+        found = small_shown(found);
+    }
     Py_DECREF(left);
     Py_DECREF(right);
     return found;
@@ -127,7 +131,10 @@ PyObject *small_reflected(PyObject *a, PyObject *b, int name)
 }
 
 #define BINARY(slot, function, name) \
-    static PyObject *slot(PyObject *a, PyObject *b) { return binary(a, b, function, name); }
+    static PyObject *slot(PyObject *a, PyObject *b)                                   \
+    {                                                                                 \
+        return binary(a, b, function, name, (void **)__builtin_frame_address(0));     \
+    }
 
 BINARY(op_add, PyNumber_Add, ADD)
 BINARY(op_subtract, PyNumber_Subtract, SUBTRACT)
@@ -311,7 +318,8 @@ static PyObject *in_place(PyObject *a, PyObject *b, Binary function, int name)
         }
         return done < 0 ? NULL : done ? Py_NewRef(a) : small_slowly(UPDATE, name_of[name], a, b);
     }
-    PyObject *found = small_loop_in_place(name, memory, right) ? Py_NewRef(memory) : function(memory, right);
+    int done = small_loop_in_place(name, memory, right);
+    PyObject *found = done < 0 ? NULL : done ? Py_NewRef(memory) : function(memory, right);
     Py_DECREF(memory);
     Py_DECREF(right);
     if (found == NULL)

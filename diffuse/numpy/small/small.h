@@ -125,10 +125,12 @@ int small_loop_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n, PyOb
 PyObject *small_known(PyObject *function, PyObject *a, PyObject *b);
 PyObject *small_ask_known(PyObject *function, PyObject *a, PyObject *b); /* the same by Python's code */
 
-/* Of temporaries.c: the memory of one operand, `left` or `right`, if the result may take it; else NULL.  Operators
- * have the numbers of operators.h. */
-PyObject *small_temporary(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right);
-PyObject *small_temporary_of(PyObject *ufunc, PyObject *const *operands, PyObject *const *values); /* by NumPy's ufunc */
+/* Of temporaries.c: the operand, `a` or `b`, whose memory got the result of an operator, a new reference; NULL, without
+ * an exception unless one was raised, where that may not be.  `left` and `right` are their memory, or numbers; operators
+ * have the numbers of operators.h, and `frame` is that of the function in the type's slot. */
+PyObject *small_over_temporary(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right, void **frame);
+/* The memory of one operand of NumPy's ufunc, one of `values`, if the result may take it; else NULL. */
+PyObject *small_temporary_of(PyObject *ufunc, PyObject *const *operands, PyObject *const *values);
 
 /* The same for calls that write an array, and for `x[index] = value`: 1 if the call was recorded; 0 if Python's code
  * has to look, and -1 with an exception. */

@@ -1,5 +1,6 @@
 /* Operators whose result takes the memory of an operand that nobody else knows, as NumPy's do: of `x * y + x` the
- * product is such an operand.  For large arrays at hand; fresh memory costs as much as the arithmetic.
+ * product is such an operand.  For large arrays at hand, where fresh memory costs as much as the arithmetic, and for
+ * those that the processor's first cache holds two of, but not three.
  *
  * An operand on the stack of Python's interpreter with one reference is gone after the operator.  Code in C may hold
  * one reference as well and go on to use it, or a tuple of arguments may, so the interpreter has to be the caller. */
@@ -10,7 +11,9 @@
 #include <execinfo.h>
 
 enum { LEAST = 1 << 18 }; /* bytes; finding out takes a microsecond */
-enum { FRAMES = 12, PLACES = 64 };
+enum { FEWEST = 1 << 10, BEFORE = 64, TRIES = 512 }; /* bytes where it is known how to find out sooner; operators on
+                                                       * so many before it is looked for, and how often it is */
+enum { FRAMES = 12, PLACES = 64, WAYS = 16, WORDS = 40, SURE = 4 };
 enum { OTHER, OURS, PYTHON, NUMBER, INTERPRETER };
 
 /* Whose code a return address is in; found addresses are kept. */
@@ -22,7 +25,7 @@ static int whose(void *address)
         return known[place].kind;
     Dl_info found, own, python;
     int kind = OTHER;
-    if (dladdr(address, &found) && dladdr((void *)small_temporary, &own) && dladdr((void *)PyNumber_Add, &python)) {
+    if (dladdr(address, &found) && dladdr((void *)small_temporary_of, &own) && dladdr((void *)PyNumber_Add, &python)) {
         const char *name = found.dli_sname == NULL ? "" : found.dli_sname;
         if (found.dli_fbase == own.dli_fbase)
             kind = OURS;
@@ -35,16 +38,73 @@ static int whose(void *address)
     return kind;
 }
 
-/* Did the interpreter call the operator that runs now, by PyNumber_Add and its kin, and nothing else in between?
- * PyNumber_Add may have called a function of its file. */
-static int is_interpreted(void)
+/* How the interpreter calls an operator: the return addresses on the stack, and in which words above the operator's
+ * frame they lie.  A function that calls from one place has one layout of its frame there, so that a frame with the
+ * first address has the others in the same words. */
+static struct { void *addresses[3]; int words[3], count, seen; } ways[WAYS];
+
+static int known_way(void **frame)
 {
-    void *frames[FRAMES];
-    int count = backtrace(frames, FRAMES), k = 0;
-    while (k < count && whose(frames[k]) == OURS)
+    for (int k = 0; k < WAYS && ways[k].count; k++)
+        if (ways[k].seen >= SURE && ways[k].addresses[0] == frame[1] && ways[k].addresses[1] == frame[ways[k].words[1]]
+                && (ways[k].count < 3 || ways[k].addresses[2] == frame[ways[k].words[2]]))
+            return 1;
+    return 0;
+}
+
+/* Note such a way, whose first address is that of the operator's frame. */
+static void note_way(void **frame, void **addresses, int count)
+{
+    int words[3] = {1}, k = 0;
+    if (frame[1] != addresses[0])
+        return;
+    for (int m = 1; m < count; m++) {
+        words[m] = words[m - 1] + 1;
+        while (words[m] < WORDS && frame[words[m]] != addresses[m])
+            words[m]++;
+        if (words[m] == WORDS)
+            return;
+    }
+    size_t bytes = count * sizeof *addresses;
+    while (k < WAYS && ways[k].count && (ways[k].count != count || memcmp(ways[k].addresses, addresses, bytes)))
         k++;
-    k += k < count && whose(frames[k]) == PYTHON;
-    return k + 1 < count && whose(frames[k]) == NUMBER && whose(frames[k + 1]) == INTERPRETER;
+    if (k == WAYS)
+        return;
+    if (ways[k].count && memcmp(ways[k].words, words, count * sizeof *words))
+        ways[k].seen = INT_MIN / 2; /* its layout differs from time to time */
+    memcpy(ways[k].addresses, addresses, count * sizeof *addresses);
+    memcpy(ways[k].words, words, count * sizeof *words);
+    ways[k].count = count;
+    ways[k].seen++;
+}
+
+/* Did the interpreter call the operator that runs now in this frame, by PyNumber_Add and its kin, and nothing else in
+ * between?  PyNumber_Add may have called a function of its file. */
+static int is_interpreted(void **frame)
+{
+    if (frame != NULL && known_way(frame))
+        return 1;
+    void *frames[FRAMES];
+    int count = backtrace(frames, FRAMES), first = 0;
+    while (first < count && whose(frames[first]) == OURS)
+        first++;
+    int k = first + (first < count && whose(frames[first]) == PYTHON);
+    if (k + 1 >= count || whose(frames[k]) != NUMBER || whose(frames[k + 1]) != INTERPRETER)
+        return 0;
+    if (frame != NULL)
+        note_way(frame, frames + first, k + 2 - first);
+    return 1;
+}
+
+/* The same for few elements, for which it is only found out while that is learnt. */
+static int is_soon_interpreted(void **frame)
+{
+    static int asked;
+    if (known_way(frame))
+        return 1;
+    if (asked >= BEFORE + TRIES || ++asked < BEFORE)
+        return 0;
+    return is_interpreted(frame);
 }
 
 /* Has an array, whose memory the caller holds as well, one reference, and nobody else its memory? */
@@ -54,7 +114,7 @@ static int is_unknown(PyObject *x, PyObject *memory)
     PyArrayObject *held = (PyArrayObject *)memory;
     return Py_TYPE(x) == state.array_class && Py_REFCNT(x) == 1 && array->memory == memory && array->meta == memory
         && absent(array->storage) && absent(array->owner) && absent(array->part) && array->weakrefs == NULL
-        && !array->lent && Py_REFCNT(memory) == 3 && PyArray_NBYTES(held) >= LEAST && PyArray_BASE(held) == NULL
+        && !array->lent && Py_REFCNT(memory) == 3 && PyArray_NBYTES(held) >= FEWEST && PyArray_BASE(held) == NULL
         && PyArray_CHKFLAGS(held, NPY_ARRAY_BEHAVED | NPY_ARRAY_OWNDATA);
 }
 
@@ -76,24 +136,49 @@ static int keeps(PyArrayObject *array, PyObject *other)
     return missing >= 0;
 }
 
-PyObject *small_temporary(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right)
+/* The operand, `a` or `b`, whose memory the result may take, as far as that does not depend on the caller. */
+static PyObject *unknown_one(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right)
 {
     if (name != ADD && name != SUBTRACT && name != MULTIPLY && name != DIVIDE)
         return NULL;
     if (is_unknown(a, left) && keeps((PyArrayObject *)left, right))
-        return is_interpreted() ? left : NULL;
-    if ((name == ADD || name == MULTIPLY) && is_unknown(b, right) && keeps((PyArrayObject *)right, left))
-        return is_interpreted() ? right : NULL;
-    return NULL;
+        return a;
+    return is_unknown(b, right) && keeps((PyArrayObject *)right, left) ? b : NULL;
+}
+
+PyObject *small_over_temporary(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right, void **frame)
+{
+    PyObject *x = unknown_one(name, a, b, left, right), *memory = x == a ? left : right;
+    if (x == NULL)
+        return NULL;
+    if (PyArray_NBYTES((PyArrayObject *)memory) < LEAST)
+        return is_soon_interpreted(frame) && small_loop_over(name, left, right, memory) > 0 ? Py_NewRef(x) : NULL;
+    if (!is_interpreted(frame))
+        return NULL;
+    PyObject *found = PyObject_CallFunctionObjArgs(small_ufuncs[name], left, right, memory, NULL);
+    Py_XDECREF(found);
+    return found == NULL ? NULL : Py_NewRef(x);
+}
+
+static PyObject *temporary(int name, PyObject *const *operands, PyObject *const *values)
+{
+    PyObject *x = unknown_one(name, operands[0], operands[1], values[0], values[1]);
+    PyObject *memory = x == operands[0] ? values[0] : values[1];
+    return x != NULL && PyArray_NBYTES((PyArrayObject *)memory) >= LEAST && is_interpreted(NULL) ? memory : NULL;
 }
 #else
-PyObject *small_temporary(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right) { return NULL; }
+PyObject *small_over_temporary(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right, void **frame)
+{
+    return NULL;
+}
+
+static PyObject *temporary(int name, PyObject *const *operands, PyObject *const *values) { return NULL; }
 #endif
 
 PyObject *small_temporary_of(PyObject *ufunc, PyObject *const *operands, PyObject *const *values)
 {
     for (int name = ADD; name <= DIVIDE; name++)
         if (small_ufuncs[name] == ufunc)
-            return small_temporary(name, operands[0], operands[1], values[0], values[1]);
+            return temporary(name, operands, values);
     return NULL;
 }

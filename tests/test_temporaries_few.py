@@ -1,0 +1,192 @@
+"""Operators on few elements that write into an operand, because nobody else knows it or because they are asked to:
+values, floating-point errors, and operands that somebody holds."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+import platform
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse.numpy.small import native
+
+SIZES = (300, 4096, 16_000)
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv}
+
+
+def add(x: Any, y: Any) -> Any:
+    return x * 1.0 + y
+
+
+def subtract(x: Any, y: Any) -> Any:
+    return x * 1.0 - y
+
+
+def multiply(x: Any, y: Any) -> Any:
+    return x * 1.0 * y
+
+
+def divide(x: Any, y: Any) -> Any:
+    return x * 1.0 / y
+
+
+def reflected(x: Any, y: Any) -> Any:
+    return 1.0 / (x - (y + 2.0 * x)) - (x - x * y)
+
+
+def broadcast(x: Any, y: Any) -> Any:
+    return (x.reshape(-1, 4) * 2.0 + y[:4]) - y.reshape(-1, 4)[:, :1]
+
+
+CHAINS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": add, "subtract": subtract, "multiply": multiply, "divide": divide}
+
+
+@pytest.fixture(autouse=True)
+def learnt() -> None:
+    """The extension knows how the interpreter calls operators: it finds that out among the first ones."""
+    x = np.array(numpy.ones(1000))
+    for _ in range(200):
+        for chain in CHAINS.values():
+            chain(x, x)
+
+
+def data(size: int, dtype: Any = numpy.float64) -> tuple[Any, Any]:
+    random = numpy.random.default_rng(size)
+    return tuple((random.random((2, size)) + 0.5).astype(dtype))
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    found = numpy.asarray(ours)
+    return (found.dtype == theirs.dtype and found.strides == theirs.strides
+            and found.tobytes() == theirs.tobytes())
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "int64"])
+@pytest.mark.parametrize("size", SIZES)
+def test_results_in_temporaries_have_numpys_bits(size: int, dtype: str) -> None:
+    X, Y = data(size, dtype)
+    x, y = np.array(X), np.array(Y)
+    for run in (*CHAINS.values(), reflected, broadcast):
+        with np.errstate(all="ignore"):
+            assert same(run(x, y), run(X, Y))
+        assert same(x, X) and same(y, Y)
+
+
+@pytest.mark.skipif(native is None or platform.libc_ver()[0] != "glibc" or sys.version_info >= (3, 14),
+                    reason="the extension finds out by glibc who the caller is")
+@pytest.mark.parametrize("size", SIZES)
+def test_results_take_the_memory_of_few_elements(size: int) -> None:
+    x = np.array(data(size)[0])
+    made: list[int] = []
+
+    first = x * 2.0
+    place = first.__array_interface__["data"][0]
+    del first
+    for _ in range(3):
+        found = (x * 2.0 + 1.0) * 3.0 - x
+        made.append(found.__array_interface__["data"][0])
+        del found
+    assert set(made) == {place}  # the memory of the first result, which was free again
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_somebody_holds_keeps_its_value(size: int) -> None:
+    X, Y = data(size)
+    x, y = np.array(X), np.array(Y)
+    for function in OPERATORS.values():
+        for _ in range(3):
+            arguments = (x * 2.0, y * 3.0)
+            assert same(function(*arguments), function(X * 2.0, Y * 3.0))
+            assert same(arguments[0], X * 2.0) and same(arguments[1], Y * 3.0)
+            items = [x * 2.0, y * 3.0, x + 1.0]
+            assert same(functools.reduce(function, items), functools.reduce(function, [X * 2.0, Y * 3.0, X + 1.0]))
+            assert same(items[0], X * 2.0) and same(items[1], Y * 3.0)
+            sums = list(itertools.accumulate([x * 1.0, y * 1.0, x * 4.0], function))
+            assert same(sums[1], function(X, Y)) and same(sums[0], X)
+            held = numpy.empty(2, object)
+            held[0], held[1] = x * 2.0, y * 3.0
+            found = function(held, held[::-1])
+            assert same(found[0], function(X * 2.0, Y * 3.0)) and same(held[0], X * 2.0)
+            mapped = list(map(function, [x * 2.0], [y]))
+            assert same(mapped[0], function(X * 2.0, Y))
+            view = (x * 2.0)[1:]
+            assert same(function(view, 1.0), function((X * 2.0)[1:], 1.0)) and same(view, (X * 2.0)[1:])
+
+
+ALL = ("add", "subtract", "multiply", "divide")
+ERRORS = {"overflow": (ALL, 1e308, {"subtract": -1e308, "divide": 1e-300}),
+          "invalid value": (ALL, numpy.inf, {"add": -numpy.inf, "multiply": 0.0}),
+          "divide by zero": (("divide",), 1.0, {"divide": 0.0}),
+          "underflow": (("multiply", "divide"), 1e-300, {"divide": 1e300})}
+"""The operators that have an error, the left operand that raises it, and the right one where it is another."""
+
+
+def reported(run: Callable[[], Any], **modes: Any) -> list[Any]:
+    """The warnings, or the exception, or the calls of a run."""
+    calls: list[Any] = []
+    with warnings.catch_warnings(record=True) as caught, np.errstate(**modes, call=lambda *a: calls.append(a)):
+        warnings.simplefilter("always")
+        try:
+            run()
+        except FloatingPointError as error:
+            calls.append(str(error))
+    return [str(each.message) for each in caught] + calls
+
+
+@pytest.mark.parametrize("name, error", [(name, error) for error in ERRORS for name in ERRORS[error][0]])
+@pytest.mark.parametrize("mode", ["warn", "raise", "call", "ignore"])
+def test_floating_point_errors_are_reported_as_numpy_does(name: str, error: str, mode: str) -> None:
+    _, one, others = ERRORS[error]
+    X, Y = data(2000)
+    X[7], Y[7] = one, others.get(name, one)
+    X[9], Y[9] = (1.0, 0.0) if name == "divide" else (1e308, 1e308)  # another one beside it
+    x, y = np.array(X), np.array(Y)
+    chain, function = CHAINS[name], OPERATORS[name]
+
+    def in_place(a: Any, b: Any) -> Any:
+        a = a.copy()
+        inplace = {"add": operator.iadd, "subtract": operator.isub, "multiply": operator.imul,
+                   "divide": operator.itruediv}[name]
+        for part, other in ((a[::2], b[::2]), (a[1::2], b[1::2]), (a.reshape(40, -1)[:, :40], 1.0)):
+            inplace(part, other)
+        return a
+
+    for run in (chain, function, in_place):
+        theirs = reported(lambda run=run: run(X, Y), all=mode)
+        assert reported(lambda run=run: run(x, y), all=mode) == theirs
+        assert bool(theirs) == (mode != "ignore")
+    with np.errstate(all="ignore"):
+        assert same(chain(x, y), chain(X, Y)) and same(in_place(x, y), in_place(X, Y))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "complex128"])
+def test_operators_in_place_on_parts_that_overlap_or_are_strided(dtype: str) -> None:
+    start = (numpy.random.default_rng(4).random((60, 70)) * 100).astype(dtype)
+
+    def run(a: Any) -> Any:
+        a += a
+        a[1:] += a[:-1]
+        a[:, ::2] *= a[:, 1::2]
+        a[::3] -= a[0]
+        a[:, 5:50] += a[:, 4:49]
+        a[3:9, 1:60] -= 2
+        a *= a[:, :1]
+        a.T[:] += 1
+        b = a[10:50, 10:50]
+        b -= b.T
+        b[::-1] += b
+        a.reshape(-1)[::7] *= 3
+        return a
+
+    with np.errstate(all="ignore"):
+        assert same(run(np.array(start)), run(start.copy()))
