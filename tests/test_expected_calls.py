@@ -1,4 +1,4 @@
-"""What compiled code keeps of the calls that lead on from a trail, compared with what Python's code would look up."""
+"""What compiled code keeps of the calls that lead on from a trail, beside what Python's code would look up."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PLAIN = numpy.random.default_rng(9).random(SIZE)
 
 
 def followed(group: Group) -> tuple[Trail, dict[int, int], int]:
-    """The trail and the slots that the tasks of a group lead to by `Window.add`, and how many of the edges on the
-    way are expected."""
+    """The trail and the slots that the tasks of a group lead to by `Window.add`, and how many of the edges on
+    the way are expected."""
     trail, slots, expected = engine.current().window.memo.start, dict[int, int](), 0
     for template, stores, _, _ in group.recorded:
         before, key = trail, (template, *[slots.setdefault(store, len(slots)) for store in stores])

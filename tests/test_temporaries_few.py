@@ -1,5 +1,5 @@
-"""Operators on few elements that write into an operand, because nobody else knows it or because they are asked to:
-values, floating-point errors, and operands that somebody holds."""
+"""Operators on few elements that write into an operand, because nobody else knows it or because they are asked
+to: values, floating-point errors, and operands that somebody holds."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ def test_what_somebody_holds_keeps_its_value(size: int) -> None:
             assert same(function(*arguments), function(X * 2.0, Y * 3.0))
             assert same(arguments[0], X * 2.0) and same(arguments[1], Y * 3.0)
             items = [x * 2.0, y * 3.0, x + 1.0]
-            assert same(functools.reduce(function, items), functools.reduce(function, [X * 2.0, Y * 3.0, X + 1.0]))
+            theirs = functools.reduce(function, [X * 2.0, Y * 3.0, X + 1.0])
+            assert same(functools.reduce(function, items), theirs)
             assert same(items[0], X * 2.0) and same(items[1], Y * 3.0)
             sums = list(itertools.accumulate([x * 1.0, y * 1.0, x * 4.0], function))
             assert same(sums[1], function(X, Y)) and same(sums[0], X)
@@ -128,13 +129,14 @@ ERRORS = {"overflow": (ALL, 1e308, {"subtract": -1e308, "divide": 1e-300}),
           "invalid value": (ALL, numpy.inf, {"add": -numpy.inf, "multiply": 0.0}),
           "divide by zero": (("divide",), 1.0, {"divide": 0.0}),
           "underflow": (("multiply", "divide"), 1e-300, {"divide": 1e300})}
-"""The operators that have an error, the left operand that raises it, and the right one where it is another."""
+"""The operators that have an error, the left operand that raises it, and the right one if it is another."""
 
 
 def reported(run: Callable[[], Any], **modes: Any) -> list[Any]:
     """The warnings, or the exception, or the calls of a run."""
     calls: list[Any] = []
-    with warnings.catch_warnings(record=True) as caught, np.errstate(**modes, call=lambda *a: calls.append(a)):
+    chosen = np.errstate(**modes, call=lambda *a: calls.append(a))
+    with warnings.catch_warnings(record=True) as caught, chosen:
         warnings.simplefilter("always")
         try:
             run()

@@ -47,8 +47,8 @@ CHAIN = 16
 class Window:
     """The tasks that are held back: closed groups, oldest first, and the open one."""
 
-    __slots__ = ("memo", "shapes", "region", "stores", "closed", "held", "size", "loop_heads", "open", "_number",
-                 "__dict__")
+    __slots__ = ("memo", "shapes", "region", "stores", "closed", "held", "size", "loop_heads", "open",
+                 "_number", "__dict__")
 
     def __init__(self, stores: Stores) -> None:
         self.memo = Memo()
