@@ -1,4 +1,4 @@
-"""What compiled code keeps of the calls that lead on from a trail, beside what Python's code would look up."""
+"""What compiled code keeps of the calls that lead on from trails, beside what Python's code would look up."""
 
 from __future__ import annotations
 
