@@ -1,5 +1,5 @@
-"""Operators on few elements that write into an operand, because nobody else knows it or because that is asked:
-values, floating-point errors, and operands that somebody holds."""
+"""Operators on few elements that write into an operand that nobody else knows, and those in place: values,
+floating-point errors, and operands that somebody holds."""
 
 from __future__ import annotations
 
