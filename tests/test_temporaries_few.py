@@ -3,13 +3,13 @@ floating-point errors, and operands that somebody holds."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import operator
 import platform
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial, reduce
 from typing import Any
 
 import numpy
@@ -21,6 +21,8 @@ from diffuse.numpy.small import native
 SIZES = (300, 4096, 16_000)
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv}
+IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.iadd, "subtract": operator.isub, "multiply": operator.imul, "divide": operator.itruediv}
 
 
 def add(x: Any, y: Any) -> Any:
@@ -67,8 +69,8 @@ def data(size: int, dtype: Any = numpy.float64) -> tuple[Any, Any]:
 
 def same(ours: Any, theirs: Any) -> bool:
     found = numpy.asarray(ours)
-    return (found.dtype == theirs.dtype and found.strides == theirs.strides
-            and found.tobytes() == theirs.tobytes())
+    return bool(found.dtype == theirs.dtype and found.strides == theirs.strides
+                and found.tobytes() == theirs.tobytes())
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "int64"])
@@ -109,8 +111,8 @@ def test_what_somebody_holds_keeps_its_value(size: int) -> None:
             assert same(function(*arguments), function(X * 2.0, Y * 3.0))
             assert same(arguments[0], X * 2.0) and same(arguments[1], Y * 3.0)
             items = [x * 2.0, y * 3.0, x + 1.0]
-            theirs = functools.reduce(function, [X * 2.0, Y * 3.0, X + 1.0])
-            assert same(functools.reduce(function, items), theirs)
+            theirs = reduce(function, [X * 2.0, Y * 3.0, X + 1.0])
+            assert same(reduce(function, items), theirs)
             assert same(items[0], X * 2.0) and same(items[1], Y * 3.0)
             sums = list(itertools.accumulate([x * 1.0, y * 1.0, x * 4.0], function))
             assert same(sums[1], function(X, Y)) and same(sums[0], X)
@@ -157,15 +159,13 @@ def test_floating_point_errors_are_reported_as_numpy_does(name: str, error: str,
 
     def in_place(a: Any, b: Any) -> Any:
         a = a.copy()
-        inplace = {"add": operator.iadd, "subtract": operator.isub, "multiply": operator.imul,
-                   "divide": operator.itruediv}[name]
         for part, other in ((a[::2], b[::2]), (a[1::2], b[1::2]), (a.reshape(40, -1)[:, :40], 1.0)):
-            inplace(part, other)
+            IN_PLACE[name](part, other)
         return a
 
     for run in (chain, function, in_place):
-        theirs = reported(lambda run=run: run(X, Y), all=mode)
-        assert reported(lambda run=run: run(x, y), all=mode) == theirs
+        theirs = reported(partial(run, X, Y), all=mode)
+        assert reported(partial(run, x, y), all=mode) == theirs
         assert bool(theirs) == (mode != "ignore")
     with np.errstate(all="ignore"):
         assert same(chain(x, y), chain(X, Y)) and same(in_place(x, y), in_place(X, Y))
