@@ -1,6 +1,6 @@
 /* Operators whose result takes the memory of an operand that nobody else knows, as NumPy's do: of `x * y + x` the
  * product is such an operand.  For large arrays at hand, where fresh memory costs as much as the arithmetic, and for
- * those that the processor's first cache holds two of, but not three.
+ * small ones, of which the processor's first cache then holds more.
  *
  * An operand on the stack of Python's interpreter with one reference is gone after the operator.  Code in C may hold
  * one reference as well and go on to use it, or a tuple of arguments may, so the interpreter has to be the caller. */
@@ -10,9 +10,8 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 
-enum { LEAST = 1 << 18 }; /* bytes; finding out takes a microsecond */
-enum { FEWEST = 1 << 10, BEFORE = 64, TRIES = 512 }; /* bytes where it is known how to find out sooner; operators on
-                                                       * so many before it is looked for, and how often it is */
+enum { LEAST = 1 << 18, FEWEST = 1 << 10 }; /* bytes; to find out takes a microsecond, or nothing once it is learnt */
+enum { BEFORE = 64, TRIES = 512 };          /* operators on fewer bytes before it is learnt from them, and on how many */
 enum { FRAMES = 12, PLACES = 64, WAYS = 16, WORDS = 40, SURE = 4 };
 enum { OTHER, OURS, PYTHON, NUMBER, INTERPRETER };
 
