@@ -49,7 +49,8 @@ def works() -> None:
     a = np.arange(5000.0)
     b = a * 2 + 1
     numpy.testing.assert_array_equal(numpy.array(b), numpy.arange(5000.0) * 2 + 1)
-    assert not engine.current().window.held and not engine.current().stores.pending
+    stores = engine.current().stores
+    assert not engine.current().window.held and not any(map(stores.awaited, stores.users))
 
 
 # -- kernels -----------------------------------------------------------------------------------------------
