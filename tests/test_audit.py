@@ -59,7 +59,7 @@ def test_calls_that_end_numpy_are_not_generated(text: str) -> None:
 @pytest.mark.parametrize("command", ["numpy_suite", "scipy_suite", "fuzz_ranks", "block_programs"])
 def test_commands_tell_how_they_are_called(command: str) -> None:
     words = [sys.executable, str(Path(__file__).with_name(f"{command}.py")), "--help"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120,
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300,
                           env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)})
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"usage: {command}.py")

@@ -56,7 +56,7 @@ if __name__ == "__main__":
 
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "diffuse", *words], cwd=ROOT, capture_output=True, text=True,
-                          timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
+                          timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def saving(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "program.py").write_text(SAVING)
     (folder / "log.txt").write_text("first\n")
     return subprocess.run([sys.executable, "-m", "diffuse", "run", "--compare", "program.py", *words],
-                          cwd=folder, capture_output=True, text=True, timeout=120,
+                          cwd=folder, capture_output=True, text=True, timeout=300,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 

@@ -197,7 +197,7 @@ def test_what_nobody_waits_for_any_more_does_not_begin() -> None:
 
     def interrupted(function: Callable[[], None]) -> None:
         def interrupt(lock: Any, *arguments: Any, **options: Any) -> bool:
-            begun.wait(10)
+            begun.wait(120)
             raise KeyboardInterrupt
 
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):

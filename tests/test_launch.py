@@ -19,7 +19,7 @@ from diffuse import settings
 from diffuse.cli import launch, launchers
 from diffuse.cli.job import JobOptions
 from diffuse.runtime import machine
-from tests.jobs import RANKS_SECONDS, diffuse
+from tests.jobs import diffuse
 
 
 @pytest.fixture(autouse=True)
@@ -188,7 +188,7 @@ def test_a_job_of_pbs_runs_on_two_ranks(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("import os, numpy as np; x = np.ones(100000) + 1; print(x.sum(), "
                                    "os.environ['OMPI_COMM_WORLD_SIZE'])\n")
     done = diffuse("run", "--runtime", "mpi", "--launcher", "pbs", "--ranks", "2", "--cpus", "1", "x.py",
-                   cwd=tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}", seconds=RANKS_SECONDS)
+                   cwd=tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}")
     assert (done.returncode, done.stdout) == (0, "200000.0 2\n"), done.tail
     assert "block=true" in called(tmp_path)[0]
 
@@ -196,8 +196,7 @@ def test_a_job_of_pbs_runs_on_two_ranks(tmp_path: Path) -> None:
 @pytest.mark.ranks("mpi")
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="mpirun needs ssh to reach other machines")
 def test_an_unknown_host_is_named() -> None:
-    done = diffuse("run", "--runtime", "mpi", "--hosts", "nosuchhost.invalid", "-c", "pass",
-                   seconds=RANKS_SECONDS)
+    done = diffuse("run", "--runtime", "mpi", "--hosts", "nosuchhost.invalid", "-c", "pass")
     assert done.returncode and "nosuchhost.invalid" in done.stderr, done.tail
 
 
