@@ -106,6 +106,8 @@ def test_options_are_settings(program: str) -> None:
     (["run", "-c", "1"], {"DIFFUSE_COMPILE": "no"}, "DIFFUSE_COMPILE='no': expected one of background, wait"),
     (["run", "-c", "1"], {"DIFFUSE_WINDOWS": "1"}, "no such setting; expected one of DIFFUSE_RUNTIME"),
     (["info"], {"DIFFUSE_SMALL": "few"}, "DIFFUSE_SMALL='few'"),
+    (["run", "--runtime", "mpi", "--memory", "16Q", "-c", "1"], {}, "--memory 16Q: expected"),
+    (["run", "--compare", "--explain", "-c", "1"], {}, "leave out --compare, or --explain"),
     (["run", "--real", "9", "-c", "1"], {}, "--real 9: expected names of modules"),
     (["run"], {}, "expected a program"),
     (["run", "--nonsense", "x.py"], {}, "--nonsense"),

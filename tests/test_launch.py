@@ -204,7 +204,7 @@ def test_an_unknown_host_is_named() -> None:
     (["--ranks", "2", "--runtime", "local"], {},
      "--ranks is for the runtimes legate and mpi, but --runtime local"),
     (["--ranks", "2", "--runtime", "mpi", "--profile"], {}, "--profile is for the runtime legate"),
-    (["--ranks", "2", "--runtime", "mpi", "--memory", "much"], {}, "mpi_memory='much': expected none"),
+    (["--ranks", "2", "--runtime", "mpi", "--memory", "much"], {}, "--memory much: expected none"),
     (["--hosts", "a,b"], {"DIFFUSE_RUNTIME": "local"}, "but DIFFUSE_RUNTIME=local names another"),
     (["--hosts", "a,b", "--nodes", "3"], {}, "--nodes 3, but --hosts a,b names 2"),
     (["--hosts", "a,b", "--hostfile", "f"], {}, "--hosts and --hostfile both name machines"),
@@ -216,7 +216,7 @@ def test_an_unknown_host_is_named() -> None:
     (["--ranks", "2"], {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}, "already one of 2 ranks"),
     (["--ranks", "2", "--compare"], {}, "--compare runs one process, without --ranks"),
     (["--dry-run"], {}, "add --ranks"),
-    (["--ranks", "2", "--memory", "much"], {}, "legate_memory='much': expected none or a number of bytes"),
+    (["--ranks", "2", "--memory", "much"], {}, "--memory much: expected none or a number of bytes"),
 ])
 def test_options_that_clash_are_named(words: list[str], variables: dict[str, Any],
                                       complaint: str) -> None:

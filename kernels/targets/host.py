@@ -56,15 +56,15 @@ class Host:
 
     @property
     def passes(self) -> bool:
-        """Prefetches bypass the caches on AMD's Zen: on Zen 5, 5e6 writes at random places then take two thirds
-        of the time.  On a Xeon, which fetches such lines again if they are not used at once, they take twice
-        as long."""
+        """Prefetches bypass the caches on AMD's Zen: on Zen 5, 5e6 writes at random places then take two
+        thirds of the time.  On a Xeon, which fetches such lines again if they are not used at once, they take
+        twice as long."""
         return self.cpu.startswith("znver")
 
     @property
     def ahead(self) -> bool:
-        """Loops fetch ahead except on Zen, where it was not measured; on a Xeon it saves 2 to 30 % of the time of
-        large loops."""
+        """Loops fetch ahead except on Zen, where it was not measured; on a Xeon it saves 2 to 30 % of the
+        time of large loops."""
         return not self.cpu.startswith("znver")
 
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
