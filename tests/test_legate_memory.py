@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import large
-from tests.jobs import SEVERAL, TINY, diffuse, script
+from tests.jobs import SECONDS, SEVERAL, TINY, diffuse, script
 
 pytestmark = [pytest.mark.ranks, pytest.mark.skipif(SEVERAL is not None, reason=str(SEVERAL))]
 
@@ -18,7 +18,7 @@ def test_what_is_larger_than_a_rank_works() -> None:
     names = ["assign", "folds_of_axes", "halo", "roll", "pad", "trace", "place", "choice", "shuffle", "fft",
              "unique_few", "argsort", "partition", "row_read", "apply_along_axis", "printing", "median"]
     verdicts = large.table(argparse.Namespace(megabytes=8.0, memory="4M", width=500, ranks=4,
-                                              runtime="legate", names=names))
+                                              runtime="legate", seconds=SECONDS, names=names))
     assert verdicts == {name: "close" if name == "fft" else "works" for name in names}
 
 
