@@ -188,13 +188,14 @@ def warm(options: Measures, environment: dict[str, str]) -> Measures:
     found: dict[str, list[float]] = {}
     around = [math.inf, math.inf]
     complaints: dict[str, str] = {}
-    for turn in range(PROCESSES):
+    for turn in range(options["processes"]):
         pair = list(sides(options["size"], environment))
         try:
             for side in pair:
                 if "failed" in (ready := side.answer()):
                     return {"absent": ready["failed"]}
-            for again in range(PASSES):     # so that samples lie apart, for other programs come and go
+            # several, so that samples lie apart, as other programs come and go
+            for again in range(min(PASSES, options["processes"])):
                 warming = 0.0 if again else options["warm"] / (4 if turn else 1)
                 for name in options["names"]:
                     if turn and sum(found.get(name, ())) > LONG:
@@ -361,7 +362,8 @@ def main(argv: list[str] | None = None) -> None:
     machine.bind(args.threads)
     mode = "cold" if args.cold else "warm"
     options = {"names": args.calls, "rounds": max(1, args.rounds // 2), "warm": 0.0 if args.quick else 0.1,
-               "budget": {"warm": 0.08, "cold": 2.0}[mode] / (100 if args.quick else 1)}
+               "budget": {"warm": 0.08, "cold": 2.0}[mode] / (100 if args.quick else 1),
+               "processes": 1 if args.quick else PROCESSES}
     result: Measures = {"bench": "calls", "sizes": args.sizes, "machine": machine.description(args.threads),
                         mode: measured(mode, options, args)}
     result["goals"] = goals(result)

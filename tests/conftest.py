@@ -158,6 +158,19 @@ def nothing_alone() -> None:
         template.alone = 0
 
 
+@pytest.fixture
+def planned_anew() -> Iterator[None]:
+    """Every operation is recorded and runs by machine code, and no plan is one of another test."""
+    from diffuse import settings
+    from diffuse.stream import engine
+
+    engine.fence()
+    engine.current().window.forget()
+    with settings.using(compile="wait", small=0, min_chunk=1000):
+        yield
+        engine.fence()
+
+
 @pytest.fixture(params=[0, 8192], ids=["recorded", "small"])
 def threshold(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small arrays both ways: recorded as tasks, and computed at once."""

@@ -22,6 +22,12 @@ def launches(run: Callable[[], Any]) -> int:
     return trace.snapshot()["launched"] - before
 
 
+def pending() -> set[int]:
+    """The stores that groups use which are not forwarded yet."""
+    stores = engine.current().stores
+    return {store for store, number in stores.users.items() if number > stores.taken}
+
+
 def outcome(function: Callable[..., Any], *args: Any) -> Any:
     """The result of a call, or the class and the text of its error."""
     try:

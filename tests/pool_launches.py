@@ -140,7 +140,7 @@ def submit_steps(pool: Pool, launches: list[int], padding: int = 0) -> tuple[lis
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait, for half a minute at most, until a condition holds."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.001)
     assert condition()

@@ -49,7 +49,7 @@ def results(lengths):
 def run(program: str, folder: Path | str, **environment: str) -> str:
     """What a program of its own prints; it says nothing else, and ends well."""
     done = subprocess.run([sys.executable, "-c", PROGRAM + textwrap.dedent(program)], capture_output=True,
-                          text=True, timeout=120, cwd=ROOT,
+                          text=True, timeout=300, cwd=ROOT,
                           env={**os.environ, "DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "1000",
                                "DIFFUSE_NUM_THREADS": "2", "DIFFUSE_COMPILE": "wait",
                                "DIFFUSE_CACHE_DIR": str(folder), **environment})
@@ -60,7 +60,7 @@ def run(program: str, folder: Path | str, **environment: str) -> str:
 
 def gone(process: int) -> bool:
     """Does a process end?"""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         try:
             with open(f"/proc/{process}/stat") as stat:

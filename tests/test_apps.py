@@ -40,7 +40,7 @@ def test_operations_of_a_step(name: str) -> None:
 def test_runs_alone_and_passes_its_check(name: str, dtype: str) -> None:
     options = ["--size", str(SMALL[name]), "--dtype", dtype, "--iterations", "8"]
     command = [sys.executable, f"apps/{name}.py", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("check: ")
     assert not done.stderr
@@ -56,7 +56,7 @@ def test_draws_a_picture(name: str, command: list[str], tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
     options = ["--size", str(SMALL[name]), "--iterations", "2", "--plot", str(picture)]
     done = subprocess.run([sys.executable, *command, f"apps/{name}.py", *options], cwd=ROOT,
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -180,7 +180,7 @@ def test_runs_under_the_command() -> None:
     program = ["apps/stencil.py", "--size", "200", "--iterations", "10"]
     command = [sys.executable, "-m", "diffuse", "run", *program]
     environment = {**os.environ, "DIFFUSE_SMALL": "0"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("check: ")
 

@@ -37,7 +37,7 @@ def application(name: str, **options: Any) -> tuple[ModuleType, Any]:
 
 def run(name: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, f"apps/{name}.py", *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
 class CountingMatrix:
@@ -265,7 +265,7 @@ def test_runs_under_the_command(name: str) -> None:
     sparse_of_diffuse()
     program = [f"apps/{name}.py", "--size", "64", "--iterations", "8"]
     environment = {"PATH": "", "DIFFUSE_CACHE_DIR": os.environ["DIFFUSE_CACHE_DIR"], "DIFFUSE_SMALL": "0"}
-    done = subprocess.run([sys.executable, "-m", "diffuse", "run", *program], cwd=ROOT, timeout=120,
+    done = subprocess.run([sys.executable, "-m", "diffuse", "run", *program], cwd=ROOT, timeout=300,
                           env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("check: ")

@@ -154,4 +154,4 @@ def test_processes_share_a_folder(tmp_path: Path) -> None:
     root = Path(__file__).parent.parent
     command = [sys.executable, "-c", WRITER, str(tmp_path)]
     writers = [subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE) for _ in range(3)]
-    assert [w.communicate(timeout=60)[0].strip() for w in writers] == [b"0"] * 3
+    assert [w.communicate(timeout=300)[0].strip() for w in writers] == [b"0"] * 3

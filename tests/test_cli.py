@@ -56,7 +56,7 @@ if __name__ == "__main__":
 
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "diffuse", *words], cwd=ROOT, capture_output=True, text=True,
-                          timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
+                          timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
 
 
 @pytest.fixture
@@ -106,6 +106,8 @@ def test_options_are_settings(program: str) -> None:
     (["run", "-c", "1"], {"DIFFUSE_COMPILE": "no"}, "DIFFUSE_COMPILE='no': expected one of background, wait"),
     (["run", "-c", "1"], {"DIFFUSE_WINDOWS": "1"}, "no such setting; expected one of DIFFUSE_RUNTIME"),
     (["info"], {"DIFFUSE_SMALL": "few"}, "DIFFUSE_SMALL='few'"),
+    (["run", "--runtime", "mpi", "--memory", "16Q", "-c", "1"], {}, "--memory 16Q: expected"),
+    (["run", "--compare", "--explain", "-c", "1"], {}, "leave out --compare, or --explain"),
     (["run", "--real", "9", "-c", "1"], {}, "--real 9: expected names of modules"),
     (["run"], {}, "expected a program"),
     (["run", "--nonsense", "x.py"], {}, "--nonsense"),
@@ -219,7 +221,7 @@ def saving(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "program.py").write_text(SAVING)
     (folder / "log.txt").write_text("first\n")
     return subprocess.run([sys.executable, "-m", "diffuse", "run", "--compare", "program.py", *words],
-                          cwd=folder, capture_output=True, text=True, timeout=120,
+                          cwd=folder, capture_output=True, text=True, timeout=300,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 

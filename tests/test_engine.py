@@ -273,7 +273,7 @@ def test_a_reduction_has_the_same_bits_for_any_number_of_threads(threads: int) -
 def run_program(program: str, threads: int) -> str:
     environment = {**os.environ, "DIFFUSE_NUM_THREADS": str(threads), "DIFFUSE_MIN_CHUNK": "1000"}
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True,
-                          timeout=100, env=environment)
+                          timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

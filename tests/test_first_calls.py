@@ -32,7 +32,7 @@ print(float(y[-1]), library.trace.counters["recorded"], library.trace.counters["
 
 def printed(text: str) -> list[str]:
     """What a program prints in a process of its own, as words."""
-    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, timeout=100,
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, timeout=300,
                           env={**os.environ, "DIFFUSE_COMPILE": "wait"})
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

@@ -17,8 +17,8 @@ from tests.test_simulated import simulated
 RANKS = (2, 3, 4, 8, 12, 16)
 TURNS = 10
 """After so many turns the stream, too, cuts arrays as it will go on to."""
-LONG = {"shallow_water"}
-"""Programs of many operations, which run on fewer of these numbers of ranks."""
+LONG = {"shallow_water": (3, 4), "channel_flow": (3, 4, 16), "gmg": (3, 4, 16)}
+"""Programs of many operations, and the numbers of ranks that they run on here."""
 
 
 @cache
@@ -46,13 +46,10 @@ def sent(name: str, ranks: int, planned: bool) -> tuple[int, list[Any], dict[str
         return moved, sum(said, []), results(app, state)
 
 
-@pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name, ranks", [(name, ranks) for name in SIZES for ranks in LONG.get(name, RANKS)])
 def test_plans_say_what_is_sent(name: str, ranks: int) -> None:
     """By the simulator, small operations, borders, folds and ghosts included; and what they say of the
     default is what is sent without them.  Results have the bits of one process."""
-    if name in LONG and ranks not in (3, 4):
-        pytest.skip("two numbers of ranks do")
     default, _, usual = sent(name, ranks, planned=False)
     found, said, other = sent(name, ranks, planned=True)
     assert said and usual == other == expected(name)
@@ -67,7 +64,7 @@ def test_plans_say_what_is_sent(name: str, ranks: int) -> None:
 def test_programs_have_the_bits_of_one_process_within_the_memory_of_plans(name: str) -> None:
     """A light part of `python tests/simulated_programs.py`, which runs all numbers of ranks."""
     wanted = alone(name)
-    some = 1 if name in (*LONG, "gmg", "channel_flow") else 3
+    some = 1 if name in LONG else 3
     for ranks, planned in ((6, False), (1, False), (6, True))[:some]:
         found = on_ranks(name, ranks, planned)
         assert found.results == wanted

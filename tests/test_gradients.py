@@ -275,6 +275,8 @@ def test_what_has_no_gradient_is_refused_at_the_call() -> None:
         diffuse.grad(lambda x: x.sum())(numpy.arange(3))
     with pytest.raises(ValueError, match="argument 1 of 1"):
         diffuse.grad(lambda x: x.sum(), 1)(x)
+    with pytest.raises(TypeError, match="3 is no function"):
+        diffuse.grad(3)  # type: ignore[arg-type]
 
     def writes(x: Any) -> Any:
         x[0] = 1.0

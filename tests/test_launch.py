@@ -19,7 +19,7 @@ from diffuse import settings
 from diffuse.cli import launch, launchers
 from diffuse.cli.job import JobOptions
 from diffuse.runtime import machine
-from tests.jobs import RANKS_SECONDS, diffuse
+from tests.jobs import diffuse
 
 
 @pytest.fixture(autouse=True)
@@ -188,7 +188,7 @@ def test_a_job_of_pbs_runs_on_two_ranks(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("import os, numpy as np; x = np.ones(100000) + 1; print(x.sum(), "
                                    "os.environ['OMPI_COMM_WORLD_SIZE'])\n")
     done = diffuse("run", "--runtime", "mpi", "--launcher", "pbs", "--ranks", "2", "--cpus", "1", "x.py",
-                   cwd=tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}", seconds=RANKS_SECONDS)
+                   cwd=tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}")
     assert (done.returncode, done.stdout) == (0, "200000.0 2\n"), done.tail
     assert "block=true" in called(tmp_path)[0]
 
@@ -196,8 +196,7 @@ def test_a_job_of_pbs_runs_on_two_ranks(tmp_path: Path) -> None:
 @pytest.mark.ranks("mpi")
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="mpirun needs ssh to reach other machines")
 def test_an_unknown_host_is_named() -> None:
-    done = diffuse("run", "--runtime", "mpi", "--hosts", "nosuchhost.invalid", "-c", "pass",
-                   seconds=RANKS_SECONDS)
+    done = diffuse("run", "--runtime", "mpi", "--hosts", "nosuchhost.invalid", "-c", "pass")
     assert done.returncode and "nosuchhost.invalid" in done.stderr, done.tail
 
 
@@ -205,7 +204,7 @@ def test_an_unknown_host_is_named() -> None:
     (["--ranks", "2", "--runtime", "local"], {},
      "--ranks is for the runtimes legate and mpi, but --runtime local"),
     (["--ranks", "2", "--runtime", "mpi", "--profile"], {}, "--profile is for the runtime legate"),
-    (["--ranks", "2", "--runtime", "mpi", "--memory", "much"], {}, "mpi_memory='much': expected none"),
+    (["--ranks", "2", "--runtime", "mpi", "--memory", "much"], {}, "--memory much: expected none"),
     (["--hosts", "a,b"], {"DIFFUSE_RUNTIME": "local"}, "but DIFFUSE_RUNTIME=local names another"),
     (["--hosts", "a,b", "--nodes", "3"], {}, "--nodes 3, but --hosts a,b names 2"),
     (["--hosts", "a,b", "--hostfile", "f"], {}, "--hosts and --hostfile both name machines"),
@@ -217,7 +216,7 @@ def test_an_unknown_host_is_named() -> None:
     (["--ranks", "2"], {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}, "already one of 2 ranks"),
     (["--ranks", "2", "--compare"], {}, "--compare runs one process, without --ranks"),
     (["--dry-run"], {}, "add --ranks"),
-    (["--ranks", "2", "--memory", "much"], {}, "legate_memory='much': expected none or a number of bytes"),
+    (["--ranks", "2", "--memory", "much"], {}, "--memory much: expected none or a number of bytes"),
 ])
 def test_options_that_clash_are_named(words: list[str], variables: dict[str, Any],
                                       complaint: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from diffuse.runtime.ranks import agreement
 from diffuse.runtime.ranks.agreement import APART, Agreement, form
-from tests.jobs import RANKS_SECONDS, TINY, job, run
+from tests.jobs import TINY, job, run
 from tests.outcomes import run_all
 
 Program = Callable[[Agreement], None]
@@ -27,7 +27,7 @@ class Ranks:
 
     def __init__(self, count: int) -> None:
         self._words = [0] * count
-        self._barrier = threading.Barrier(count, timeout=30)
+        self._barrier = threading.Barrier(count, timeout=120)
         self.gathers = 0
 
     def gather(self, rank: int) -> Callable[[int], list[int]]:
@@ -152,7 +152,7 @@ DIFFERENCES = {
 @pytest.mark.parametrize("text", DIFFERENCES.values(), ids=DIFFERENCES)
 def test_ranks_that_differ_end_with_an_error(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text(PROGRAM.format(text))
-    done = job(*run("--ranks", "2", "--cpus", "1", "x.py"), cwd=tmp_path, seconds=RANKS_SECONDS, **TINY)
+    done = job(*run("--ranks", "2", "--cpus", "1", "x.py"), cwd=tmp_path, **TINY)
     assert done.returncode == 1, done.tail
     assert done.stderr.count("the ranks went different ways") == 2, done.tail
 
@@ -163,7 +163,6 @@ def test_ranks_that_differ_end_with_an_error(text: str, tmp_path: Path) -> None:
 def test_data_that_differ_are_found_before_they_are_used(use: str, said: str, tmp_path: Path) -> None:
     text = "z = np.array([float(rank)] * 1000)\n" + use
     (tmp_path / "x.py").write_text(PROGRAM.format(text))
-    done = job(*run("--ranks", "2", "--cpus", "1", "x.py"), cwd=tmp_path, seconds=RANKS_SECONDS,
-               DIFFUSE_DIGEST="1", **TINY)
+    done = job(*run("--ranks", "2", "--cpus", "1", "x.py"), cwd=tmp_path, DIFFUSE_DIGEST="1", **TINY)
     assert done.returncode == 1 and "silent" not in done.stdout, done.tail
     assert done.stderr.count(f"{said} an array of shape (1000,), float64") == 2, done.tail

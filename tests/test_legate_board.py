@@ -17,7 +17,7 @@ from diffuse.runtime.legate.board import LINE, Board, board
 
 def made(folder: Path, hosts: Sequence[str], crowded: bool = True) -> list[Board | None]:
     """What each rank gets, on hosts of these names."""
-    words, barrier = [0] * len(hosts), Barrier(len(hosts), timeout=20)
+    words, barrier = [0] * len(hosts), Barrier(len(hosts), timeout=120)
 
     def gather(rank: int) -> Callable[[int], list[int]]:
         def all_of(word: int) -> list[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs import RANKS_SECONDS, SEVERAL, TINY, diffuse, script
+from tests.jobs import SEVERAL, TINY, diffuse, script
 
 pytestmark = [pytest.mark.ranks, pytest.mark.skipif(SEVERAL is not None, reason=str(SEVERAL))]
 
@@ -57,8 +57,7 @@ def said(folder: Path, ranks: int) -> tuple[set[str], list[list[int]]]:
     """What a program prints on so many ranks, and how many elements its function got at each call."""
     path = script(folder, PROGRAM)
     words = ("--ranks", str(ranks), "--cpus", "1", "--output", "all") if ranks > 1 else ()
-    done = diffuse("run", *words, path, cwd=folder, seconds=RANKS_SECONDS,
-                   **{**TINY, "DIFFUSE_FALLBACK": "silent"})
+    done = diffuse("run", *words, path, cwd=folder, **{**TINY, "DIFFUSE_FALLBACK": "silent"})
     assert done.returncode == 0, done.tail
     lines = [line.split("] ")[-1] for line in done.stdout.splitlines()]
     parts = [list(map(int, line.split()[1:])) for line in lines if line.startswith("parts")]
@@ -96,7 +95,7 @@ def test_an_array_that_no_rank_has_room_for_is_a_memory_error_and_the_session_go
     path.write_text(MEMORY)
     local = diffuse("run", str(path), cwd=tmp_path)
     done = diffuse("run", "--ranks", "3", "--cpus", "1", "--memory", "20M", "--output", "all", str(path),
-                   cwd=tmp_path, seconds=RANKS_SECONDS)
+                   cwd=tmp_path)
     assert done.returncode == 0, done.tail
     lines = [line.split("] ")[-1] for line in done.stdout.splitlines()]
     (total,) = local.stdout.splitlines()

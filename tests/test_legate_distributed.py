@@ -16,7 +16,6 @@ import pytest
 
 from tests.jobs import (
     DISTRIBUTED,
-    RANKS_SECONDS,
     ROOT,
     TINY,
     Job,
@@ -58,7 +57,7 @@ def results(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def on_this_host(*words: str, ranks: int = 2) -> Job:
-    return job(*run("--ranks", str(ranks), "--cpus", "1", *words), seconds=RANKS_SECONDS, **TINY)
+    return job(*run("--ranks", str(ranks), "--cpus", "1", *words), **TINY)
 
 
 def on_two_machines(net: Network, *words: str, ranks: int = 1) -> Job:
@@ -66,7 +65,7 @@ def on_two_machines(net: Network, *words: str, ranks: int = 1) -> Job:
              "--bind-to none")
     command = run("--ranks", str(ranks), "--cpus", "1", "--hosts", ",".join(net.addresses),
                   "--launcher-extra", agent, *words)
-    return job(*net.within(0, *command), seconds=RANKS_SECONDS, **TINY, UCX_TLS="tcp,self")
+    return job(*net.within(0, *command), **TINY, UCX_TLS="tcp,self")
 
 
 def distributed(folder: Path, ranks: int, expected: dict[str, Any], *chosen: str) -> None:
@@ -99,7 +98,7 @@ def test_two_ranks_on_one_host(tmp_path: Path, expected: dict[str, Any]) -> None
 
 def test_two_ranks_with_grid_kernels(tmp_path: Path, expected: dict[str, Any]) -> None:
     """Each rank has one of the GPUs of legate_grid.py."""
-    done = job(*run("--ranks", "2", "--cpus", "1", DISTRIBUTED, str(tmp_path)), seconds=RANKS_SECONDS,
+    done = job(*run("--ranks", "2", "--cpus", "1", DISTRIBUTED, str(tmp_path)),
                **{**TINY, INSTALLED: "1"})
     assert done.returncode == 0, done.tail
     distributed(tmp_path, 2, expected)
@@ -171,8 +170,7 @@ BORDERS = """
 def test_borders_of_an_array_move_without_all_that_is_between_them(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text(textwrap.dedent(BORDERS))
     one = diffuse("run", "x.py", cwd=tmp_path, DIFFUSE_RUNTIME="local", DIFFUSE_COMPILE="wait")
-    two = diffuse("run", "--ranks", "2", "--cpus", "1", "x.py", cwd=tmp_path, seconds=RANKS_SECONDS,
-                  DIFFUSE_LEGATE_MEMORY="1G")
+    two = diffuse("run", "--ranks", "2", "--cpus", "1", "x.py", cwd=tmp_path, DIFFUSE_LEGATE_MEMORY="1G")
     assert one.returncode == two.returncode == 0, one.tail + two.tail
     (bits, none), (found, assembled) = one.stdout.split(), two.stdout.split()
     assert found == bits and none == "0" and int(assembled) > 0
@@ -181,7 +179,7 @@ def test_borders_of_an_array_move_without_all_that_is_between_them(tmp_path: Pat
 def test_random_programs_agree_with_numpy_on_two_ranks() -> None:
     mpirun = str(Path(sys.prefix, "bin", "mpirun"))
     done = job(mpirun, "-n", "2", "--oversubscribe", "--bind-to", "none", sys.executable,
-               str(ROOT / "tests" / "fuzz_ranks.py"), "0", "60", "15", cwd=ROOT, seconds=RANKS_SECONDS,
+               str(ROOT / "tests" / "fuzz_ranks.py"), "0", "60", "15", cwd=ROOT,
                DIFFUSE_RUNTIME="legate", DIFFUSE_NUM_THREADS="1", PYTHONHASHSEED="0",
                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                **{**TINY, "DIFFUSE_MIN_CHUNK": "1"})

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from diffuse.runtime.base import Gather
 from diffuse.runtime.legate.ghosts import DenseOperand, Reads, pays, reads, tabled
-from tests.jobs import RANKS_SECONDS, ROOT, TINY, diffuse, job, needs_legate, script
+from tests.jobs import ROOT, TINY, diffuse, job, needs_legate, script
 
 FUZZ: dict[str, Any] = {**TINY, "DIFFUSE_MIN_CHUNK": "16", "DIFFUSE_FALLBACK": "silent"}
 
@@ -98,7 +98,7 @@ def test_random_products_have_scipys_bits_on_ranks(ranks: int, first: int, last:
         fuzz_ghosts.main({first}, {last})
     """)
     done = diffuse("run", "--ranks", str(ranks), "--cpus", "1", "--real", "tests", path,
-                   seconds=RANKS_SECONDS, **FUZZ)
+                   **FUZZ)
     assert done.returncode == 0 and f"{last - first} programs on {ranks} ranks" in done.stdout, done.tail
     assert int(done.stdout.split(" plans")[0].split()[-1]) > (last - first) // 3
 
@@ -131,8 +131,7 @@ def test_a_solver_exchanges_rows_from_its_second_product_on(tmp_path: Path) -> N
     (tmp_path / "x.py").write_text(textwrap.dedent(SOLVER))
     words = "run", "x.py"
     one = diffuse(*words, cwd=tmp_path, DIFFUSE_RUNTIME="local", DIFFUSE_COMPILE="wait")
-    two = diffuse("run", "--ranks", "2", "--cpus", "1", "x.py", cwd=tmp_path, seconds=RANKS_SECONDS,
-                  DIFFUSE_LEGATE_MEMORY="1G")
+    two = diffuse("run", "--ranks", "2", "--cpus", "1", "x.py", cwd=tmp_path, DIFFUSE_LEGATE_MEMORY="1G")
     assert one.returncode == two.returncode == 0, one.tail + two.tail
     (bits, none), (found, exchanged) = one.stdout.split(), two.stdout.split()
     assert (found, none, exchanged) == (bits, "0", "11")

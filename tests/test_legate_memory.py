@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import large
-from tests.jobs import RANKS_SECONDS, SEVERAL, TINY, diffuse, script
+from tests.jobs import SECONDS, SEVERAL, TINY, diffuse, script
 
 pytestmark = [pytest.mark.ranks, pytest.mark.skipif(SEVERAL is not None, reason=str(SEVERAL))]
 
@@ -18,7 +18,7 @@ def test_what_is_larger_than_a_rank_works() -> None:
     names = ["assign", "folds_of_axes", "halo", "roll", "pad", "trace", "place", "choice", "shuffle", "fft",
              "unique_few", "argsort", "partition", "row_read", "apply_along_axis", "printing", "median"]
     verdicts = large.table(argparse.Namespace(megabytes=8.0, memory="4M", width=500, ranks=4,
-                                              runtime="legate", seconds=RANKS_SECONDS, names=names))
+                                              runtime="legate", seconds=SECONDS, names=names))
     assert verdicts == {name: "close" if name == "fft" else "works" for name in names}
 
 
@@ -58,8 +58,7 @@ def test_arrays_move_between_stores_and_ranks(tmp_path: Path) -> None:
     path = script(tmp_path, MOVING)
     plain = diffuse("run", path, cwd=tmp_path, DIFFUSE_RUNTIME="local", **TINY)
     assert plain.returncode == 0 and "divide by zero" in plain.stdout, plain.tail
-    done = diffuse("run", "--ranks", "3", "--cpus", "1", path, cwd=tmp_path, seconds=RANKS_SECONDS,
-                   **TINY)
+    done = diffuse("run", "--ranks", "3", "--cpus", "1", path, cwd=tmp_path, **TINY)
     assert done.stdout == f"{plain.stdout}moved 3\nTrue\n", done.tail
 
 
@@ -77,7 +76,6 @@ print(float((x[::-1] + 1).sum()))
 
 def test_ranks_that_diverge_apart_end_with_both_lines(tmp_path: Path) -> None:
     path = script(tmp_path, APART)
-    done = diffuse("run", "--ranks", "2", "--cpus", "1", "--memory", "16M", path, cwd=tmp_path,
-                   seconds=RANKS_SECONDS, **TINY)
+    done = diffuse("run", "--ranks", "2", "--cpus", "1", "--memory", "16M", path, cwd=tmp_path, **TINY)
     assert done.returncode and "went different ways" in done.stderr, done.tail
     assert "x.py:8" in done.stderr, done.tail

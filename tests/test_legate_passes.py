@@ -12,7 +12,7 @@ from diffuse.ir.partition import Rows
 from diffuse.runtime.base import Layout
 from diffuse.runtime.legate.passes import POINTS, passed
 from tests.build import array
-from tests.jobs import RANKS_SECONDS, ROOT, TINY, diffuse, job, needs_legate
+from tests.jobs import ROOT, TINY, diffuse, job, needs_legate
 from tests.layouts import READ, WRITE, named
 
 FUZZ: dict[str, Any] = {**TINY, "DIFFUSE_COMPILE": "wait", "DIFFUSE_FALLBACK": "silent"}
@@ -118,7 +118,7 @@ def test_random_passes_have_numpys_bits_on_processors(processors: int, threads: 
 @pytest.mark.ranks
 def test_random_passes_have_numpys_bits_on_ranks() -> None:
     done = diffuse("run", "--ranks", "2", "--cpus", "1", "--real", "tests", "tests/fuzz_passes.py", "45",
-                   "55", cwd=ROOT, seconds=RANKS_SECONDS, **FUZZ)
+                   "55", cwd=ROOT, **FUZZ)
     assert done.returncode == 0 and "10 programs on 2 ranks" in done.stdout, done.tail
     passes, _, exchanges, _ = done.stdout.partition("ranks, ")[2].split()
     assert int(passes) > 40 and 0 < int(exchanges) < int(passes)

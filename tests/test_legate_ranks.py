@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from diffuse.runtime.ranks import process as ranks
-from tests.jobs import FILL, RANKS_SECONDS, TINY, Job, diffuse, environment, python
+from tests.jobs import FILL, TINY, Job, diffuse, environment, python
 
 RANK = """
 import os, sys, threading, warnings
@@ -148,9 +148,9 @@ print(all(ctypes.c_ulong.in_dll(library, f"diffuse_{name}").value > 0 for name i
 @pytest.mark.ranks
 def test_two_ranks_run_one_program_and_fail_together(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text(FILL + YIELDS)
-    done = diffuse("run", "--ranks", "2", "x.py", cwd=tmp_path, seconds=RANKS_SECONDS, **TINY)
+    done = diffuse("run", "--ranks", "2", "x.py", cwd=tmp_path, **TINY)
     assert (done.returncode, done.stdout) == (0, "2 False True\nTrue\n"), done.stderr[-2000:]
-    done = diffuse("run", "--ranks", "2", "x.py", "fail", cwd=tmp_path, seconds=RANKS_SECONDS, **TINY)
+    done = diffuse("run", "--ranks", "2", "x.py", "fail", cwd=tmp_path, **TINY)
     assert done.returncode == 1 and "rank 1 of 2: Traceback" in done.stderr
     assert "ValueError: boo" in done.stderr
 
@@ -169,7 +169,7 @@ def test_an_interrupt_ends_all_ranks(tmp_path: Path) -> None:
             time.sleep(0.1)
         assert len(found) == 2
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) != 0
+        assert process.wait(240) != 0
     left = [Path("/proc", path.name.removeprefix("ready")) for path in found]
     for _ in range(300):
         left = [path for path in left if path.exists()]

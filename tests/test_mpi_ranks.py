@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,13 @@ import pytest
 from tests.jobs import DISTRIBUTED, ROOT, TINY, diffuse, found_in, job, network, over_mpi, run, script
 
 pytestmark = pytest.mark.ranks("mpi")
-SECONDS = 120
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the local runtime finds."""
     folder = tmp_path_factory.mktemp("one")
-    done = job(*run(DISTRIBUTED, str(folder)), seconds=SECONDS, **TINY)
+    done = job(*run(DISTRIBUTED, str(folder)), **TINY)
     assert done.returncode == 0, done.tail
     (found,) = found_in(folder)
     return results(found)
@@ -52,7 +50,7 @@ def test_two_machines(tmp_path: Path, expected: dict[str, Any]) -> None:
                  "--bind-to none")
         command = run("--runtime", "mpi", "--ranks", "1", "--cpus", "1", "--hosts", ",".join(net.addresses),
                       "--launcher-extra", agent, DISTRIBUTED, str(tmp_path), *chosen)
-        done = job(*net.within(0, *command), seconds=SECONDS, **TINY)
+        done = job(*net.within(0, *command), **TINY)
         assert done.returncode == 0, done.tail
         assert min(net.sent()) > 1 << 20  # halves of arrays travelled, both ways
     assert [results(one) for one in found_in(tmp_path)] == [{name: expected[name] for name in chosen}] * 2
@@ -127,7 +125,7 @@ REST = """
 
 def test_the_rest_of_a_library(tmp_path: Path) -> None:
     path = script(tmp_path, REST)
-    plain = diffuse("run", path, seconds=SECONDS, **TINY, DIFFUSE_FALLBACK="silent")
+    plain = diffuse("run", path, **TINY, DIFFUSE_FALLBACK="silent")
     assert plain.returncode == 0, plain.tail
     done = over_mpi(2, path, **TINY, DIFFUSE_FALLBACK="silent")
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
@@ -208,11 +206,9 @@ def test_all_ranks_end_together_and_say_why(how: str, tmp_path: Path) -> None:
         print(y.sum())
         print(time.monotonic())
     """)
-    begin = time.monotonic()
     done = over_mpi(2, path, **TINY)
     assert done.returncode == status, done.tail
     assert all(words in done.stderr for words in said), done.tail
-    assert time.monotonic() - begin < SECONDS / 2
 
 
 def test_one_process_without_a_launcher_is_one_rank() -> None:

@@ -262,7 +262,8 @@ class Recorded(numpy.ndarray[Any, Any]):
 
 @pytest.mark.parametrize("name", ["mean", "var", "std", "sum", "prod", "any"])
 @pytest.mark.parametrize("options", [{"axis": 0}, {"axis": ()}, {"axis": 0, "keepdims": True}, {"axis": (0,)},
-                                     {"axis": 1, "where": numpy.arange(300) % 3 > 0}], ids=str)
+                                     {"axis": 1, "where": numpy.arange(300) % 3 > 0}],
+                         ids=["axis", "no axis", "kept", "axes", "where"])
 @pytest.mark.parametrize("kind", [numpy.ndarray, Recorded])
 @pytest.mark.parametrize("dtype", [">f8", ">c16", "i8", "f2"])
 def test_methods_of_numpys_arrays_write_their_results_into_ours(

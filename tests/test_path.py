@@ -69,7 +69,7 @@ def test_an_addition_passes_the_stations_in_their_order(tmp_path: Path) -> None:
                    "DIFFUSE_COMPILE": "wait", "DIFFUSE_NUM_THREADS": "2"}
     notes = str(tmp_path / "notes")
     program = f"COMPILING = {COMPILING.format(notes=notes).strip()!r}\n{FOLLOWED}"
-    done = subprocess.run([sys.executable, "-c", program, notes], capture_output=True, text=True, timeout=120,
+    done = subprocess.run([sys.executable, "-c", program, notes], capture_output=True, text=True, timeout=300,
                           cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     called = [tuple(line.rsplit(" ", 1)) for line in done.stdout.splitlines()]

@@ -101,7 +101,7 @@ def test_an_interrupt_leaves_the_pool_usable() -> None:
     pool = Pool(1)
     gate = Gate(pool)
     pool.submit(address("step"), 0, 1, struct.pack("2q", 1, SCRATCH.ctypes.data))
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not _claimed(pool) and time.monotonic() < deadline:
         time.sleep(0.001)  # the worker must hold the gate, so that the wait below can be interrupted
         pool.submit(address("step"), 0, 2, struct.pack("2q", 2, SCRATCH.ctypes.data))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import settings
 from diffuse.observe import trace
 from diffuse.stream import engine
 
+pytestmark = pytest.mark.usefixtures("planned_anew")  # only machine code writes over what it reads
 VALUES = numpy.random.default_rng(3).random((240, 240))
 VIEWS: dict[str, Callable[[Any], Any]] = {
     "straight": lambda x: x,
@@ -21,16 +21,6 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "transposed": lambda x: x.T,
     "flat": lambda x: x.reshape(-1),
 }
-
-
-@pytest.fixture(autouse=True)
-def compiled() -> Iterator[None]:
-    """Only machine code writes over what it reads; no plan is one of another test."""
-    engine.fence()
-    engine.current().window.forget()
-    with settings.using(compile="wait", small=0, min_chunk=1000):
-        yield
-        engine.fence()
 
 
 def scaled(view: Callable[[Any], Any], first: Callable[[Any], Any]) -> None:

@@ -30,7 +30,7 @@ def loaded(code: str, folder: Path) -> set[str]:
     for program in ("import numpy", code):
         program += "\nimport sys; print('modules', *sys.modules)"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                              timeout=120, cwd=ROOT, env={**os.environ, "DIFFUSE_CACHE_DIR": str(folder)})
+                              timeout=300, cwd=ROOT, env={**os.environ, "DIFFUSE_CACHE_DIR": str(folder)})
         assert done.returncode == 0, done.stderr
         assert not done.stderr
         found.append(set(done.stdout.rpartition("modules ")[2].split()))
@@ -85,7 +85,7 @@ def test_the_command_starts_the_server_for_programs_that_will_need_it(
     program.write_text("""if True:
         import os, time
         from diffuse.service.client import client
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while client._starter and time.monotonic() < end:
             time.sleep(0.01)
         try:

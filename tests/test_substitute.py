@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """`python -m diffuse words...` in a folder."""
     return subprocess.run([sys.executable, "-m", "diffuse", *words], cwd=folder, capture_output=True,
-                          text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
+                          text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
 
 
 def written(folder: Path, name: str, text: str) -> str:

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import settings
 from diffuse.stream import engine
 
+pytestmark = pytest.mark.usefixtures("planned_anew")
 ROWS = 600
 RANDOM = numpy.random.default_rng(5)
 COLUMN, PAIRS, WIDE = RANDOM.random(ROWS), RANDOM.random((ROWS, 2)), RANDOM.random((ROWS, 40))
-
-
-@pytest.fixture(autouse=True)
-def planned_anew() -> Iterator[None]:
-    """No plan is one of another test."""
-    engine.fence()
-    engine.current().window.forget()
-    with settings.using(compile="wait", small=0, min_chunk=1000):
-        yield
-        engine.fence()
 
 
 def repeated(xp: Any, width: int) -> tuple[Any, Any]:

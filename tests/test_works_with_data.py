@@ -279,7 +279,7 @@ def test_netcdf4_takes_numpys_arrays(x: Any, tmp_path: Path) -> None:
 def test_netcdf4_as_a_module_that_sees_numpy(tmp_path: Path) -> None:
     pytest.importorskip("netCDF4")
     found = subprocess.run([sys.executable, "-m", "diffuse", "run", "--real", "netCDF4", "-c", NETCDF4],
-                           cwd=tmp_path, capture_output=True, text=True, timeout=120,
+                           cwd=tmp_path, capture_output=True, text=True, timeout=300,
                            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}"
                                                             f"{os.environ.get('PYTHONPATH', '')}"})
     assert found.stdout == "MaskedArray 210.0\n", found.stderr

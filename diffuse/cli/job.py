@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from diffuse import settings
+
 NODE_FILE = "PBS_NODEFILE"
 """The variable in which a job of PBS finds the file with the names of its machines."""
 
@@ -99,6 +101,16 @@ def options(function: Any) -> Any:
 def taken(values: dict[str, Any]) -> JobOptions:
     """Remove the options of `JobOptions` from a command's values, and return them."""
     return JobOptions(**{field.name: values.pop(field.name) for field in fields(JobOptions)})
+
+
+def override(option: str, name: str, value: str | tuple[str, ...]) -> None:
+    """Set a setting to the value of an option; raises UsageError, which names the option, for a wrong one."""
+    try:
+        setattr(settings.config, name, value)
+    except ValueError as error:
+        words = value if isinstance(value, str) else ",".join(value)
+        raise click.UsageError(str(error).replace(f"diffuse.config.{name}={value!r}", f"{option} {words}")
+                               ) from None
 
 
 def node_file() -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from diffuse import settings
-from diffuse.cli.job import NODE_FILE, JobOptions
+from diffuse.cli.job import NODE_FILE, JobOptions, override
 from diffuse.runtime import machine
 from diffuse.runtime.legate import prepare
 from diffuse.runtime.mpi import prepare as mpi
@@ -32,11 +32,11 @@ def apply(launch: JobOptions) -> None:
                                    f"{said}{config.runtime} names another: leave one of them out")
         config.runtime = "legate"
     over_mpi = config.runtime == "mpi"
-    given = {"threads": launch.cpus, "mpi_memory" if over_mpi else "legate_memory": launch.memory,
-             "output": launch.output}
-    for name, value in given.items():
+    for name, value in (("threads", launch.cpus), ("output", launch.output)):
         if value is not None:
             setattr(config, name, value)
+    if launch.memory is not None:
+        override("--memory", "mpi_memory" if over_mpi else "legate_memory", launch.memory)
     _check_machines(launch)
     if launch.launcher == "none" and (launch.ranks or launch.nodes) and launcher.ranks() != launch.total:
         raise click.UsageError(f"--launcher none: expected to be one of {launch.total} ranks, but whatever "

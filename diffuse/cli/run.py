@@ -59,13 +59,7 @@ def apply(trace: bool, **values: str | tuple[str, ...] | None) -> None:
     settings.check_environment()
     for name, value in values.items():
         if value is not None and value != ():
-            try:
-                setattr(settings.config, name, value)
-            except ValueError as error:
-                option = "--as" if name == "aliases" else f"--{name}"
-                words = value if isinstance(value, str) else ",".join(value)
-                said = str(error).replace(f"diffuse.config.{name}={value!r}", f"{option} {words}")
-                raise click.UsageError(said) from None
+            job.override("--as" if name == "aliases" else f"--{name}", name, value)
     if trace:
         settings.config.trace = True
 
@@ -124,6 +118,9 @@ def command(explain: bool, compare: bool, as_json: bool, module: str | None, cod
     if compare:
         if launch.outer:
             raise click.UsageError(f"--compare runs one process, without {launch.named[0]}")
+        if explain or count.wanted:
+            raise click.UsageError("--compare prints no report: leave out --compare, or "
+                                   f"{'--explain' if explain else '--traffic'}")
         if not words[0].startswith("-") and not os.path.exists(words[0]):
             raise click.ClickException(f"can't open file {words[0]!r}: No such file or directory")
         from diffuse.cli import compare as comparison

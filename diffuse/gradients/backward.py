@@ -19,8 +19,8 @@ def grad(function: Function, argnums: int | Sequence[int] = 0) -> Function:
     of Python are followed as they run.  Gradients have the shapes of the arguments, in the same lists,
     tuples and dicts.
 
-    TypeError at an operation that has no rule, at one that writes into a variable, and for complex or integer
-    arguments; ValueError if the result is no single number.
+    TypeError at an operation that has no rule, at one that writes into a variable, for complex or integer
+    arguments, and at once for what is no function; ValueError if the result is no single number.
     """
     pair = value_and_grad(function, argnums)
 
@@ -33,6 +33,8 @@ def grad(function: Function, argnums: int | Sequence[int] = 0) -> Function:
 
 def value_and_grad(function: Function, argnums: int | Sequence[int] = 0) -> Function:
     """A function that returns what `function` returns, and its gradient as `grad` does."""
+    if not callable(function):
+        raise TypeError(f"{function!r} is no function: gradients are of functions, and functions themselves")
     several = not isinstance(argnums, int)
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
 

@@ -8,12 +8,14 @@ import numpy as np
 
 from diffuse.planning.problem import Problem
 
+SECONDS = 60.0
+"""The time that the solver may take for one problem."""
 WHOLE = 1e-6
 """By how much an unknown may differ from a whole number and count as one."""
 
 
-def integer_program(problem: Problem, seconds: float = 60.0) -> list[int]:
-    """The states of least cost, or the best ones found within so many seconds.
+def integer_program(problem: Problem) -> list[int]:
+    """The states of least cost, or the best ones found within `SECONDS`.
 
     A variable is a choice of one of its states, and a table with several variables a distribution over its
     entries whose margins are these choices: a tighter relaxation than the inequalities of papers/004.  Needs
@@ -47,11 +49,11 @@ def integer_program(problem: Problem, seconds: float = 60.0) -> list[int]:
     equals[:len(problem.sizes)] = 1.0
     goal = np.concatenate(costs)
     goal /= max(float(np.abs(goal).max(initial=0.0)), 1e-300)  # tolerances of the solver are absolute
-    chosen = _optimum(goal, matrix, equals, choices, seconds)
+    chosen = _optimum(goal, matrix, equals, choices)
     return [int(chosen[starts[v]:starts[v + 1]].argmax()) for v in range(len(problem.sizes))]
 
 
-def _optimum(goal: Any, matrix: Any, equals: Any, choices: int, seconds: float) -> Any:
+def _optimum(goal: Any, matrix: Any, equals: Any, choices: int) -> Any:
     """The unknowns of least cost, of which the first `choices` are 0 or 1.
 
     For most problems the optimum of the relaxation is such a vertex.  The simplex method alone then takes
@@ -59,7 +61,7 @@ def _optimum(goal: Any, matrix: Any, equals: Any, choices: int, seconds: float) 
     """
     from scipy import optimize
 
-    options = {"time_limit": seconds}
+    options = {"time_limit": SECONDS}
     relaxed = optimize.linprog(goal, A_eq=matrix, b_eq=equals, method="highs-ds", options=options)
     if relaxed.status == 0 and np.abs(relaxed.x[:choices] - np.round(relaxed.x[:choices])).max() < WHOLE:
         return relaxed.x
@@ -69,6 +71,6 @@ def _optimum(goal: Any, matrix: Any, equals: Any, choices: int, seconds: float) 
                           constraints=optimize.LinearConstraint(matrix, equals, equals),
                           options=options)
     if found.x is None:
-        raise ValueError(f"integer program of {len(goal):,} unknowns: no choice was found in {seconds:g} "
+        raise ValueError(f"integer program of {len(goal):,} unknowns: no choice was found in {SECONDS:g} "
                          f"seconds ({found.message})")
     return found.x

@@ -28,7 +28,7 @@ PENDING = -2
 
 
 def of_terms(operand: int) -> int:
-    """What an assignment says of an axis along which an operator runs on the terms of one operand."""
+    """The entry of an assignment for an axis along which an operator runs on the terms of one operand."""
     return PENDING - operand
 
 

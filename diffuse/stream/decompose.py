@@ -1,7 +1,7 @@
 """Decomposition: chooses over how many points each task of the window runs, and where they cut its iteration
 space.
 
-The choice is made when the task is in the window, and depends on the tasks before it.  One rule, mostly a
+The choice is made when the task is in the window, and depends on the tasks before it.  The rule is mostly a
 function of extents, so that operations over equal spaces are cut alike and can fuse: small spaces stay whole;
 others are cut along the first dimension long enough to give every processor a share.  A small task with the
 rows of a large task beside it (or its columns, if that is short and wide) is cut like that task, so that

@@ -154,11 +154,9 @@ class Engine(Queue):
             name = tuple(key)
             found = (self.templates.known.get(name)
                      or self.templates.make(name, operation, signature, shape, inputs, outputs, operator))
-            self._add((found, tuple(stores), tuple(values), where(2)))
+            self._add((found, tuple(stores), tuple(values), where(2)), shows)
             if exported:
                 self._expose([x[0] for x in (*inputs, *outputs) if not isinstance(x, Scalar)])
-            if shows:
-                self.fence()
             return found
 
     def again(self, made: Template, frame: Frame, one: Storage, other: Storage | None,
@@ -173,16 +171,14 @@ class Engine(Queue):
             one.touched = epoch = self.epoch
             out = self.stores.new(frame, epoch, 1)
             if other is None:
-                self._add((made, (one.id, out.id), values, where(depth + 1)))
+                self._add((made, (one.id, out.id), values, where(depth + 1)), shows)
                 if one.exported:
                     self._expose((one,))
             else:
                 other.touched = epoch
-                self._add((made, (one.id, other.id, out.id), values, where(depth + 1)))
+                self._add((made, (one.id, other.id, out.id), values, where(depth + 1)), shows)
                 if one.exported or other.exported:
                     self._expose((one, other))
-            if shows:
-                self.fence()
             return out
 
     def again_into(self, made: Template, inputs: Sequence[Storage], output: Storage,
@@ -200,11 +196,9 @@ class Engine(Queue):
             stores.append(output.id)
             output.touched = output.written = epoch
             output.version += 1
-            self._add((made, tuple(stores), values, where(depth + 1)))
+            self._add((made, tuple(stores), values, where(depth + 1)), shows)
             if exported:
                 self._expose((*inputs, output))
-            if shows:
-                self.fence()
 
     def submit(self, task: IndexTask, storages: Iterable[Storage]) -> None:
         """Add an index task to the stream; `storages` are the handles of the stores that it names.
@@ -254,11 +248,9 @@ class Engine(Queue):
             if use.privilege is not Privilege.READ:
                 storage.written = self.epoch
                 storage.version += 1
-        self._add((made, tuple([storage.id for storage in storages]), values, place))
+        self._add((made, tuple([storage.id for storage in storages]), values, place), shows)
         if any([storage.exported for storage in storages]):
             self._expose(storages)
-        if shows:
-            self.fence()
 
     def _expose(self, storages: Sequence[Storage]) -> None:
         """Make exported memory current, because outside code may read or write it next."""

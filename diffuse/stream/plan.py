@@ -103,8 +103,8 @@ class Plan:
         self.skeleton: Any = None
         """What all of its replays have in common (replay.py); None until there is one."""
         self.apart: dict[tuple[Any, ...], None] = Bounded(MOST_LAYOUTS)
-        """The plans that follow, with the forms of all views, with which it runs as one pass for no extents
-        (pairs.py)."""
+        """Following plans, each with the forms of all views, that cannot run as one pass with this one,
+        whatever the extents are (pairs.py)."""
 
     def origin(self, number: int) -> int:
         """The number of the group's task that a composed task is, or is a layer of."""

@@ -66,8 +66,9 @@ class Queue:
     def plans(self) -> list[Plan]:
         return self.forwarder.plans
 
-    def _add(self, task: Recorded) -> None:
-        """Add a task to the window, and forward groups if the window is full."""
+    def _add(self, task: Recorded, shows: bool) -> None:
+        """Add a task to the window, and forward groups if the window is full, or all tasks if errors of this
+        one have to show at the call."""
         trace.counters["recorded"] += 1
         made = task[0]
         if made.elements >= self._small:
@@ -88,18 +89,19 @@ class Queue:
             window.asks(task)
         try:
             held = self.zeros.held
-            if ((task[0].fills or (held and not held.keys().isdisjoint(task[1])))
+            if not ((task[0].fills or (held and not held.keys().isdisjoint(task[1])))
                     and self.zeros.hold(task)):
-                return
-            window.add(task)
-            if self._size is not None:
-                if window.held >= self._size:
-                    self.flush("the window is full")
-            elif window.held >= window.size:
-                self._forward()
+                window.add(task)
+                if self._size is not None:
+                    if window.held >= self._size:
+                        self.flush("the window is full")
+                elif window.held >= window.size:
+                    self._forward()
         except BaseException:  # an interrupt at any moment, or no stack or memory left
             self._torn = True
             raise
+        if shows:
+            self.fence()
 
     def _forward(self) -> None:
         """Forward the oldest groups, or let the window grow."""

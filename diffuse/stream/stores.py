@@ -313,11 +313,6 @@ class Stores:
         """Does a group that is not forwarded yet use the store?"""
         return self.users.get(store, 0) > self.taken
 
-    @property
-    def pending(self) -> set[int]:
-        """The stores used by groups that are not forwarded yet."""
-        return {store for store, number in self.users.items() if number > self.taken}
-
     def fresh(self, store: int) -> bool:
         """Does the application hold a store that no task has used yet?"""
         return (store in self.alive and not self.awaited(store) and store not in self.instances

@@ -25,7 +25,8 @@ class Host:
     library: bool = True
     fma: bool = True
     quiet: bool = True
-    """AVX has such comparisons (`vcmplt_oq`); SSE's `cmplt` treats any NaN as an invalid operand."""
+    """Does it have AVX, whose `vcmplt_oq` raises no flag for a NaN?  SSE's `cmplt` treats any as an invalid
+    operand."""
 
     def __repr__(self) -> str:
         described = self.triple, self.cpu, self.features, self.lanes, self.quiet
@@ -55,14 +56,15 @@ class Host:
 
     @property
     def passes(self) -> bool:
-        """Yes on Zen 5, where 5e6 writes at random places then take two thirds of the time.  On a Xeon, which
-        fetches such lines again if they are not used at once, they take twice as long."""
+        """Prefetches bypass the caches on AMD's Zen: on Zen 5, 5e6 writes at random places then take two
+        thirds of the time.  On a Xeon, which fetches such lines again if they are not used at once, they take
+        twice as long."""
         return self.cpu.startswith("znver")
 
     @property
     def ahead(self) -> bool:
-        """Yes except on Zen, where it was not measured; on a Xeon it saves 2 to 30 % of the time of large
-        loops."""
+        """Loops fetch ahead except on Zen, where it was not measured; on a Xeon it saves 2 to 30 % of the
+        time of large loops."""
         return not self.cpu.startswith("znver")
 
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:

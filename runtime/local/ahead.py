@@ -23,13 +23,13 @@ CHECK = 0.05
 class Ahead:
     """The submitted launches that may not have ended."""
 
-    def __init__(self, pool: Pool, limit: float = LIMIT) -> None:
-        self._pool, self._limit = pool, limit
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
         self._queued: deque[tuple[int, int]] = deque()
         """The number and the work of each queued launch."""
         self._work = 0
         """An upper bound of the queued work."""
-        self.most = limit / SLOW
+        self.most = LIMIT / SLOW
         """The most work that may be queued."""
         self._looked = 0.0
 
@@ -72,4 +72,4 @@ class Ahead:
 
     def _measure(self, seconds: float, work: int) -> None:
         if work > 0 and seconds > 1e-4:
-            self.most = self._limit / max(FAST, seconds / work)
+            self.most = LIMIT / max(FAST, seconds / work)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from diffuse.ir import Frame, Store
 from diffuse.ir.bounded import Bounded
 from diffuse.runtime import machine
-from diffuse.runtime.base import Instance, Launch, Layout
+from diffuse.runtime.base import Instance, Launch, Layout, MachineCode
 from diffuse.runtime.local.allocator import Allocator, Lease
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.mpi import prepare, traffic
@@ -149,7 +149,11 @@ class Mpi(Answers, Exchanges, Reads, Calls):
         assert layout is not None
         if native is None:
             self._interpret(launch)
-            return
+        else:
+            self._compiled(launch, layout, native, instances)
+
+    def _compiled(self, launch: Launch, layout: Layout, native: MachineCode, instances: Any) -> None:
+        """Run this rank's share of a launch by machine code, and what it needs of other ranks before."""
         packed = launch.kernel.pack(launch.values)
         shared, mine = self._begun(layout, instances, packed, launch.watched)
         words, scratch = addressed(packed, shared, layout, instances)

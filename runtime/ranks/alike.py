@@ -40,7 +40,7 @@ def _said(name: str, values: list[str]) -> str:
 
 
 def texts(gather: Gather, text: str) -> list[str]:
-    """The texts of all ranks."""
+    """Gather a text of each rank; every rank has to call this."""
     own = text.encode()
     lengths = gather(len(own))
     found = [b""] * len(lengths)

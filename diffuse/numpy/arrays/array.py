@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import cache, wraps
 from operator import attrgetter
-from types import FunctionType, GenericAlias, MethodDescriptorType
+from types import GenericAlias, MethodDescriptorType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
@@ -28,7 +28,7 @@ from diffuse.numpy.arrays.methods import Methods
 from diffuse.numpy.arrays.operators import defers
 from diffuse.numpy.arrays.scalar import PENDING, scalar
 from diffuse.numpy.bridge import exposed, overrides
-from diffuse.numpy.bridge.refusals import worded
+from diffuse.numpy.bridge.refusals import documented, worded
 from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.operands import lowered, shared, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
@@ -122,12 +122,6 @@ for _name, _method in vars(numpy.ndarray).items():
         setattr(ArrayType, _name, of_either(_name, _method))
 
 
-WORDED = """setflags __format__ __contains__ __array__ __array_namespace__ __array_wrap__ __setstate__
-    __copy__ __deepcopy__ __dlpack__""".split()
-"""Methods of this class that are called without a gate, and get NumPy's exceptions for wrong arguments from
-`worded`."""
-
-
 def of_one(kind: Callable[[Any], Any]) -> Any:
     """A method that converts the only element; for more elements NumPy raises its error."""
     def convert(self: Any) -> Any:
@@ -185,6 +179,7 @@ class ndarray(Methods, metaclass=ArrayType):
     def flags(self) -> Flags:
         return Flags(self)
 
+    @worded
     def setflags(self, write: Any = None, align: Any = None, uic: Any = None) -> None:
         flags = Flags(self)
         for name, value in (("aligned", align), ("writebackifcopy", uic), ("writeable", write)):
@@ -215,11 +210,13 @@ class ndarray(Methods, metaclass=ArrayType):
     def __str__(self) -> str:
         return str(_printed(self))
 
+    @worded
     def __format__(self, spec: str) -> str:
         return host(self).__format__(spec)
 
     # -- elements ----------------------------------------------------------------------------------------
 
+    @worded
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 
@@ -241,6 +238,7 @@ class ndarray(Methods, metaclass=ArrayType):
 
     # -- other libraries ---------------------------------------------------------------------------------
 
+    @worded
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> Any:
         base.raise_postponed(self)
         copy, dtype = copying(copy), base.element_type(dtype) if isinstance(dtype, Array) else dtype
@@ -257,6 +255,7 @@ class ndarray(Methods, metaclass=ArrayType):
             """A capsule for C code, which holds NumPy's array on the same memory."""
             return exported(self).__array_struct__
 
+    @worded
     def __array_namespace__(self, /, *, api_version: Any = None) -> Any:
         numpy.empty(0).__array_namespace__(api_version=api_version)  # raises for versions that NumPy lacks
         return importlib.import_module("diffuse.numpy")
@@ -264,6 +263,7 @@ class ndarray(Methods, metaclass=ArrayType):
     def __array_finalize__(self, array: Any, /) -> None:
         """A hook for code that looks it up; derived classes are NumPy's (bridge/overrides.py)."""
 
+    @worded
     def __array_wrap__(self, array: Any, /, *options: Any) -> Any:
         plain = lowered(array)
         found = numpy.empty(0).__array_wrap__(plain, *options)
@@ -276,6 +276,7 @@ class ndarray(Methods, metaclass=ArrayType):
         """The array's memory on the GPU, for CuPy, torch and Numba; with the cuda runtime only."""
         return importlib.import_module("diffuse.numpy.bridge.device").interface(self)
 
+    @worded
     def __dlpack__(self, **options: Any) -> Any:
         """A capsule for other libraries, with the memory on the GPU if that has the current elements."""
         gpu = exposed.tensors()
@@ -331,21 +332,20 @@ class ndarray(Methods, metaclass=ArrayType):
     def __reduce__(self) -> Any:
         return creation.blank, (), _copied(self).__reduce__()[2]
 
+    @worded
     def __setstate__(self, state: Any, /) -> None:
         memory = numpy.empty(0)
         memory.__setstate__(state)
         inplace.take(self, wrap(memory))
         self.owner = None
 
+    @worded
     def __copy__(self) -> Any:
         return elementwise.duplicate(self)
 
+    @worded
     def __deepcopy__(self, memo: Any, /) -> Any:
         return elementwise.duplicate(self)
-
-    for _name in WORDED:
-        locals()[_name] = worded(locals()[_name])
-    del _name
 
 
 def _copied(x: Array) -> Any:
@@ -362,30 +362,6 @@ def set_shape(x: Any, shape: Any) -> None:
         return found
 
     x._become(reshaped)
-
-
-def documented(kind: type) -> None:
-    """Give a class and its methods NumPy's documentation and signatures, and read-only attributes NumPy's
-    error on assignment."""
-    kind.__doc__ = numpy.ndarray.__doc__
-    for part in kind.__mro__:
-        for name, method in [*vars(part).items()]:
-            theirs = getattr(numpy.ndarray, name, None)
-            if isinstance(method, property) and theirs is not None:
-                refused = None if method.fset else refusal(name)
-                setattr(part, name, property(method.fget, method.fset or refused, method.fdel or refused,
-                                             theirs.__doc__))
-            if isinstance(method, FunctionType) and callable(theirs):
-                vars(method)["__wrapped__"] = theirs
-                method.__doc__ = method.__doc__ or theirs.__doc__
-
-
-def refusal(name: str) -> Callable[..., None]:
-    """The setter and deleter of a read-only attribute, which raises NumPy's error."""
-    def refuse(self: Any, value: Any = None) -> None:
-        raise AttributeError(f"attribute {name!r} of 'numpy.ndarray' objects is not writable")
-
-    return refuse
 
 
 documented(ndarray)

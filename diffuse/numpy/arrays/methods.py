@@ -158,6 +158,7 @@ class Methods(Protocols, elements.Described):
     def tolist(self) -> Any:
         return host(self).tolist()
 
+    @worded
     def tobytes(self, order: Any = "C") -> bytes:
         return host(self).tobytes(order)
 
@@ -172,6 +173,7 @@ class Methods(Protocols, elements.Described):
             numpy.empty(0).resize(0, refcheck=checks)  # raises, unless it is an integer
         inplace.resize(self, shape, bool(checks))
 
+    @worded
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
         if stream is not None or device != "cpu":
             numpy.empty(0).to_device(device, stream=stream)  # raises
@@ -248,6 +250,7 @@ class Methods(Protocols, elements.Described):
                                  silent="inspection")
         return resolved("choose")(self, choices[0] if len(choices) == 1 else choices, out, mode)
 
+    @worded
     def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
         if self.meta.size < core.SMALL and access.ready(self):
             call = self, indices, values, mode
@@ -273,11 +276,6 @@ conjugate conj clip compress choose dot repeat round take argsort argpartition n
 LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view item tolist fill".split()
 """Methods that return views or elements, or write elements, which the extension does."""
 
-WORDED = "put to_device tobytes".split()
-"""Methods that are called without a gate, and get NumPy's exceptions for wrong arguments from `worded`."""
-
-for _name in WORDED:
-    setattr(Methods, _name, worded(vars(Methods)[_name]))
 for _name in GATED:
     setattr(Methods, _name, gates.method(_name, vars(Methods)[_name]))
 for _name in LOOKING:

@@ -3,8 +3,8 @@
 A PCG64 generator makes a sequence of words, and can jump ahead in it.  Each thread draws from another place
 of the sequence.  As most functions take a word for a number but sometimes more, a part does not begin exactly
 where the part before it ends.  But two generators in equal states draw equal numbers ever after: the states
-of a part after its first numbers are kept, and the part before it goes on until it is in one of them.  It is
-after one or two numbers, as a rule; where it is not soon, NumPy draws the array.
+of a part after its first numbers are kept, and the part before it goes on until it is in one of them.  As a
+rule that takes one or two numbers; where it takes too many, NumPy draws the array.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""NumPy's words for arguments that do not fit a function: too many, too few, or of unknown names.
+"""NumPy's words for arguments that do not fit a function (too many, too few, or of unknown names) and for
+attributes that cannot be assigned.
 
 Python says of ours what it says of any function, and NumPy's inner functions have names of their own.  So
 such a call is made once more by NumPy's public function, which raises its exception.
@@ -10,6 +11,7 @@ import os
 import re
 from collections.abc import Callable
 from functools import wraps
+from types import FunctionType
 from typing import Any
 
 import numpy
@@ -60,3 +62,27 @@ def worded(ours: Callable[..., Any]) -> Any:
         return found[0]
 
     return method
+
+
+def documented(kind: type) -> None:
+    """Give a class and its methods NumPy's documentation and signatures, and read-only attributes NumPy's
+    error on assignment."""
+    kind.__doc__ = numpy.ndarray.__doc__
+    for part in kind.__mro__:
+        for name, method in [*vars(part).items()]:
+            theirs = getattr(numpy.ndarray, name, None)
+            if isinstance(method, property) and theirs is not None:
+                refused = None if method.fset else refusal(name)
+                setattr(part, name, property(method.fget, method.fset or refused, method.fdel or refused,
+                                             theirs.__doc__))
+            if isinstance(method, FunctionType) and callable(theirs):
+                vars(method)["__wrapped__"] = theirs
+                method.__doc__ = method.__doc__ or theirs.__doc__
+
+
+def refusal(name: str) -> Callable[..., None]:
+    """The setter and deleter of a read-only attribute, which raises NumPy's error."""
+    def refuse(self: Any, value: Any = None) -> None:
+        raise AttributeError(f"attribute {name!r} of 'numpy.ndarray' objects is not writable")
+
+    return refuse

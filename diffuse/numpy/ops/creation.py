@@ -38,7 +38,7 @@ NOTHING = numpy.dtype([])
 """An element type without bytes: an array of it has a shape, and takes no memory."""
 
 BEGUN = 2
-"""How many times as large as small arrays are the zeros that NumPy makes where no task uses them next."""
+"""NumPy makes zeros of up to so many times the size of small arrays where no task uses them next."""
 
 
 def _shape(shape: Any) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from diffuse.ir.bounded import Bounded
 from diffuse.movement.boxes import Layout as Boxes
 from diffuse.runtime import machine
-from diffuse.runtime.base import Launch, Layout
+from diffuse.runtime.base import Launch, Layout, MachineCode
 from diffuse.runtime.independent import Alone
 from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.collected import replicated
@@ -56,14 +56,7 @@ class Predicted(Mpi):
         self.threads = threads if points is None else max(1, points // ranks)
         self._begin(machine.threads(), prepare.memory())
 
-    def launch(self, launch: Launch) -> None:
-        self._check()
-        layout, native = launch.layout, launch.kernel.native
-        instances: Any = launch.instances
-        assert layout is not None
-        if native is None:
-            self._interpret(launch)
-            return
+    def _compiled(self, launch: Launch, layout: Layout, native: MachineCode, instances: Any) -> None:
         shared, found = self._foresee(layout, instances, launch.watched)
         words, scratch = addressed(launch.kernel.pack(launch.values), shared, layout, instances)
         finish = native.finish if shared.total > 1 else 0
