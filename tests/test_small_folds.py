@@ -112,3 +112,53 @@ def test_the_tree_is_interpreted_while_a_reduction_is_compiled(monkeypatch: pyte
         compiler.wait()
         assert first is None or first == small_folds.fold("sum", (0,), array)
         assert small_folds.fold("sum", (0,), array) == small_folds.reduce("sum", array, (0,), "float64")
+
+
+@pytest.mark.parametrize("char", "fd")
+@pytest.mark.parametrize("shape", [(50_000,), (200, 300), (3000, 10), (3000, 7), (20, 30, 40),
+                                   (8, 9, 10, 40)])
+def test_sums_along_an_axis_of_arrays_at_hand_have_the_bits_of_the_tree(char: str, shape: tuple[int, ...]
+                                                                        ) -> None:
+    array = numbers(char, shape)
+    given = np.array(array)
+    for axis in range(-len(shape), len(shape)):
+        total = reduce.reduce("sum", array, (axis % len(shape),))
+        mean = total / total.dtype.type(shape[axis])
+        for found, wanted in ((given.sum(axis=axis), total), (given.sum(axis), total),
+                              (np.sum(given, axis), total), (given.mean(axis=axis), mean),
+                              (np.mean(given, axis=axis), mean)):
+            assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+            assert numpy.asarray(found).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "argmax", "argmin", "any", "all"])
+@pytest.mark.parametrize("char", "bhqf")
+def test_reductions_along_an_axis_of_arrays_at_hand_are_numpys(name: str, char: str) -> None:
+    array = numpy.random.default_rng(3).integers(-3, 3, (300, 90)).astype(char)
+    for plain in (array, array.T, array[::2], numpy.asfortranarray(array), array.reshape(30, 10, 90)):
+        given = np.array(plain, copy=False) if plain is array else np.array(plain)
+        for axis in (0, 1, -1):
+            found, wanted = getattr(given, name)(axis=axis), getattr(plain, name)(axis=axis)
+            assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+            assert numpy.array_equal(numpy.asarray(found), wanted)
+        for axis in (3, -4, None, True, (0, 1)):
+            said = []
+            for x in (given, plain):
+                try:
+                    said.append(numpy.asarray(getattr(x, name)(axis=axis)).tolist())
+                except Exception as error:
+                    said.append(f"{type(error).__name__}: {error}")
+            assert said[0] == said[1]
+
+
+def test_means_that_are_too_small_for_their_type_warn_as_numpys() -> None:
+    array = numpy.zeros((300, 90))
+    array[0] = 5e-324
+    said = []
+    for module in (numpy, np):
+        given = module.array(array)
+        with module.errstate(under="warn"), warned() as caught:
+            found = given.mean(axis=0), given.reshape(-1).mean(), given[:, :80].mean(axis=0)
+        said.append([str(w.message) for w in caught])
+        assert not any(map(numpy.any, found))
+    assert said[0] == said[1] and said[0]

@@ -45,8 +45,9 @@ static PyObject *call_on_large(Gate *gate, PyObject *const *args, Py_ssize_t n, 
     if (state.left > 0 && gate->flags >= WAYS
             && ((result = small_call_soon(gate, args, n, kwnames)) != NULL || PyErr_Occurred()))
         return result;
-    if ((gate->flags & FOLDS) && n == 1 && small_count(n, kwnames) == 1
-            && ((result = small_fold(gate, args[0])) != NULL || PyErr_Occurred()))
+    PyObject *axis = small_axis(gate, args, n, kwnames);
+    if ((gate->flags & FOLDS) && (axis != NULL || (n == 1 && kwnames == NULL))
+            && ((result = small_fold(gate, args[0], axis)) != NULL || PyErr_Occurred()))
         return result;
     if (gate->watched != NULL && state.places != NULL
             && ((result = small_call_at_once(gate, args, n, kwnames)) != NULL || PyErr_Occurred()))
@@ -161,7 +162,7 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
     if (gate->reduces && n == 1 && kwnames == NULL) {
         PyObject *found = small_reduce(gate, args[0]);
         if (found == NULL && !PyErr_Occurred() && gate->reduces > SMALL_ANYWHERE)
-            found = small_fold(gate, args[0]);
+            found = small_fold(gate, args[0], NULL);
         if (found != NULL || PyErr_Occurred())
             return found;
     }

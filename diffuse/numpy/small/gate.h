@@ -100,6 +100,8 @@ Py_ssize_t small_keyword(PyObject *kwnames, const char *name); /* where it is am
 /* Of results.c.  `small_answer` calls NumPy's function with these arguments and gives what the program gets of the
  * result; `small_made` gives that of a result, which it steals, that a task may use next. */
 PyObject *small_answer(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject *kwnames, Found *found);
+/* The axis of a call of a reduction that says no more; NULL of other calls. */
+PyObject *small_axis(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *small_made(PyObject *result, Found *found, PyObject *place);
 
 /* Of draws.c: a call of a method of a random generator. */
@@ -128,7 +130,7 @@ PyObject *small_read_from(Gate *gate, PyObject *const *args, Py_ssize_t n);
 Py_ssize_t small_target(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *small_write_to(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, Py_ssize_t target);
 PyObject *small_call_soon(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
-PyObject *small_fold(Gate *gate, PyObject *given);
+PyObject *small_fold(Gate *gate, PyObject *given, PyObject *axis);
 PyObject *small_borrowed(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *small_call_at_once(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 
