@@ -162,3 +162,36 @@ def test_means_that_are_too_small_for_their_type_warn_as_numpys() -> None:
         said.append([str(w.message) for w in caught])
         assert not any(map(numpy.any, found))
     assert said[0] == said[1] and said[0]
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.maximum, np.minimum])
+@pytest.mark.parametrize("shape", [(), (1,), (40,), (50_000,), (5, 8), (250, 200), (30, 40, 50)])
+@pytest.mark.parametrize("char", "dfibB?")
+def test_reductions_of_ufuncs_go_along_the_first_axis(ufunc: Any, shape: tuple[int, ...], char: str) -> None:
+    array = (numpy.random.default_rng(3).random(shape) * 4).astype(char)
+    given, plain = np.array(array), getattr(numpy, ufunc.__name__)
+    for axis in ([], [0], [-1], [None], [len(shape)]):
+        try:
+            wanted = plain.reduce(array, *axis)
+        except Exception as error:
+            with pytest.raises(type(error)):
+                ufunc.reduce(given, *axis)
+            continue
+        found = ufunc.reduce(given, *axis)
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        if char in "df" and ufunc is np.add and array.size > 10_000:
+            numpy.testing.assert_allclose(numpy.asarray(found), wanted, 1e-5)
+        else:
+            assert numpy.array_equal(numpy.asarray(found), wanted)
+
+
+def test_copies_of_small_arrays_have_the_order_and_the_type_of_numpys() -> None:
+    for size in (3, 40, 120):
+        for char in ("d", "i", "e", "?", "U3", "O", "M8[s]", ">f8"):
+            array = numpy.zeros((size, size), char)
+            for plain in (array, array.T, array[::2], array[:, ::-2], array[0, 0:1].reshape(())):
+                given = np.array(plain)
+                found, wanted = np.array(given), numpy.array(plain)
+                assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+                assert found.strides == wanted.strides
+                assert not numpy.shares_memory(numpy.asarray(found), numpy.asarray(given))

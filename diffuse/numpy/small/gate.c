@@ -148,6 +148,11 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     if ((gate->flags & KEEPS) && n == 1 && kwnames == NULL && is_kept(args[0]))
         return Py_NewRef(args[0]);
+    if (gate->duplicates && n == 1 && kwnames == NULL) {
+        PyObject *copy = small_duplicate(args[0]);
+        if (copy != NULL || PyErr_Occurred())
+            return copy;
+    }
     if (gate->quick != NULL && n > 0 && kwnames == NULL && Py_TYPE(args[0]) == state.array_class) {
         PyObject *view = quickly(gate, (Array *)args[0], args + 1, n - 1);
         if (view != NULL || PyErr_Occurred())
@@ -207,7 +212,7 @@ static int is_numpys_own(Gate *gate, PyObject *name)
 static void find_quick(Gate *gate)
 {
     gate->quick = NULL;
-    gate->zeros = gate->reduces = gate->selects = gate->likens = 0;
+    gate->zeros = gate->reduces = gate->selects = gate->likens = gate->duplicates = 0;
     if (gate->need > SHAPED)
         return;
     PyObject *name = PyObject_GetAttrString(gate->real, "__name__");
@@ -218,6 +223,7 @@ static void find_quick(Gate *gate)
     }
     gate->selects = PyUnicode_CompareWithASCIIString(name, "where") == 0 && is_numpys_own(gate, name);
     if (gate->need == ANYTHING || gate->flags & OPERATES) {
+        gate->duplicates = PyUnicode_CompareWithASCIIString(name, "array") == 0 && is_numpys_own(gate, name);
         Py_DECREF(name);
         return;
     }
@@ -318,6 +324,7 @@ static PyMemberDef gate_members[] = {
     {"sized", T_PYSSIZET, offsetof(Gate, sized), 0, NULL},
     {"most", T_PYSSIZET, offsetof(Gate, most), 0, NULL},
     {"draws", T_INT, offsetof(Gate, draws), 0, NULL},
+    {"reduces", T_INT, offsetof(Gate, reduces), 0, NULL},
     {NULL}};
 
 static PyGetSetDef gate_getset[] = {

@@ -130,13 +130,14 @@ PyObject *small_read_from(Gate *gate, PyObject *const *args, Py_ssize_t n)
     return found;
 }
 
-/* The axis of a C-contiguous array that an argument names, which may be NULL: -1 for all of them, -2 if it names none. */
-static int axis_of(PyArrayObject *x, PyObject *axis)
+/* The axis of a C-contiguous array that an argument of a reduction names, which may be NULL: -1 for all of them, -2 if it
+ * names none. */
+static int axis_of(Gate *gate, PyArrayObject *x, PyObject *axis)
 {
     int rank = PyArray_NDIM(x), over = 0;
-    if (axis == NULL)
+    if (axis == NULL && !(gate->flags & FIRST))
         return -1;
-    long found = PyLong_CheckExact(axis) ? PyLong_AsLongAndOverflow(axis, &over) : rank;
+    long found = axis == NULL ? 0 : PyLong_CheckExact(axis) ? PyLong_AsLongAndOverflow(axis, &over) : rank;
     if (over || found < -rank || found >= rank || !PyArray_IS_C_CONTIGUOUS(x))
         return -2;
     return rank == 1 ? -1 : (int)(found < 0 ? found + rank : found);
@@ -154,11 +155,11 @@ static PyObject *added_up(PyArrayObject *x, int axis, int mean)
  * and along of at_once.py have it. */
 PyObject *small_fold(Gate *gate, PyObject *given, PyObject *along)
 {
-    if (Py_TYPE(given) != state.array_class)
-        return NULL;
     Array *x = (Array *)given;
-    npy_intp size = absent(x->meta) ? 0 : size_of(x->meta);
-    int type = size == 0 ? NPY_HALF : PyArray_TYPE((PyArrayObject *)x->meta), axis = axis_of((PyArrayObject *)x->meta, along);
+    npy_intp size = Py_TYPE(given) != state.array_class || absent(x->meta) ? 0 : size_of(x->meta);
+    if (size == 0)
+        return NULL;
+    int type = PyArray_TYPE((PyArrayObject *)x->meta), axis = axis_of(gate, (PyArrayObject *)x->meta, along);
     int mean = gate->reduces == SMALL_MEAN, whole = type >= NPY_BYTE && type <= NPY_ULONGLONG && !mean;
     int real = type == NPY_FLOAT || type == NPY_DOUBLE, adds = gate->flags & ADDS && real;
     int fits = axis != -2 && (whole || adds || (!(gate->flags & ADDS) && (real || type == NPY_BOOL)));
