@@ -141,11 +141,11 @@ def test_reductions_along_an_axis_of_arrays_at_hand_are_numpys(name: str, char: 
             found, wanted = getattr(given, name)(axis=axis), getattr(plain, name)(axis=axis)
             assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
             assert numpy.array_equal(numpy.asarray(found), wanted)
-        for axis in (3, -4, None, True, (0, 1)):
+        for odd in (3, -4, None, True, (0, 1)):
             said = []
             for x in (given, plain):
                 try:
-                    said.append(numpy.asarray(getattr(x, name)(axis=axis)).tolist())
+                    said.append(numpy.asarray(getattr(x, name)(axis=odd)).tolist())
                 except Exception as error:
                     said.append(f"{type(error).__name__}: {error}")
             assert said[0] == said[1]
