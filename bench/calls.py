@@ -10,17 +10,14 @@ first on, less the time of as many calls behind them.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import call_table
@@ -48,10 +45,6 @@ SHORTEST = 2e-8
 QUIET, SETTLES = 0.002, 0.3
 """Seconds between two looks at whether the threads of a process sleep, and seconds that this is waited for at
 most."""
-TASKS = Path("/proc/self/task")
-"""What Linux tells of the threads of this process."""
-TICK = 0.02
-"""Seconds in which every system notes that a thread runs."""
 UNSPECIFIED = ("empty",)
 """Calls whose elements have no defined values."""
 
@@ -75,31 +68,13 @@ def timed(call: Callable[[], None], batch: int) -> float:
     return (time.perf_counter() - start) / batch
 
 
-def asleep() -> bool:
-    """Do all other threads of this process sleep?
-
-    Asked of the kernel: of a thread that runs on another processor it counts the time only at its clock's
-    ticks, every 4 or 10 ms, so that a process whose threads poll may seem to do nothing for longer than
-    `QUIET`.
-    """
-    if not TASKS.is_dir():
-        before = time.process_time()
-        time.sleep(TICK)
-        return time.process_time() - before < TICK / 10
-    own, states = threading.get_native_id(), []
-    for task in TASKS.iterdir():
-        with contextlib.suppress(OSError):      # a thread that has just ended
-            states += [task.name == str(own) or (task / "stat").read_bytes().rpartition(b") ")[2][:1] != b"R"]
-    return all(states)
-
-
 def settled() -> None:
     """Wait until the other threads of this process sleep: those of OpenBLAS poll for work for 30 to 100 ms
     after a call, and would take a processor from the other library's samples."""
     end = time.perf_counter() + SETTLES
     while time.perf_counter() < end:
         time.sleep(QUIET)
-        if asleep():
+        if machine.asleep():
             return
 
 

@@ -285,6 +285,6 @@ def test_calls_waits_for_threads_that_run_on_other_processors() -> None:
     busy.start()
     looks = []
     while busy.is_alive():
-        looks.append(calls.asleep())
+        looks.append(calls.machine.asleep())
         time.sleep(calls.QUIET)
     assert len(looks) > 9 and not any(looks[1:-1])
