@@ -43,7 +43,7 @@ LONG = 0.05
 SHORTEST = 2e-8
 """Seconds of a call beyond what is around it, at least: less cannot be told apart."""
 QUIET, SETTLES = 0.002, 0.3
-"""Seconds in which the threads of a process do nothing if they sleep, and seconds that this is waited for at
+"""Seconds between two looks at whether the threads of a process sleep, and seconds that this is waited for at
 most."""
 UNSPECIFIED = ("empty",)
 """Calls whose elements have no defined values."""
@@ -73,9 +73,8 @@ def settled() -> None:
     after a call, and would take a processor from the other library's samples."""
     end = time.perf_counter() + SETTLES
     while time.perf_counter() < end:
-        before = time.process_time()
         time.sleep(QUIET)
-        if time.process_time() - before < QUIET / 10:
+        if machine.asleep():
             return
 
 

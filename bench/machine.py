@@ -7,6 +7,7 @@ import os
 import platform
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,10 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("numpy", "llvmlite", "numba", "numexpr", "jax", "scipy", "legate", "nvidia-cupynumeric")
+TASKS = Path("/proc/self/task")
+"""What Linux tells of the threads of this process."""
+TICK = 0.02
+"""Seconds in which every system notes that a thread runs."""
 
 
 def cpus() -> list[int]:
@@ -57,6 +62,23 @@ def bound(threads: int) -> Iterator[None]:
     finally:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, before)
+
+
+def asleep() -> bool:
+    """Do all other threads of this process sleep?
+
+    Asked of the kernel: of a thread that runs on another processor it counts the time only at its clock's
+    ticks, every 4 or 10 ms, between which a process whose threads poll seems to do nothing.
+    """
+    if not TASKS.is_dir():
+        before = time.process_time()
+        time.sleep(TICK)
+        return time.process_time() - before < TICK / 10
+    own, states = threading.get_native_id(), []
+    for task in TASKS.iterdir():
+        with contextlib.suppress(OSError):      # a thread that has just ended
+            states += [task.name == str(own) or (task / "stat").read_bytes().rpartition(b") ")[2][:1] != b"R"]
+    return all(states)
 
 
 def versions() -> dict[str, str]:

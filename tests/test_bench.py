@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +275,16 @@ def test_on_legate(tmp_path: Path) -> None:
     assert {goal["what"] for goal in result["goals"]} >= {
         "stencil: legate / local", "stencil: times as fast as cuPyNumeric",
         "legate: microseconds a launch, main thread"}
+
+
+def test_calls_waits_for_threads_that_run_on_other_processors() -> None:
+    """The kernel counts their processor time only now and then.  The function runs without Python's lock."""
+    calls = importlib.import_module("calls")
+    calls.settled()
+    busy = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 1_000_000))
+    busy.start()
+    looks = []
+    while busy.is_alive():
+        looks.append(calls.machine.asleep())
+        time.sleep(calls.QUIET)
+    assert len(looks) > 9 and not any(looks[1:-1])

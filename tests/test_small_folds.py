@@ -112,3 +112,86 @@ def test_the_tree_is_interpreted_while_a_reduction_is_compiled(monkeypatch: pyte
         compiler.wait()
         assert first is None or first == small_folds.fold("sum", (0,), array)
         assert small_folds.fold("sum", (0,), array) == small_folds.reduce("sum", array, (0,), "float64")
+
+
+@pytest.mark.parametrize("char", "fd")
+@pytest.mark.parametrize("shape", [(50_000,), (200, 300), (3000, 10), (3000, 7), (20, 30, 40),
+                                   (8, 9, 10, 40)])
+def test_sums_along_an_axis_of_arrays_at_hand_have_the_bits_of_the_tree(char: str, shape: tuple[int, ...]
+                                                                        ) -> None:
+    array = numbers(char, shape)
+    given = np.array(array)
+    for axis in range(-len(shape), len(shape)):
+        total = reduce.reduce("sum", array, (axis % len(shape),))
+        mean = total / total.dtype.type(shape[axis])
+        for found, wanted in ((given.sum(axis=axis), total), (given.sum(axis), total),
+                              (np.sum(given, axis), total), (given.mean(axis=axis), mean),
+                              (np.mean(given, axis=axis), mean)):
+            assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+            assert numpy.asarray(found).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "argmax", "argmin", "any", "all"])
+@pytest.mark.parametrize("char", "bhqf")
+def test_reductions_along_an_axis_of_arrays_at_hand_are_numpys(name: str, char: str) -> None:
+    array = numpy.random.default_rng(3).integers(-3, 3, (300, 90)).astype(char)
+    for plain in (array, array.T, array[::2], numpy.asfortranarray(array), array.reshape(30, 10, 90)):
+        given = np.array(plain, copy=False) if plain is array else np.array(plain)
+        for axis in (0, 1, -1):
+            found, wanted = getattr(given, name)(axis=axis), getattr(plain, name)(axis=axis)
+            assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+            assert numpy.array_equal(numpy.asarray(found), wanted)
+        for odd in (3, -4, None, True, (0, 1)):
+            said = []
+            for x in (given, plain):
+                try:
+                    said.append(numpy.asarray(getattr(x, name)(axis=odd)).tolist())
+                except Exception as error:
+                    said.append(f"{type(error).__name__}: {error}")
+            assert said[0] == said[1]
+
+
+def test_means_that_are_too_small_for_their_type_warn_as_numpys() -> None:
+    array = numpy.zeros((300, 90))
+    array[0] = 5e-324
+    said = []
+    for module in (numpy, np):
+        given = module.array(array)
+        with module.errstate(under="warn"), warned() as caught:
+            found = given.mean(axis=0), given.reshape(-1).mean(), given[:, :80].mean(axis=0)
+        said.append([str(w.message) for w in caught])
+        assert not any(map(numpy.any, found))
+    assert said[0] == said[1] and said[0]
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.maximum, np.minimum])
+@pytest.mark.parametrize("shape", [(), (1,), (40,), (50_000,), (5, 8), (250, 200), (30, 40, 50)])
+@pytest.mark.parametrize("char", "dfibB?")
+def test_reductions_of_ufuncs_go_along_the_first_axis(ufunc: Any, shape: tuple[int, ...], char: str) -> None:
+    array = (numpy.random.default_rng(3).random(shape) * 4).astype(char)
+    given, plain = np.array(array), getattr(numpy, ufunc.__name__)
+    for axis in ([], [0], [-1], [None], [len(shape)]):
+        try:
+            wanted = plain.reduce(array, *axis)
+        except Exception as error:
+            with pytest.raises(type(error)):
+                ufunc.reduce(given, *axis)
+            continue
+        found = ufunc.reduce(given, *axis)
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        if char in "df" and ufunc is np.add and array.size > 10_000:
+            numpy.testing.assert_allclose(numpy.asarray(found), wanted, 1e-5)
+        else:
+            assert numpy.array_equal(numpy.asarray(found), wanted)
+
+
+def test_copies_of_small_arrays_have_the_order_and_the_type_of_numpys() -> None:
+    for size in (3, 40, 120):
+        for char in ("d", "i", "e", "?", "U3", "O", "M8[s]", ">f8"):
+            array = numpy.zeros((size, size), char)
+            for plain in (array, array.T, array[::2], array[:, ::-2], array[0, 0:1].reshape(())):
+                given = np.array(plain)
+                found, wanted = np.array(given), numpy.array(plain)
+                assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+                assert found.strides == wanted.strides
+                assert not numpy.shares_memory(numpy.asarray(found), numpy.asarray(given))

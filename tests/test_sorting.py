@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -398,3 +399,26 @@ def test_arguments_of_later_versions_are_numpys() -> None:
     function = calls.own(real)(lambda a, axis: numpy.negative(a))
     x = numpy.ones(3)
     assert function(x)[0] == -1 and function(x, later=None) is x and function(x, later=2) == 2
+
+
+@pytest.mark.parametrize("real", [numpy.sort, numpy.partition, numpy.unique, numpy.searchsorted,
+                                  numpy.bincount])
+def test_arguments_are_completed_as_inspect_binds_them(real: Callable[..., Any]) -> None:
+    form = inspect.signature(real)
+    names = [*form.parameters]
+    for known, count, chosen in itertools.product(range(1, len(names) + 1), range(len(names) + 2),
+                                                  itertools.combinations([*names, "other"], 2)):
+        args = tuple(range(count))
+        for given in ({}, dict.fromkeys(chosen[:1], "one"), dict.fromkeys(chosen, "two")):
+            try:
+                bound = form.bind(*args, **given)
+                wanted: Any = TypeError if {*bound.arguments} & {*names[known:]} else bound
+            except TypeError:
+                wanted = TypeError
+            complete = calls.completing(form, known)
+            if wanted is TypeError:
+                with pytest.raises(TypeError):
+                    complete(args, given)
+            else:
+                wanted.apply_defaults()
+                assert complete(args, given) == tuple(wanted.arguments.values())[:known]

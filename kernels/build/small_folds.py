@@ -180,19 +180,20 @@ def fold(operator: str, axes: tuple[int, ...], *arrays: Array) -> Array | None:
     return out
 
 
-def laid_out(operator: str, *arrays: Array) -> tuple[int, int, int, bytes, int, int, int, Any] | None:
-    """Lay out the reduction of whole vectors for the C extension (numpy/small/folds.c); None if there is no
+def laid_out(operator: str, axis: int, *arrays: Array
+             ) -> tuple[int, int, int, bytes, int, int, int, Any] | None:
+    """Lay out the reduction along an axis for the C extension (numpy/small/folds.c); None if there is no
     compiled code.
 
     Returns the address of the code, that of what follows on several points, the elements of which their tiles
     are multiples, the block of arguments for one point, the positions of the arrays' addresses and of the
     result's among the words of 8 bytes of that block, and the object that keeps the code.
     """
-    if fold(operator, (0,), *arrays) is None:
+    if fold(operator, (axis,), *arrays) is None:
         return None
     first = arrays[0]
     strides = [array.strides for array in arrays]
-    known = _laid_out.get((operator, (0,), first.dtype.char, first.shape, *strides))
+    known = _laid_out.get((operator, (axis,), first.dtype.char, first.shape, *strides))
     if known is None:  # unaligned arrays: copies were reduced
         return None
     code, places = known.kernel.native, known.places

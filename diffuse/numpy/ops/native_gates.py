@@ -33,6 +33,7 @@ ARRAYS, ANYTHING, SHAPED, RANGING, SPACING, SQUARING, DRAWING = range(7)
 or numbers that determine how many elements the result has, as `zeros`, `arange`, `linspace` and `eye` take
 them, and methods of random generators."""
 
+FIRST = 1 << 3  # is a reduction along the first axis unless another one is given
 WRITES = 1 << 4  # writes into an argument that is not called `out`
 OPERATES = 1 << 5  # broadcasts its arguments
 BELONGS = 1 << 6  # is a method of arrays
@@ -72,7 +73,8 @@ LOOKING = {**dict.fromkeys("""transpose permute_dims matrix_transpose swapaxes m
     expand_dims flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit""".split(), VIEWS),
     "reshape": VIEWS | PACKED, "ravel": VIEWS | PACKED, "view": VIEWS | RETYPES, "item": READS,
     "tolist": READS, "asarray": KEEPS, "asanyarray": KEEPS, "empty": BLANK,
-    **dict.fromkeys("min max argmin argmax any all".split(), FOLDS), "sum": FOLDS | ADDS}
+    **dict.fromkeys("min max argmin argmax any all".split(), FOLDS),
+    **dict.fromkeys(("sum", "mean"), FOLDS | ADDS)}
 """Flags of functions and methods that need no task on arrays of any size: views, functions that read memory
 at hand, and functions that write nothing."""
 
@@ -83,6 +85,10 @@ NEEDS = {"zeros": SHAPED, "ones": SHAPED, "empty": SHAPED, "full": SHAPED, "aran
 METHODS = {"reduce": (0, 3), "accumulate": (OVERRUNS, 3), "reduceat": (0, 4), "outer": (MULTIPLIES, 2),
            "at": (WRITES | AIMS, 3)}
 """The flags of each method of ufuncs, and the number of its arguments before an output array."""
+
+REDUCE = {numpy.add: (1, FIRST | FOLDS | ADDS), numpy.maximum: (3, FIRST | FOLDS),
+          numpy.minimum: (4, FIRST | FOLDS)}
+"""The number by which the extension knows the `reduce` of a ufunc (small/gate.h), and flags of the method."""
 
 
 def with_gates(ufunc: Any, real: Any) -> None:
@@ -95,7 +101,9 @@ def with_gates(ufunc: Any, real: Any) -> None:
     for name, (more, most) in METHODS.items():
         plain = getattr(real, name, None)
         if plain is not None:
-            gate: Any = native.StaticGate(plain, getattr(ufunc, name), ARRAYS, more, most)
+            fold, kinds = REDUCE.get(real, (0, 0)) if name == "reduce" else (0, 0)
+            gate: Any = native.StaticGate(plain, getattr(ufunc, name), ARRAYS, more | kinds, most)
+            gate.reduces = fold
             if name == "reduceat":  # is NumPy's in any case
                 gate.told = ufunc.told
             gate.__name__ = gate.__qualname__ = name

@@ -37,18 +37,19 @@ def own(real: Callable[..., Any], *large: int, times: int = 1,
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         known, unnamed = function.__code__.co_argcount, function.__code__.co_posonlyargcount
         strangers = frozenset(function.__code__.co_varnames[:unnamed])
+        complete = completing(form, known)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if not library.current().host_sees:
                 found = None
                 if by_lines is not None:
                     with suppress(TypeError):  # NumPy raises its own error
-                        found = by_lines(*_complete(form, known, args, kwargs))
+                        found = by_lines(*complete(args, kwargs))
                 return fallback.call(real, args, kwargs, name) if found is None else found
             if large and len(args) > large[-1] and all(_few(args[k], times * radix.FEWEST) for k in large):
                 return fallback.call(real, args, kwargs, name, "order")
             try:
-                given = _complete(form, known, args, kwargs) if strangers.isdisjoint(kwargs) else None
+                given = complete(args, kwargs) if strangers.isdisjoint(kwargs) else None
             except TypeError:  # NumPy raises its own error
                 return fallback.call(real, args, kwargs, name, "order")
             found = None if given is None else function(*given)
@@ -74,15 +75,30 @@ def in_parts(name: str) -> Callable[..., Any]:
     return run
 
 
-def _complete(form: Signature, known: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The first `known` arguments of a call, in their order.  Raises TypeError if the arguments do not fit,
-    or if one of the others is given."""
-    bound = form.bind(*args, **kwargs)
-    later = [*form.parameters][known:]
-    if not bound.arguments.keys().isdisjoint(later):
-        raise TypeError(f"{later} are NumPy's to handle")
-    bound.apply_defaults()
-    return tuple(bound.arguments.values())[:known]
+def completing(form: Signature, known: int) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]:
+    """Make the function that returns the first `known` arguments of a call, in their order.  It raises
+    TypeError if the arguments do not fit, or if one of the others is given."""
+    every = [*form.parameters.values()]
+    first, later = every[:known], [p.name for p in every[known:]]
+    defaults = [p.default for p in first]
+    required = sum(p.default is p.empty for p in every if p.kind is not p.VAR_KEYWORD)
+    unnamed = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in first)
+    places = {p.name: k for k, p in enumerate(first) if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+
+    def complete(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        count = len(args)
+        if required <= count <= unnamed and all([places.get(name, -1) >= count for name in kwargs]):
+            values = [*args, *defaults[count:]]
+            for name, value in kwargs.items():
+                values[places[name]] = value
+            return tuple(values)
+        bound = form.bind(*args, **kwargs)  # which takes some microseconds
+        if not bound.arguments.keys().isdisjoint(later):
+            raise TypeError(f"{later} are NumPy's to handle")
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())[:known]
+
+    return complete
 
 
 def _few(x: Any, fewest: int) -> bool:

@@ -188,7 +188,11 @@ static int assign(Array *x, PyObject *index, PyObject *value)
 
 /* -- what an array looks like -------------------------------------------------------------------------------- */
 
-static Py_ssize_t length(Array *x) { return PyObject_Length(x->meta); }
+static Py_ssize_t length(Array *x)
+{
+    PyArrayObject *meta = (PyArrayObject *)x->meta;
+    return PyArray_NDIM(meta) > 0 ? PyArray_DIM(meta, 0) : PyObject_Length(x->meta); /* which raises */
+}
 
 static PyObject *get_shape(Array *x, void *closure)
 {
@@ -222,7 +226,8 @@ static PyObject *get_ndim(Array *x, void *closure)
 static PyObject *get_size(Array *x, void *closure)
 {
     PyArrayObject *meta = (PyArrayObject *)x->meta;
-    return PyLong_FromSsize_t(PyArray_NDIM(meta) == 1 ? PyArray_DIM(meta, 0) : PyArray_SIZE(meta));
+    npy_intp size = PyArray_NDIM(meta) == 1 ? PyArray_DIM(meta, 0) : PyArray_SIZE(meta);
+    return size <= LONG_MAX ? PyLong_FromLong((long)size) : PyLong_FromSsize_t(size); /* the former one is faster */
 }
 
 static PyObject *get_transpose(Array *x, void *closure)
@@ -276,6 +281,18 @@ static PyGetSetDef described_getset[] = {
     {"size", (getter)get_size, (setter)refuse, NULL, "size"},
     {"T", (getter)get_transpose, (setter)refuse, NULL, "T"},
     {NULL}};
+
+int small_describe(PyTypeObject *kind)
+{
+    int done = 0;
+    for (PyGetSetDef *own = described_getset; own->name != NULL && done == 0; own++) {
+        PyObject *attribute = PyDescr_NewGetSet(kind, own);
+        done = attribute == NULL ? -1 : PyDict_SetItemString(kind->tp_dict, own->name, attribute);
+        Py_XDECREF(attribute);
+    }
+    PyType_Modified(kind);
+    return done;
+}
 
 /* The only element as an index of Python's. */
 PyObject *small_as_index(Array *x)

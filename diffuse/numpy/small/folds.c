@@ -1,18 +1,18 @@
-/* Sums and dot products of vectors at hand, by the machine code that small_folds.py lays out: its `fold` in C, for one
- * dimension and all of it. */
+/* Sums and dot products of vectors at hand, and sums along an axis, by the machine code that small_folds.py lays out: its
+ * `fold` in C. */
 #include "folds.h"
 #include "team.h"
 #include <numpy/arrayscalars.h>
 #include <math.h>
 
-enum { KEPT = 128, WORDS = 24 };
-enum { SUM, DOT, SQUARES };
-static const char *const names[] = {"sum", "dot", "squares"};
+enum { KEPT = 128, WORDS = 32, RANK = 4 };
+enum { SUM, DOT, SQUARES, ALONG };
+static const char *const names[] = {"sum", "dot", "squares", "sum"};
 
-/* The calls that were laid out, by their kind and extent. */
+/* The calls that were laid out, by their kind, axis and extents. */
 static struct Call {
-    int fold, type;
-    npy_intp size;
+    int fold, type, axis, rank;
+    npy_intp shape[RANK];
     Point run;
     Finish finish;
     npy_intp leaf;
@@ -30,12 +30,13 @@ static int laid_out(struct Call *call, PyArrayObject *one, PyArrayObject *other)
     Py_ssize_t address, finish, leaf;
     Py_buffer block;
     PyObject *code, *said = lay_out == NULL ? NULL
-                            : PyObject_CallFunction(lay_out, call->fold == DOT ? "sOO" : "sO", names[call->fold], one, other);
+                            : PyObject_CallFunction(lay_out, call->fold == DOT ? "siOO" : "siO", names[call->fold],
+                                                    call->axis, one, other);
     if (said == NULL || said == Py_None || !PyTuple_Check(said)) {
         Py_XDECREF(said);
         return 0;
     }
-    struct Call found = {.fold = call->fold, .type = call->type, .size = call->size};
+    struct Call found = *call;
     int done = PyArg_ParseTuple(said, "nnny*nnnO", &address, &finish, &leaf, &block, &found.places[0], &found.places[1],
                                 &found.target, &code);
     if (done) {
@@ -61,6 +62,23 @@ static int is_vector(PyArrayObject *x)
     return PyArray_NDIM(x) == 1 && PyArray_ISCARRAY_RO(x) && PyArray_ISNOTSWAPPED(x);
 }
 
+/* The call for such arrays: NULL if there is no machine code, or with an exception. */
+static struct Call *call_of(int fold, int axis, PyArrayObject *one, PyArrayObject *other)
+{
+    struct Call wanted = {.fold = fold, .type = PyArray_TYPE(one), .axis = axis, .rank = PyArray_NDIM(one)};
+    memcpy(wanted.shape, PyArray_DIMS(one), wanted.rank * sizeof *wanted.shape);
+    size_t size = PyArray_SIZE(one), place = size ^ size >> 6 ^ (axis + 1) * (wanted.rank - 1);
+    struct Call *call = &calls[place * 8 % KEPT + 2 * fold + (wanted.type == NPY_FLOAT)];
+    if (call->code != NULL && call->type == wanted.type && call->axis == axis && call->rank == wanted.rank
+            && call->fold == fold && memcmp(call->shape, wanted.shape, sizeof wanted.shape) == 0)
+        return call;
+    if (!laid_out(&wanted, one, other))
+        return NULL;
+    Py_XDECREF(call->code);
+    *call = wanted;
+    return call;
+}
+
 PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other)
 {
     int type = PyArray_TYPE(one), fold = other == NULL ? SUM : other == one ? SQUARES : DOT;
@@ -69,14 +87,9 @@ PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other)
         return NULL;
     if (fold == DOT && (!is_vector(other) || PyArray_TYPE(other) != type || PyArray_SIZE(other) != size))
         return NULL;
-    struct Call *call = &calls[(size_t)(size ^ size >> 6) * 8 % KEPT + 2 * fold + (type == NPY_FLOAT)];
-    if (call->code == NULL || call->size != size || call->fold != fold || call->type != type) {
-        struct Call wanted = {.fold = fold, .type = type, .size = size};
-        if (!laid_out(&wanted, one, other))
-            return NULL;
-        Py_XDECREF(call->code);
-        *call = wanted;
-    }
+    struct Call *call = call_of(fold, 0, one, other);
+    if (call == NULL)
+        return NULL;
     int64_t block[WORDS];
     union { double number; float single; } sum;
     memcpy(block, call->block, call->words * sizeof *block);
@@ -94,6 +107,70 @@ PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other)
     else if (found != NULL)
         PyArrayScalar_ASSIGN(found, Float, sum.single);
     return found;
+}
+
+/* Is there a number among these that is not finite? */
+static int overflows(PyArrayObject *x)
+{
+    npy_intp n = PyArray_SIZE(x);
+    int found = 0;
+    if (PyArray_TYPE(x) == NPY_DOUBLE)
+        for (npy_intp k = 0; k < n; k++)
+            found |= !isfinite(((const double *)PyArray_DATA(x))[k]);
+    else
+        for (npy_intp k = 0; k < n; k++)
+            found |= !isfinite(((const float *)PyArray_DATA(x))[k]);
+    return found;
+}
+
+/* Does at_once.short say that whole columns are to be added? */
+static int has_short_rows(PyArrayObject *x, int axis)
+{
+    PyObject *most = state.folds == NULL ? NULL : PyDict_GetItemString(state.folds, "COLUMNS");
+    int last = PyArray_NDIM(x) - 1;
+    return most == NULL || (axis == last && PyArray_DIM(x, last) <= PyLong_AsLong(most));
+}
+
+PyObject *small_fold_along(PyArrayObject *x, int axis)
+{
+    npy_intp shape[RANK];
+    int type = PyArray_TYPE(x), rank = PyArray_NDIM(x);
+    if ((type != NPY_DOUBLE && type != NPY_FLOAT) || rank < 2 || rank > RANK || !PyArray_ISCARRAY_RO(x)
+            || !PyArray_ISNOTSWAPPED(x) || PyArray_SIZE(x) == 0 || has_short_rows(x, axis))
+        return NULL;
+    struct Call *call = call_of(ALONG, axis, x, NULL);
+    for (int d = 0; d < rank - 1; d++)
+        shape[d] = PyArray_DIM(x, d + (d >= axis));
+    PyObject *found = call == NULL ? NULL : PyArray_SimpleNew(rank - 1, shape, type);
+    if (found == NULL)
+        return NULL;
+    int64_t block[WORDS];
+    memcpy(block, call->block, call->words * sizeof *block);
+    block[call->places[0]] = (int64_t)PyArray_BYTES(x);
+    block[call->target] = (int64_t)PyArray_BYTES((PyArrayObject *)found);
+    small_team_run(call->run, call->finish, block, call->words, 1, 1, 1, &call->alone);
+    if (overflows((PyArrayObject *)found)) /* NumPy may have to warn */
+        Py_CLEAR(found);
+    return found;
+}
+
+PyObject *small_divided(PyObject *sum, npy_intp count)
+{
+    small_clear();
+    if (PyArray_IsScalar(sum, Double))
+        PyArrayScalar_VAL(sum, Double) /= (double)count;
+    else if (PyArray_IsScalar(sum, Float))
+        PyArrayScalar_VAL(sum, Float) /= (float)count;
+    else if (PyArray_TYPE((PyArrayObject *)sum) == NPY_DOUBLE)
+        for (npy_intp k = 0; k < size_of(sum); k++)
+            ((double *)PyArray_DATA((PyArrayObject *)sum))[k] /= (double)count;
+    else
+        for (npy_intp k = 0; k < size_of(sum); k++)
+            ((float *)PyArray_DATA((PyArrayObject *)sum))[k] /= (float)count;
+    if (small_raised()) /* too small a quotient, of which NumPy may have to warn */
+        Py_CLEAR(sum);
+    small_clear();
+    return sum;
 }
 
 int small_folds_now(PyArrayObject *x, int shared)

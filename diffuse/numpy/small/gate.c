@@ -45,8 +45,9 @@ static PyObject *call_on_large(Gate *gate, PyObject *const *args, Py_ssize_t n, 
     if (state.left > 0 && gate->flags >= WAYS
             && ((result = small_call_soon(gate, args, n, kwnames)) != NULL || PyErr_Occurred()))
         return result;
-    if ((gate->flags & FOLDS) && n == 1 && small_count(n, kwnames) == 1
-            && ((result = small_fold(gate, args[0])) != NULL || PyErr_Occurred()))
+    PyObject *axis = small_axis(gate, args, n, kwnames);
+    if ((gate->flags & FOLDS) && (axis != NULL || (n == 1 && kwnames == NULL))
+            && ((result = small_fold(gate, args[0], axis)) != NULL || PyErr_Occurred()))
         return result;
     if (gate->watched != NULL && state.places != NULL
             && ((result = small_call_at_once(gate, args, n, kwnames)) != NULL || PyErr_Occurred()))
@@ -147,6 +148,11 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     if ((gate->flags & KEEPS) && n == 1 && kwnames == NULL && is_kept(args[0]))
         return Py_NewRef(args[0]);
+    if (gate->duplicates && n == 1 && kwnames == NULL) {
+        PyObject *copy = small_duplicate(args[0]);
+        if (copy != NULL || PyErr_Occurred())
+            return copy;
+    }
     if (gate->quick != NULL && n > 0 && kwnames == NULL && Py_TYPE(args[0]) == state.array_class) {
         PyObject *view = quickly(gate, (Array *)args[0], args + 1, n - 1);
         if (view != NULL || PyErr_Occurred())
@@ -161,7 +167,7 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
     if (gate->reduces && n == 1 && kwnames == NULL) {
         PyObject *found = small_reduce(gate, args[0]);
         if (found == NULL && !PyErr_Occurred() && gate->reduces > SMALL_ANYWHERE)
-            found = small_fold(gate, args[0]);
+            found = small_fold(gate, args[0], NULL);
         if (found != NULL || PyErr_Occurred())
             return found;
     }
@@ -206,7 +212,7 @@ static int is_numpys_own(Gate *gate, PyObject *name)
 static void find_quick(Gate *gate)
 {
     gate->quick = NULL;
-    gate->zeros = gate->reduces = gate->selects = gate->likens = 0;
+    gate->zeros = gate->reduces = gate->selects = gate->likens = gate->duplicates = 0;
     if (gate->need > SHAPED)
         return;
     PyObject *name = PyObject_GetAttrString(gate->real, "__name__");
@@ -217,6 +223,7 @@ static void find_quick(Gate *gate)
     }
     gate->selects = PyUnicode_CompareWithASCIIString(name, "where") == 0 && is_numpys_own(gate, name);
     if (gate->need == ANYTHING || gate->flags & OPERATES) {
+        gate->duplicates = PyUnicode_CompareWithASCIIString(name, "array") == 0 && is_numpys_own(gate, name);
         Py_DECREF(name);
         return;
     }
@@ -317,6 +324,7 @@ static PyMemberDef gate_members[] = {
     {"sized", T_PYSSIZET, offsetof(Gate, sized), 0, NULL},
     {"most", T_PYSSIZET, offsetof(Gate, most), 0, NULL},
     {"draws", T_INT, offsetof(Gate, draws), 0, NULL},
+    {"reduces", T_INT, offsetof(Gate, reduces), 0, NULL},
     {NULL}};
 
 static PyGetSetDef gate_getset[] = {

@@ -12,7 +12,8 @@ enum { ARRAYS,      /* at least one array, or a sequence of numbers */
        SPACING,     /* `linspace`: two ends, and how many */
        SQUARING,    /* `eye`: rows, and perhaps columns */
        DRAWING };   /* a method of a random generator: numbers, shapes and names (draws.c) */
-enum { WRITES = 16, /* writes into an argument without saying so by `out` */
+enum { FIRST = 8,   /* a reduction that goes along the first axis unless it is told another one */
+       WRITES = 16, /* writes into an argument without saying so by `out` */
        OPERATES = 32, /* a ufunc: operands are broadcast */
        BELONGS = 64,  /* a method, whose first argument is the array */
        MULTIPLIES = 512, /* results may have as many elements as all arguments multiplied */
@@ -49,10 +50,10 @@ typedef struct {
     Quick quick;   /* what gives a view, or an element or a few added up, without NumPy; else NULL */
     int at_hand;   /* it takes the memory of the array, if that is at hand, and not its description */
     int describes; /* its result is no view, but what the description tells */
-    int reduces;   /* SMALL_SUM or the like: a reduction of that name */
+    int reduces;   /* SMALL_SUM or the like: a reduction of that name; told by Python's code of a ufunc's `reduce` */
     int rolls;     /* `roll` */
     int zeros;     /* `zeros` */
-    int selects, likens; /* `where`; `zeros_like` */
+    int selects, likens, duplicates; /* `where`; `zeros_like`; `array` */
     Py_ssize_t sized, most; /* of a method that draws: which argument says how many numbers, and the number from which
                                Diffuse's own draws them; 0 where NumPy's draws any */
     int draws;     /* and which numbers the extension draws itself (draws.c) */
@@ -100,6 +101,8 @@ Py_ssize_t small_keyword(PyObject *kwnames, const char *name); /* where it is am
 /* Of results.c.  `small_answer` calls NumPy's function with these arguments and gives what the program gets of the
  * result; `small_made` gives that of a result, which it steals, that a task may use next. */
 PyObject *small_answer(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject *kwnames, Found *found);
+/* The axis of a call of a reduction that says no more; NULL of other calls. */
+PyObject *small_axis(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *small_made(PyObject *result, Found *found, PyObject *place);
 
 /* Of draws.c: a call of a method of a random generator. */
@@ -109,9 +112,10 @@ PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject 
  * look. */
 PyObject *small_call_loop(Gate *gate, PyObject *const *low);
 
-/* Of select.c: what `where` gives of three arguments, and `zeros_like` of one, likewise. */
+/* Of select.c: what `where` gives of three arguments, and `zeros_like` and `array` of one, likewise. */
 PyObject *small_where(PyObject *const *given);
 PyObject *small_zeros_like(PyObject *x);
+PyObject *small_duplicate(PyObject *x);
 
 /* Of sums.c: the sums of a small array along `axis`, likewise. */
 PyObject *small_sum(PyObject *given, PyObject *axis);
@@ -128,7 +132,7 @@ PyObject *small_read_from(Gate *gate, PyObject *const *args, Py_ssize_t n);
 Py_ssize_t small_target(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *small_write_to(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, Py_ssize_t target);
 PyObject *small_call_soon(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
-PyObject *small_fold(Gate *gate, PyObject *given);
+PyObject *small_fold(Gate *gate, PyObject *given, PyObject *axis);
 PyObject *small_borrowed(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *small_call_at_once(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 

@@ -40,6 +40,8 @@ static PyObject *set_classes(PyObject *module, PyObject *args)
     if (array->tp_basicsize == sizeof(Array) && PyType_IsSubtype(array, &Array_Type))
         small_recycle(array);
     small_numbers();
+    if (small_describe(array) < 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 

@@ -127,13 +127,11 @@ static PyObject *raised(PyObject *result, Found *found)
     return shown;
 }
 
-/* The axis of a call that sums along one, or some, and says no more; NULL of other calls. */
-static PyObject *summed(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject *kwnames)
+PyObject *small_axis(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    enum { SUMS = FOLDS | ADDS };
-    if ((gate->flags & SUMS) != SUMS || small_count(n, kwnames) != 2 || n == 0)
+    if (!(gate->flags & FOLDS) || small_count(n, kwnames) != 2 || n == 0)
         return NULL;
-    return kwnames == NULL || small_keyword(kwnames, "axis") == 0 ? low[1] : NULL;
+    return kwnames == NULL || small_keyword(kwnames, "axis") == 0 ? args[1] : NULL;
 }
 
 PyObject *small_answer(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject *kwnames, Found *found)
@@ -142,7 +140,7 @@ PyObject *small_answer(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject 
     if (kwnames == NULL && n == (gate->flags & ONE ? 1 : gate->flags & TWO ? 2 : -1)
             && ((result = small_call_loop(gate, low)) != NULL || PyErr_Occurred()))
         return small_shown(result);
-    PyObject *axis = summed(gate, low, n, kwnames);
+    PyObject *axis = gate->reduces == SMALL_SUM ? small_axis(gate, low, n, kwnames) : NULL;
     result = axis != NULL ? small_sum(low[0], axis)
              : kwnames != NULL ? NULL
              : gate->selects && n == 3 ? small_where(low) : gate->likens && n == 1 ? small_zeros_like(low[0]) : NULL;

@@ -1,4 +1,4 @@
-/* `where` and `zeros_like` of arrays of one common type that lie in C's order.
+/* `where` and `zeros_like` of arrays of one common type that lie in C's order, and `array` of a small one.
  *
  * NumPy's `where` branches for each element, which takes ten times as long where the mask has no order. */
 #include "gate.h"
@@ -83,4 +83,14 @@ PyObject *small_zeros_like(PyObject *x)
         return NULL;
     Py_INCREF(PyArray_DESCR(array)); /* it is stolen */
     return PyArray_Zeros(PyArray_NDIM(array), PyArray_DIMS(array), PyArray_DESCR(array), 0);
+}
+
+PyObject *small_duplicate(PyObject *x)
+{
+    if (Py_TYPE(x) != state.array_class && !PyArray_CheckExact(x))
+        return NULL;
+    PyObject *memory = small_number_or_near(x);
+    PyObject *found = memory == NULL ? NULL : PyArray_NewCopy((PyArrayObject *)memory, NPY_KEEPORDER);
+    Py_XDECREF(memory);
+    return small_shown(found);
 }

@@ -90,6 +90,9 @@ int small_readable(Array *x); /* is the memory at hand, as far as can be told at
 int small_get_buffer(Array *x, Py_buffer *view, int flags); /* Python's buffer protocol, of arrays and numbers */
 PyObject *small_mine(Array *x); /* the memory to write to, likewise; NULL as above */
 int small_moves(PyObject *ufunc); /* does some place of the program bring it other views every turn? */
+/* Gives a class of arrays attributes of its own for what `Described` has for all: Python looks through the bases of an
+ * object's class at each use of an attribute that another class defines.  -1 with an exception. */
+int small_describe(PyTypeObject *kind);
 int small_hand_ready(void);
 int small_draws_ready(void);
 /* Of normals.c: the address of NumPy's random_standard_normal, and its class Generator. */

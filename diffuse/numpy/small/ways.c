@@ -130,30 +130,54 @@ PyObject *small_read_from(Gate *gate, PyObject *const *args, Py_ssize_t n)
     return found;
 }
 
-/* What a reduction of all elements gives that the calling thread does at once, as immediate and total of at_once.py
- * have it. */
-PyObject *small_fold(Gate *gate, PyObject *given)
+/* The axis of a C-contiguous array that an argument of a reduction names, which may be NULL: -1 for all of them, -2 if it
+ * names none. */
+static int axis_of(Gate *gate, PyArrayObject *x, PyObject *axis)
 {
-    if (Py_TYPE(given) != state.array_class)
-        return NULL;
+    int rank = PyArray_NDIM(x), over = 0;
+    if (axis == NULL && !(gate->flags & FIRST))
+        return -1;
+    long found = axis == NULL ? 0 : PyLong_CheckExact(axis) ? PyLong_AsLongAndOverflow(axis, &over) : rank;
+    if (over || found < -rank || found >= rank || !PyArray_IS_C_CONTIGUOUS(x))
+        return -2;
+    return rank == 1 ? -1 : (int)(found < 0 ? found + rank : found);
+}
+
+/* A sum, of all elements or along an axis, or the mean, by the calling thread; NULL where Python's code has to see to
+ * it. */
+static PyObject *added_up(PyArrayObject *x, int axis, int mean)
+{
+    PyObject *found = axis < 0 ? small_fold_vectors(x, NULL) : small_fold_along(x, axis);
+    return found == NULL || !mean ? found : small_divided(found, axis < 0 ? PyArray_SIZE(x) : PyArray_DIM(x, axis));
+}
+
+/* What a reduction of all elements, or along an axis, gives that the calling thread does at once, as immediate, total
+ * and along of at_once.py have it. */
+PyObject *small_fold(Gate *gate, PyObject *given, PyObject *along)
+{
     Array *x = (Array *)given;
-    npy_intp size = absent(x->meta) ? 0 : size_of(x->meta);
-    int type = size == 0 ? NPY_HALF : PyArray_TYPE((PyArrayObject *)x->meta);
-    int whole = type >= NPY_BYTE && type <= NPY_ULONGLONG, real = type == NPY_FLOAT || type == NPY_DOUBLE;
-    int adds = gate->flags & ADDS && real, fits = whole || adds || (!(gate->flags & ADDS) && (real || type == NPY_BOOL));
-    int searched = gate->reduces > SMALL_ANYWHERE && type == NPY_BOOL && size >= state.small && state.small && state.sees && !small_eager();
-    if (!fits || !(searched || small_folds_now((PyArrayObject *)x->meta, adds)))
+    npy_intp size = Py_TYPE(given) != state.array_class || absent(x->meta) ? 0 : size_of(x->meta);
+    if (size == 0)
+        return NULL;
+    int type = PyArray_TYPE((PyArrayObject *)x->meta), axis = axis_of(gate, (PyArrayObject *)x->meta, along);
+    int mean = gate->reduces == SMALL_MEAN, whole = type >= NPY_BYTE && type <= NPY_ULONGLONG && !mean;
+    int real = type == NPY_FLOAT || type == NPY_DOUBLE, adds = gate->flags & ADDS && real;
+    int fits = axis != -2 && (whole || adds || (!(gate->flags & ADDS) && (real || type == NPY_BOOL)));
+    int searched = gate->reduces > SMALL_ANYWHERE && type == NPY_BOOL && axis < 0 && size >= state.small && state.small
+                   && state.sees && !small_eager();
+    if (!fits || !(searched || small_folds_now((PyArrayObject *)x->meta, adds && axis < 0)))
         return NULL;
     PyObject *memory = small_at_hand(x), *found = NULL;
     if (memory != NULL) {
         small_looked();
-        found = adds ? small_fold_vectors((PyArrayObject *)memory, NULL)
+        found = adds ? added_up((PyArrayObject *)memory, axis, mean)
                 : searched ? small_searched(gate->reduces, (PyArrayObject *)memory) : NULL;
         if (found == NULL && !adds && !PyErr_Occurred())
-            found = PyObject_CallOneArg(gate->real, memory);
+            found = axis < 0 ? PyObject_CallOneArg(gate->real, memory)
+                    : PyObject_CallFunctionObjArgs(gate->real, memory, along, NULL);
         Py_DECREF(memory);
     }
-    return found;
+    return small_shown(found);
 }
 
 /* Have these arguments of a call few elements, or are no arrays?  Diffuse computes with many itself. */
