@@ -1,4 +1,5 @@
-"""Borders: cuts the small tasks before a large one like that one, so that both are one group."""
+"""Borders: cuts the small tasks before a large one like that one, so that both are one group; and counts
+refusals."""
 
 from __future__ import annotations
 
@@ -56,3 +57,10 @@ def recut(window: Window, group: Group, recorded: Recorded, template: Template, 
     group.begin()
     group.sketch = None
     return Trail(node, chain, template.domain, beside, spilled, weight(spilled, node))
+
+
+def refused(refusal: Refusal) -> Refusal:
+    """Count a refusal."""
+    trace.count("refusals")
+    trace.event("refusal", lambda: str(refusal))
+    return refusal
