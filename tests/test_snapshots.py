@@ -102,8 +102,8 @@ class Random:
 
     def part(self) -> str:
         return self.pick.choice("de") + self.pick.choice([
-            "[k]", "[:, k, None]", "[j, ::-1]", "[::-1, j, None]", "[:, k:k + 1]", "[-k - 1]", "[5]", "[:, :1]",
-            "[None, j]", "", "", ".T", "[k, j]", "[:, :]", "[j:j + 1, :]"])
+            "[k]", "[:, k, None]", "[j, ::-1]", "[::-1, j, None]", "[:, k:k + 1]", "[-k - 1]", "[5]",
+            "[:, :1]", "[None, j]", "", "", ".T", "[k, j]", "[:, :]", "[j:j + 1, :]"])
 
     def value(self) -> str:
         pick = self.pick
@@ -120,8 +120,8 @@ class Random:
         if kind == 0:
             return [f"t = np.broadcast_to({value}, d.shape) + {pick.choice('de')}", f"{target}[:] = t"]
         if kind == 1:
-            return [f"t = np.broadcast_to({value}, d.shape)", f"{target}[:] = np.where(t > {self.part()}, t, e)"
-                    if self.dtype != "bool" else f"{target}[:] = t"]
+            chosen = "t" if self.dtype == "bool" else f"np.where(t > {self.part()}, t, e)"
+            return [f"t = np.broadcast_to({value}, d.shape)", f"{target}[:] = {chosen}"]
         if kind == 2:
             return [f"{target} {pick.choice('|^' if self.dtype == 'bool' else '+-')}= {value}"]
         if kind == 3:
