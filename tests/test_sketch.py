@@ -233,6 +233,7 @@ def test_compiled_rows_are_those_of_the_definition(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.skipif(native is None, reason="there is no compiled code to compare with")
 def test_compiled_rows_refuse_other_arguments() -> None:
-    for arguments in ((), ([], {}, (), [1], (), (1,), False), ([], {}, (), (), (), (1,), False)):
+    wrong: list[tuple[Any, ...]] = [(), ([], {}, (), [1], (), (1,), False), ([], {}, (), (), (), (1,), False)]
+    for arguments in wrong:
         with pytest.raises(TypeError, match="uses_of: expected"):
             native.uses_of(*arguments)

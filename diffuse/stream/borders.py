@@ -1,4 +1,4 @@
-"""Borders: cuts the small tasks before a large one like that one, so that both are one group; and counts
+"""Borders: cuts the small tasks before a large one like that one, so that both are one group; and notes
 refusals."""
 
 from __future__ import annotations
@@ -64,3 +64,17 @@ def refused(refusal: Refusal) -> Refusal:
     trace.count("refusals")
     trace.event("refusal", lambda: str(refusal))
     return refusal
+
+
+def note(window: Window, group: Group, recorded: Recorded, reason: Refusal | str) -> None:
+    """Learn from an assignment that has to wait for operations on small parts of its array (snapshots.py).
+    Where ranks hold parts of arrays, nothing is learned."""
+    addressed = window.stores.runtime.addressed
+    if isinstance(reason, str) or reason.constraint != "anti-dependence" or not addressed:
+        return
+    if window.snapshots is None:
+        from diffuse.stream.snapshots import Snapshots  # few programs need it
+
+        window.snapshots = Snapshots()
+    if window.snapshots.note(group, recorded):
+        window.memo.forget_trails()

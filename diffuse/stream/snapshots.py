@@ -11,11 +11,9 @@ A copy has the bits of what it copies, so results do not depend on this.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from diffuse.fusion.constraints import Refusal
 from diffuse.ir import ITEMSIZE, ONE, Frame, Privilege
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.kinds import kind
@@ -30,7 +28,6 @@ from diffuse.stream.sketch import Sketch
 from diffuse.stream.stores import Storage
 
 if TYPE_CHECKING:
-    from diffuse.runtime.base import Runtime
     from diffuse.stream.window import Window
 
 TIMES = 6
@@ -59,17 +56,9 @@ class Snapshots:
         self._templates: dict[tuple[Any, ...], Template] = Bounded(1 << 10)
         """The templates of tasks that read copies."""
 
-    def forget(self) -> None:
-        """Forget which operands are copied, and how."""
-        self.lines.clear()
-        self._counts.clear()
-        self._nodes.clear()
-
-    def note(self, group: Group, recorded: Recorded, refusal: Refusal, runtime: Runtime) -> bool:
-        """Learn from an assignment that is refused; returns whether operands are copied from now on that were
-        not before.  Where ranks hold parts of arrays, none is."""
-        if refusal.constraint != "anti-dependence" or not runtime.addressed:
-            return False
+    def note(self, group: Group, recorded: Recorded) -> bool:
+        """Learn from an assignment that is refused, because points of this group read what others would
+        overwrite; returns whether operands are copied from now on that were not before."""
         found = False
         for store, use in zip(recorded[1], recorded[0].uses, strict=True):
             if use.privilege is not READ:
@@ -80,8 +69,7 @@ class Snapshots:
                         found = True
         return found
 
-    def lifted(self, recorded: Recorded, create: Callable[[Frame], Storage], window: Window
-               ) -> tuple[Recorded, list[Storage]]:
+    def lifted(self, recorded: Recorded, window: Window) -> tuple[Recorded, list[Storage]]:
         """Add the copies of the small operands of a task to the window; returns the task that reads them, and
         the handles of the copies, which have to live until that is added."""
         template, stores, values, where = recorded
@@ -92,7 +80,7 @@ class Snapshots:
             for k, use in enumerate(template.uses):
                 if use.privilege is READ and _small(use.map, template):
                     copy, frame, view = _part(use.map)
-                    handles.append(create(frame))
+                    handles.append(window.stores.new(frame))
                     copies.append((copy, (ids[k], handles[-1].id), (), where))
                     uses[k], ids[k] = Use.of(view, READ), handles[-1].id
         if not copies:

@@ -17,20 +17,20 @@ from diffuse.ir import ONE, Decomposition, volume
 from diffuse.ir.template import Recorded, Template
 from diffuse.observe.provenance import calls
 from diffuse.settings import config
-from diffuse.stream.borders import recut, recuts, refused
+from diffuse.stream.borders import note, recut, recuts, refused
 from diffuse.stream.cuts import Cuts, alike, like_all_rows
 from diffuse.stream.decompose import chosen_for, decompose, followed, processors_of
 from diffuse.stream.group import Group, opaque
 from diffuse.stream.memo import Later, Memo, Node, Trail
 from diffuse.stream.outline import MOST_COST, MOST_LOOPS, SPARE, overfull, spilled_bytes, weight
 from diffuse.stream.sketch import sketched
-from diffuse.stream.snapshots import Snapshots
 from diffuse.stream.stores import Stores
 from diffuse.stream.turns import begins_turn
 
 if TYPE_CHECKING:
     from diffuse.stream.regions import Region
     from diffuse.stream.shapes import Shapes
+    from diffuse.stream.snapshots import Snapshots
 
 FIRST_SIZE = 64
 """The number of tasks held before the first one is forwarded, when the window's size is automatic."""
@@ -52,7 +52,7 @@ class Window:
 
     def __init__(self, stores: Stores) -> None:
         self.memo = Memo()
-        self.snapshots = Snapshots()
+        self.snapshots: Snapshots | None = None
         self.shapes: Shapes | None = None
         """The habits of arrays of each shape, once ranks hold parts of them."""
         self.region: Region | None = None
@@ -149,8 +149,7 @@ class Window:
             group.shapes.add(shape)
         edge = self._edge(group, recorded)
         if edge.__class__ is not Trail:
-            if edge.__class__ is Refusal and self.snapshots.note(group, recorded, edge, self.stores.runtime):
-                self.memo.forget_trails()
+            note(self, group, recorded, edge)
             group = self.close(edge)
             group.shapes.add(shape)
             edge = self._edge(group, recorded)
@@ -374,7 +373,7 @@ class Window:
     def forget(self) -> None:
         """Clear the memo; the window must be empty."""
         self.memo.clear()
-        self.snapshots.forget()
+        self.snapshots = None
         self.shapes = None
         if self.region is not None:
             self.region.forget()
