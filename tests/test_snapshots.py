@@ -91,6 +91,24 @@ def test_an_assignment_in_place_is_one_launch() -> None:
         assert trace.counters["launched"] - before == 20
 
 
+def test_copies_end_where_the_program_overwrites_nothing_any_more() -> None:
+    def less(x: Any, k: int) -> Any:
+        return x - x[k]
+
+    with stream(3, **SETTINGS):
+        d = diffuse.numpy.array(numpy.random.default_rng(1).integers(-9, 9, (N, N)).astype(float))
+        expected = numpy.array(d)
+        before = trace.counters["snapshots"]
+        for k in range(10):
+            d[:] = less(d, k)
+            expected[:] = less(expected, k)
+        learned = trace.counters["snapshots"] - before
+        assert learned > 3
+        for k in range(10):
+            assert (numpy.array(less(d, k)) == less(expected, k)).all()
+        assert trace.counters["snapshots"] - before == learned + 3
+
+
 class Random:
     """Random statements on parts of two arrays."""
 

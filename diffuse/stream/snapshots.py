@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 TIMES = 6
 """How often an assignment is refused because of small operands of an operation before these are copied."""
+AGAIN = 256
+"""How many refusals more it takes where copies turned out to be useless."""
 SMALLER = 64
 """An operand is small if the task has so many times as many iterations as it has elements."""
 REASON = "small operands are copied"
@@ -45,12 +47,15 @@ that reads it."""
 class Snapshots:
     """The operations of the program whose small operands are copied, by name and line."""
 
-    __slots__ = ("lines", "_counts", "_nodes", "_templates")
+    __slots__ = ("lines", "_counts", "_last", "_nodes", "_templates")
 
     def __init__(self) -> None:
         self.lines: set[tuple[str, Any]] = set()
         self._counts: dict[tuple[str, Any], int] = Bounded(1 << 10)
-        """How often an assignment was refused because of small operands of an operation."""
+        """How often an assignment was refused because of small operands of an operation; once they are
+        copied, how often that would still have to turn out useless until they no longer are."""
+        self._last: dict[tuple[str, Any], tuple[Group, set[int]]] = Bounded(1 << 10)
+        """For each operation the group that last read copies, and the stores of which it read them."""
         self._nodes: dict[tuple[Any, ...], Node] = Bounded(1 << 8)
         """The nodes of groups of copies, by the rows of their sketches."""
         self._templates: dict[tuple[Any, ...], Template] = Bounded(1 << 10)
@@ -83,10 +88,11 @@ class Snapshots:
                     handles.append(window.stores.new(frame))
                     copies.append((copy, (ids[k], handles[-1].id), (), where))
                     uses[k], ids[k] = Use.of(view, READ), handles[-1].id
-        if not copies:
+        if not copies or not self._pays((template.operation, where)):
             return recorded, handles
         trace.counters["snapshots"] += len(copies)
         self._add(copies, window)
+        self._last[template.operation, where] = window.open, {copied for _, (copied, _), *_ in copies}
         key = (template.operation, template.signature, template.numbers, template.shape,
                *[(use.map.token, use.privilege, use.operator) for use in uses])
         made = self._templates.get(key)
@@ -94,6 +100,20 @@ class Snapshots:
             made = self._templates[key] = Template(template.operation, template.signature, template.shape,
                                                    tuple(uses), template.numbers)
         return (made, tuple(ids), values, where), handles
+
+    def _pays(self, name: tuple[str, Any]) -> bool:
+        """Are the operands of an operation still copied?  Not if its groups did not overwrite the arrays, so
+        many times in a row; then it takes longer to learn it again."""
+        last = self._last.get(name)
+        if last is None or _overwrites(*last):
+            self._counts[name] = TIMES
+            return True
+        self._counts[name] = left = self._counts.get(name, TIMES) - 1
+        if left <= 0:
+            self.lines.discard(name)
+            self._counts[name] = -AGAIN
+            del self._last[name]
+        return left > 0
 
     def _add(self, copies: list[Recorded], window: Window) -> None:
         """Add copies to the window as a group of their own, which runs on one point.
@@ -138,6 +158,12 @@ def _small(view: View, template: Template) -> bool:
     count = prod(kept)
     return (bool(kept) and not view.free and not view.turned and SMALLER * count <= template.elements
             and SMALLER * count <= prod(view.frame))
+
+
+def _overwrites(group: Group, stores: set[int]) -> bool:
+    """Does a group write to one of these stores?"""
+    return any([use.privilege is not READ and store in stores for template, used, *_ in group.recorded
+                for use, store in zip(template.uses, used, strict=True)])
 
 
 def _before(group: Group, store: int, target: View) -> list[tuple[str, Any]]:
