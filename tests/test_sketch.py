@@ -17,6 +17,7 @@ import diffuse.numpy
 from diffuse.fusion import verify
 from diffuse.ir import ONE
 from diffuse.numpy.ops import moving
+from diffuse.numpy.small import native
 from diffuse.stream import cuts, sketch, window
 from diffuse.stream.replay import Replay
 from tests.test_fuzz_stream import same, stream
@@ -210,3 +211,31 @@ def test_rows_of_sketches_are_made_where_a_prefix_comes_again(monkeypatch: pytes
     tasks = seen[0][1]
     assert tasks >= 3
     assert seen == [(0, tasks), (tasks, tasks), (tasks, 0)]
+
+
+@pytest.mark.skipif(native is None, reason="there is no compiled code to compare with")
+def test_compiled_rows_are_those_of_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    def both(row: list[Any], slots: dict[int, sketch.Slot], *arguments: Any) -> bool:
+        nonlocal compared
+        mine, places = list(row), {number: (list(views), dict(written))
+                                   for number, (views, written) in slots.items()}
+        said = native.uses_of(row, slots, *arguments)
+        assert sketch.uses_of(mine, places, *arguments) == said
+        assert not said or (mine, list(places.items())) == (row, list(slots.items()))
+        compared += said
+        return bool(said)
+
+    monkeypatch.setattr(sketch, "finder", both)
+    for seed in range(200, 220):
+        ran(Changing(seed), points=seed % 4 + 1)
+    assert compared > 1000
+
+
+@pytest.mark.skipif(native is None, reason="there is no compiled code to compare with")
+def test_compiled_rows_refuse_other_arguments() -> None:
+    wrong: list[tuple[Any, ...]] = [(), ([], {}, (), [1], (), (1,), False), ([], {}, (), (), (), (1,), False)]
+    for arguments in wrong:
+        with pytest.raises(TypeError, match="uses_of: expected"):
+            native.uses_of(*arguments)

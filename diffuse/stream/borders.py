@@ -1,4 +1,5 @@
-"""Borders: cuts the small tasks before a large one like that one, so that both are one group."""
+"""Borders: cuts the small tasks before a large one like that one, so that both are one group; and notes
+refusals."""
 
 from __future__ import annotations
 
@@ -56,3 +57,24 @@ def recut(window: Window, group: Group, recorded: Recorded, template: Template, 
     group.begin()
     group.sketch = None
     return Trail(node, chain, template.domain, beside, spilled, weight(spilled, node))
+
+
+def refused(refusal: Refusal) -> Refusal:
+    """Count a refusal."""
+    trace.count("refusals")
+    trace.event("refusal", lambda: str(refusal))
+    return refusal
+
+
+def note(window: Window, group: Group, recorded: Recorded, reason: Refusal | str) -> None:
+    """Learn from an assignment that has to wait for operations on small parts of its array (snapshots.py).
+    Where ranks hold parts of arrays, nothing is learned."""
+    addressed = window.stores.runtime.addressed
+    if isinstance(reason, str) or reason.constraint != "anti-dependence" or not addressed:
+        return
+    if window.snapshots is None:
+        from diffuse.stream.snapshots import Snapshots  # few programs need it
+
+        window.snapshots = Snapshots()
+    if window.snapshots.note(group, recorded):
+        window.memo.forget_trails()

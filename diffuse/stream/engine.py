@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any
 
-from diffuse.ir import Frame, IndexTask, Point, Privilege, Scalar
+from diffuse.ir import Frame, IndexTask, Point, Privilege, Scalar, kinds
 from diffuse.ir.template import Template
+from diffuse.ir.view import View
 from diffuse.kernels.body import operations
 from diffuse.observe import notices, provenance
 from diffuse.observe.provenance import where
@@ -26,6 +27,7 @@ from diffuse.runtime.base import Instance
 from diffuse.runtime.independent import Independent
 from diffuse.runtime.sharing import Sharing
 from diffuse.settings import watch
+from diffuse.stream import sketch
 from diffuse.stream.direct import Direct, direct
 from diffuse.stream.queue import Queue
 from diffuse.stream.stores import Operand, Storage, nbytes
@@ -319,6 +321,8 @@ def recording() -> dict[str, Any]:
                               _engine.window.open.trail, _engine.waits)
     return {"Engine": Engine, "Storage": Storage, "Template": Template, "engine": _engine,
             "fills": _engine.zeros.held, "provenance": vars(provenance),
+            "View": View, "Form": kinds.Form, "form": kinds.form, "READ": Privilege.READ,
+            "connect": sketch.connect,
             **{type(part).__name__: type(part) for part in parts}}
 
 

@@ -91,6 +91,9 @@ class Queue:
             held = self.zeros.held
             if not ((task[0].fills or (held and not held.keys().isdisjoint(task[1])))
                     and self.zeros.hold(task)):
+                snapshots = window.snapshots
+                if snapshots is not None and (task[0].operation, task[3]) in snapshots.lines:
+                    task, _copies = snapshots.lifted(task, window)
                 window.add(task)
                 if self._size is not None:
                     if window.held >= self._size:

@@ -31,7 +31,7 @@ cache (streaming.py) is decided once, as for all windows of one canonical form.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from diffuse.ir import ONE, Decomposition, Point, Privilege, Split, volume
@@ -81,14 +81,72 @@ def _relation(place: Place, other: Place, domain: Point, several: bool) -> int |
     return ALIGNED
 
 
-class _Slot:
-    """The views of one store so far, and which of them are written."""
+Slot = tuple[list[Place], dict[int, None]]
+"""The views of one store so far, and which of them are written."""
 
-    __slots__ = ("places", "written")
 
-    def __init__(self) -> None:
-        self.places: list[Place] = []
-        self.written: dict[int, None] = {}
+def uses_of(row: list[Any], slots: dict[int, Slot], uses: Sequence[Use], numbers: Sequence[int],
+            splits: tuple[Split, ...], domain: Point, several: bool) -> bool:
+    """Append to a row what it says of the uses of a task, and to the slots of a group the views of the task;
+    False if the task has no row.  `numbers` are the slots of its stores, `splits` those that cut its space
+    into several points."""
+    for use, number in zip(uses, numbers, strict=True):
+        entry = _use(slots, number, use, splits, domain, several)
+        if entry is None:
+            return False
+        row.append(entry)
+    return True
+
+
+def _use(slots: dict[int, Slot], number: int, use: Use, splits: tuple[Split, ...], domain: Point,
+         several: bool) -> tuple[Any, ...] | None:
+    """What the row of a task says of one of its uses."""
+    frame, dtype, view, privilege, *_ = use
+    found = view.form or form(view)
+    if found is None:
+        return None
+    read, bounds, cuts = privilege is READ, found.bounds, found.cuts(splits) if splits else ()
+    slot = slots.get(number)
+    if slot is None:
+        slot = slots[number] = [(view, bounds, cuts, frame, dtype, found.plain)], {}
+        if read:
+            return number, 0, True
+    places, written = slot
+    for known, place in enumerate(places):
+        if (place[1] == bounds and place[2] == cuts and place[0] == view and place[3] == frame
+                and place[4] == dtype):
+            if read or known in written:
+                return number, known
+            break
+    else:
+        known = len(places)
+        place = view, bounds, cuts, frame, dtype, found.plain
+        places.append(place)
+    first = known == 0 or (frame == places[0][3] and dtype == places[0][4])
+    if read and not written:
+        return number, known, first
+    if not read:
+        written[known] = None
+    entry: list[Any] = [number, known, first]
+    for k in written if read else range(len(places)):
+        relation = _relation(place, places[k], domain, several)
+        if relation is None:
+            return None
+        if relation != APART:
+            entry += (k, relation)
+    return tuple(entry)
+
+
+Finder = Callable[[list[Any], dict[int, Slot], Sequence[Use], Sequence[int], tuple[Split, ...], Point, bool],
+                  bool]
+finder: Finder = uses_of
+"""`uses_of`, or the same in C."""
+
+
+def connect(found: Finder) -> None:
+    """Take compiled code in place of `uses_of`."""
+    global finder
+    finder = found
 
 
 class Sketch:
@@ -105,7 +163,7 @@ class Sketch:
         """Has one of the tasks no row?  Then no later one has."""
         self._domain: Point = ()
         self._spaces: dict[tuple[Point, tuple[Split, ...]], int] = {}
-        self._slots: dict[int, _Slot] = {}
+        self._slots: dict[int, Slot] = {}
 
     def fail(self) -> None:
         """Append a task that has no row."""
@@ -142,52 +200,11 @@ class Sketch:
                 self._broken = True
                 return None
             row.append(axis)
-        for use, store in zip(template.uses, stores, strict=True):
-            entry = self._use(slots[store], use, splits if several else (), domain, several)
-            if entry is None:
-                self._broken = True
-                return None
-            row.append(entry)
-        return tuple(row)
-
-    def _use(self, number: int, use: Use, splits: tuple[Split, ...], domain: Point, several: bool
-             ) -> tuple[Any, ...] | None:
-        """What the row of a task says of one of its uses."""
-        frame, dtype, view, privilege, *_ = use
-        found = view.form or form(view)
-        if found is None:
+        if not finder(row, self._slots, template.uses, [slots[store] for store in stores],
+                      splits if several else (), domain, several):
+            self._broken = True
             return None
-        read, bounds, cuts = privilege is READ, found.bounds, found.cuts(splits) if splits else ()
-        slot = self._slots.get(number)
-        if slot is None:
-            slot = self._slots[number] = _Slot()
-            slot.places.append((view, bounds, cuts, frame, dtype, found.plain))
-            if read:
-                return number, 0, True
-        places, written = slot.places, slot.written
-        for known, place in enumerate(places):
-            if (place[1] == bounds and place[2] == cuts and place[0] == view and place[3] == frame
-                    and place[4] == dtype):
-                if read or known in written:
-                    return number, known
-                break
-        else:
-            known = len(places)
-            place = view, bounds, cuts, frame, dtype, found.plain
-            places.append(place)
-        first = known == 0 or (frame == places[0][3] and dtype == places[0][4])
-        if read and not written:
-            return number, known, first
-        if not read:
-            written[known] = None
-        entry: list[Any] = [number, known, first]
-        for k in written if read else range(len(places)):
-            relation = _relation(place, places[k], domain, several)
-            if relation is None:
-                return None
-            if relation != APART:
-                entry += (k, relation)
-        return tuple(entry)
+        return tuple(row)
 
 
 def sketched(group: Group, recorded: Recorded, runtime: Runtime) -> tuple[Any, Decomposition]:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from diffuse.fusion.constraints import Refusal, admit
 from diffuse.ir import ONE, Decomposition, volume
 from diffuse.ir.template import Recorded, Template
-from diffuse.observe import trace
 from diffuse.observe.provenance import calls
 from diffuse.settings import config
-from diffuse.stream.borders import recut, recuts
+from diffuse.stream.borders import note, recut, recuts, refused
 from diffuse.stream.cuts import Cuts, alike, like_all_rows
 from diffuse.stream.decompose import chosen_for, decompose, followed, processors_of
 from diffuse.stream.group import Group, opaque
@@ -31,6 +30,7 @@ from diffuse.stream.turns import begins_turn
 if TYPE_CHECKING:
     from diffuse.stream.regions import Region
     from diffuse.stream.shapes import Shapes
+    from diffuse.stream.snapshots import Snapshots
 
 FIRST_SIZE = 64
 """The number of tasks held before the first one is forwarded, when the window's size is automatic."""
@@ -52,6 +52,7 @@ class Window:
 
     def __init__(self, stores: Stores) -> None:
         self.memo = Memo()
+        self.snapshots: Snapshots | None = None
         self.shapes: Shapes | None = None
         """The habits of arrays of each shape, once ranks hold parts of them."""
         self.region: Region | None = None
@@ -148,6 +149,7 @@ class Window:
             group.shapes.add(shape)
         edge = self._edge(group, recorded)
         if edge.__class__ is not Trail:
+            note(self, group, recorded, edge)
             group = self.close(edge)
             group.shapes.add(shape)
             edge = self._edge(group, recorded)
@@ -269,7 +271,7 @@ class Window:
         if edge is None or config.check or (isinstance(edge, Refusal) and recuts(group, edge, chosen)):
             return self._numbered(group, recorded, row, chosen)
         if isinstance(edge, Refusal):
-            return _refused(edge)
+            return refused(edge)
         recorded[0].cut = True
         return self._joined(group, edge, recorded, Later(recorded[0], chosen))
 
@@ -316,7 +318,7 @@ class Window:
             node.sketch(brief, edge)
         if isinstance(edge, Refusal):
             again = recut(self, group, recorded, template, edge)
-            return _refused(edge) if again is None else again
+            return refused(edge) if again is None else again
         found = self._joined(group, edge, recorded, template)
         group.made(task, found)
         return found
@@ -371,6 +373,7 @@ class Window:
     def forget(self) -> None:
         """Clear the memo; the window must be empty."""
         self.memo.clear()
+        self.snapshots = None
         self.shapes = None
         if self.region is not None:
             self.region.forget()
@@ -391,10 +394,3 @@ class Window:
         if self.held < self.size or not self.closed:
             return False
         return len(self.closed) > 1 or len(self.open.recorded) < self.held // 2
-
-
-def _refused(refusal: Refusal) -> Refusal:
-    """Count a refusal."""
-    trace.count("refusals")
-    trace.event("refusal", lambda: str(refusal))
-    return refusal

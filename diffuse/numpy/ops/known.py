@@ -277,9 +277,11 @@ def rolled(a: Any, shift: Any, axis: Any) -> Any:
 core.slow.known, core.slow.known_unary, core.slow.known_inplace = binary, unary, inplace
 
 if native is not None:
-    native.connect_recording(recording(), {
+    parts = recording()
+    native.connect_recording(parts, {
         "Known": Known, "View": view.View, "OFTEN": OFTEN, "TRUSTED": single.TRUSTED, "KNOWN": KNOWN,
         "SLICES": elements.SLICES, "ways": single.ways, "made_at_once": access.made_at_once,
         "namespace": globals(), "call": call, "rolled": rolled, "again_into": again_into,
         "constants": access.constants, "LITTLE": access.LITTLE})
+    parts["connect"](native.uses_of)
     call, rolled = native.call, native.rolled

@@ -6,6 +6,7 @@ engine's `again` do to record a call again.  `small.h` has what all files share;
     array, hand, elements, slices, operators      arrays/core.py, access.py, elements.py and arithmetic.py
     gate, arguments, permission, ways, results    ops/gates.py: a call goes to NumPy, or is done otherwise
     record, roll, constants, place, stream        ops/known.py, observe/provenance.py and stream/engine.py
+    sketch                                        stream/sketch.py: the rows of tasks at ever new views
     soon, moving, products, folds, draws, team    what is done at once on larger arrays: arrays/soon.py, ops/
     shares, direct                                on the runtime's threads: loops of ufuncs, machine code
     loops, reductions, copies, parts, views,      shorter ways to what NumPy computes, with its results

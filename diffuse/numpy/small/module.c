@@ -268,7 +268,8 @@ static PyObject *connect_recording(PyObject *module, PyObject *args)
     PyObject *stream, *known;
     if (!PyArg_ParseTuple(args, "O!O!", &PyDict_Type, &stream, &PyDict_Type, &known)
             || small_connect_stream(stream) < 0 || small_connect_known(known) < 0
-            || small_connect_slices(known) < 0 || small_connect_roll(stream, known) < 0)
+            || small_connect_slices(known) < 0 || small_connect_roll(stream, known) < 0
+            || small_connect_sketch(stream) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -364,6 +365,7 @@ static PyMethodDef methods[] = {
      "Give the table of places that call functions, their class, and what counts there."},
     {"connect_recording", connect_recording, METH_VARARGS,
      "Give the engine with the classes of its parts, and the table of known calls."},
+    {"uses_of", (PyCFunction)(void (*)(void))small_uses_of, METH_FASTCALL, "As sketch.uses_of of the stream."},
     {"call", (PyCFunction)(void (*)(void))small_known_function, METH_FASTCALL, "As known.call."},
     {"rolled", (PyCFunction)(void (*)(void))small_known_roll, METH_FASTCALL, "As known.rolled."},
     {"hosted", (PyCFunction)(void (*)(void))hosted, METH_FASTCALL, "As core.hosted."},

@@ -209,6 +209,9 @@ int small_hasty(PyObject *template, PyObject *storage);
 Py_ssize_t small_slot(PyObject *type, const char *name); /* where objects have it; -1 with an exception */
 PyObject *small_found(PyObject *table, PyObject *const *parts, Py_ssize_t n);
 int small_connect_stream(PyObject *parts);
+/* Of sketch.c. */
+PyObject *small_uses_of(PyObject *module, PyObject *const *args, Py_ssize_t n);
+int small_connect_sketch(PyObject *parts);
 
 /* Of place.c: the program's line, as `provenance.where` finds it so many calls of Python functions up; a new
  * reference. */
