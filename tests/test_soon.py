@@ -154,6 +154,20 @@ def test_long_chains_are_recorded_once_more() -> None:
     assert recorded[0] > 0 and recorded[1:] == [2 * LONGEST + 1] * 2
 
 
+def test_chains_half_as_long_again_are_done_at_once() -> None:
+    x = np.array(RANDOM.random(200_000))
+
+    def chain(length: int) -> float:
+        y = x
+        for _ in range(length):
+            y = y / 2.0
+        return float(y.max())
+
+    for _ in range(2 * OFTEN):
+        chain(6)
+    assert counted(lambda: chain(9))[0] == counted(lambda: chain(6))[0] == 0
+
+
 def test_a_chain_with_a_routine_of_its_own_is_recorded() -> None:
     x = np.array(RANDOM.random(N))
     counts = [counted(lambda: float((np.exp(x - 0.5) / 3.0).max())) for _ in range(4 * OFTEN)]

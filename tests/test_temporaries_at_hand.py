@@ -16,6 +16,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse.numpy.ops.moving import TURNS
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 
@@ -52,6 +53,10 @@ def left(x: Any, y: Any) -> Any:
     return (x * y - 3) / x
 
 
+def product(x: Any, y: Any) -> Any:
+    return x * y + y
+
+
 def several(x: Any, y: Any) -> Any:
     return (x - y) * (x + y) + (x * 1.5)
 
@@ -66,6 +71,21 @@ def test_results_take_the_memory_of_temporaries(run: Any, arrays: int, times: in
     assert trace.counters["single"] - before == times
     assert peak(lambda: run(x, y)) < arrays + 0.5
     assert numpy.array_equal(run(x, y), run(X, Y))
+    assert numpy.array_equal(x, X) and numpy.array_equal(y, Y)
+
+
+@pytest.mark.skipif(native is None or platform.libc_ver()[0] != "glibc" or sys.version_info >= (3, 14),
+                    reason="the extension finds out by glibc who the caller is")
+def test_results_on_views_that_move_take_the_memory_of_temporaries() -> None:
+    assert native is not None
+    native.set_allowance(0)  # else these are done at once for another reason
+    x, y = np.array(X), np.array(Y)
+    for k in range(3 * TURNS):
+        assert numpy.array_equal(product(x[k:], y[k:]), product(X[k:], Y[k:]))
+    before = trace.counters["moving"]
+    most = peak(lambda: product(x[k + 1:], y[k + 1:]))
+    assert trace.counters["moving"] - before == 2
+    assert most < 1.5
     assert numpy.array_equal(x, X) and numpy.array_equal(y, Y)
 
 

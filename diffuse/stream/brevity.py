@@ -38,7 +38,7 @@ BROAD = 6 << 20
 """The bytes of a task from which on two threads take half the time of one, beside other such tasks."""
 RUNNING = ("cumsum", "cumprod")
 ROOM = 1_500_000
-"""The allowance in bytes beyond 5/4 of the most that operations between two reads took."""
+"""The allowance in bytes beyond 3/2 of the most that operations between two reads took."""
 
 
 class Brevity:
@@ -80,7 +80,7 @@ class Brevity:
 
     def _allow(self) -> None:
         if self.listener is not None:
-            self.listener(self.most + self.most // 4 + ROOM)
+            self.listener(self.most + self.most // 2 + ROOM)
 
     def forget(self) -> None:
         """Record everything again, until the program has waited `OFTEN` times again."""

@@ -139,8 +139,11 @@ PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b)
     int decision = decided(ufunc, a, b, &left, &right);
     if (decision != NOW)
         return undone(decision);
-    PyObject *found = small_loop_of(ufunc, left, right);
-    if (found == NULL && !PyErr_Occurred())
+    PyObject *given[] = {a, b}, *values[] = {left, right};
+    PyObject *into = b == NULL ? NULL : small_temporary_of(ufunc, given, values), *found = NULL;
+    if (into != NULL)
+        found = PyObject_CallFunctionObjArgs(ufunc, left, right, into, NULL);
+    else if ((found = small_loop_of(ufunc, left, right)) == NULL && !PyErr_Occurred())
         found = PyObject_CallFunctionObjArgs(ufunc, left, right, NULL);
     small_grant(2 * (bytes_of(left) + bytes_of(right) + bytes_of(found)));
     Py_DECREF(left);
