@@ -355,6 +355,8 @@ static PyMethodDef methods[] = {
     {"connect_integers", connect_integers, METH_VARARGS,
      "Give the class of the generators that integers are drawn from, and a function that says whether they are NumPy's."},
     {"integers", small_integers_of, METH_VARARGS, "Integers from a range, as a generator of NumPy's draws them, or None."},
+    {"tridiagonal", small_tridiagonal, METH_VARARGS,
+     "Solve for some columns of right-hand sides; False where the matrix is singular or a solution is not finite."},
     {"connect_team", connect_team, METH_O,
      "Give the function that says where the runtime's threads are; what it said before is forgotten."},
     {"dot", (PyCFunction)(void (*)(void))dot, METH_FASTCALL, "As at_once.dot, where compiled code is laid out."},
