@@ -357,6 +357,8 @@ static PyMethodDef methods[] = {
     {"integers", small_integers_of, METH_VARARGS, "Integers from a range, as a generator of NumPy's draws them, or None."},
     {"tridiagonal", small_tridiagonal, METH_VARARGS,
      "Solve for some columns of right-hand sides; False where the matrix is singular or a solution is not finite."},
+    {"products", small_products, METH_VARARGS, "Multiply some matrices of two stacks; False where NumPy has to."},
+    {"inverses", small_inverses, METH_VARARGS, "Invert some matrices of a stack; False where NumPy has to."},
     {"connect_team", connect_team, METH_O,
      "Give the function that says where the runtime's threads are; what it said before is forgotten."},
     {"dot", (PyCFunction)(void (*)(void))dot, METH_FASTCALL, "As at_once.dot, where compiled code is laid out."},
