@@ -1,4 +1,4 @@
-"""`scipy.linalg.solve_banded` with a tridiagonal matrix has SciPy's bits, layout and errors, however it is solved."""
+"""`scipy.linalg.solve_banded` with a tridiagonal matrix has SciPy's bits, layout and errors."""
 
 import warnings
 
@@ -30,7 +30,8 @@ def solved_there(bands, b):
 
 @pytest.mark.skipif(native is None, reason="the extension is not there")
 @pytest.mark.parametrize("dominant", [True, False])
-@pytest.mark.parametrize(("n", "sides"), [(2, 9000), (3, 6001), (7, 3000), (1000, 17), (257, 133), (900, 500)])
+@pytest.mark.parametrize(("n", "sides"), [
+    (2, 9000), (3, 6001), (7, 3000), (1000, 17), (257, 133), (300, 500)])
 def test_bits_are_those_of_lapack(n, sides, dominant):
     bands, b = system(n, sides, n + sides, dominant)
     expected = linalg.solve_banded((1, 1), bands, b)

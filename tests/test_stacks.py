@@ -22,7 +22,8 @@ def layouts(x):
     turned = numpy.ascontiguousarray(x.transpose(0, 2, 1)).transpose(0, 2, 1)
     wide = numpy.zeros((*x.shape[:2], x.shape[2] + 3))
     wide[:, :, 1:1 + x.shape[2]] = x
-    return x, turned, wide[:, :, 1:1 + x.shape[2]], numpy.repeat(x, 2, axis=2)[:, :, ::2], x[:1], x[0], turned[0]
+    part = wide[:, :, 1:1 + x.shape[2]]
+    return x, turned, part, numpy.repeat(x, 2, axis=2)[:, :, ::2], x[:1], x[0], turned[0]
 
 
 @needs_extension

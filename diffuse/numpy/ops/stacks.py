@@ -106,8 +106,8 @@ def _multiplies(m: int, k: int, n: int, *sides: tuple[bool, bool, bool]) -> bool
 
 
 def _matrices(seed: int, rows: int, columns: int) -> Stack:
-    """Matrices of numbers from -1 to 1 without an order.  NumPy's generators may not have been imported, which
-    would change error modes in the block in which `inv` calls this."""
+    """Matrices of numbers from -1 to 1 without an order.  NumPy's generators may not have been imported, and
+    importing them would change error modes in the block in which `inv` calls this."""
     found = numpy.sin(numpy.arange(1.0 + seed, 1.0 + seed + TRIED * rows * columns)) * 43758.5453
     return 2.0 * (found - numpy.floor(found)).reshape(TRIED, rows, columns) - 1.0
 
