@@ -55,7 +55,7 @@ def ours(real: ModuleType, name: str) -> Any:
         value = backends.told(value)
     loud = path.split(".")[1] in WARNING
     run = banded.tridiagonal(value) if path == "scipy.linalg.solve_banded" else value
-    found = fallback.wrapped(run, path, "inspection" if path in SILENT else None if loud else "library")
+    found: Any = fallback.wrapped(run, path, "inspection" if path in SILENT else None if loud else "library")
     found.__module__, found.__wrapped__ = f"diffuse.{real.__name__}", value
     if path in SCIPYS:
         return gated(found, value, found.__module__)

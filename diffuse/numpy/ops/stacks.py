@@ -30,7 +30,7 @@ def product(x: Stack, y: Stack, out: Stack | None = None) -> Stack | None:
     """The product of two arrays of NumPy's, in `out` if it is given; None if NumPy has to compute it."""
     if native is None or x.ndim + y.ndim < 5 or x.ndim > 3 or y.ndim > 3:
         return None
-    m, k, n = *x.shape[-2:], y.shape[-1]
+    (m, k), n = x.shape[-2:], y.shape[-1]
     if not (m > 1 < k and n > 1 and m <= LARGEST >= k and n <= ORDER) or y.shape[-2] != k:
         return None
     counts = [a.shape[0] for a in (x, y) if a.ndim == 3]
@@ -108,8 +108,9 @@ def _multiplies(m: int, k: int, n: int, *sides: tuple[bool, bool, bool]) -> bool
 def _matrices(seed: int, rows: int, columns: int) -> Stack:
     """Matrices of numbers from -1 to 1 without an order.  NumPy's generators may not have been imported, and
     importing them would change error modes in the block in which `inv` calls this."""
-    found = numpy.sin(numpy.arange(1.0 + seed, 1.0 + seed + TRIED * rows * columns)) * 43758.5453
-    return 2.0 * (found - numpy.floor(found)).reshape(TRIED, rows, columns) - 1.0
+    found: Stack = numpy.sin(numpy.arange(1.0 + seed, 1.0 + seed + TRIED * rows * columns)) * 43758.5453
+    found = 2.0 * (found - numpy.floor(found)) - 1.0
+    return found.reshape(TRIED, rows, columns)
 
 
 def _laid_out(x: Stack, stack: bool, rows: bool, columns: bool) -> Stack:
