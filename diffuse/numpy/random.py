@@ -86,7 +86,7 @@ def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _plain(args) and (not kwargs or _plain(kwargs.values())):
             found = _jumping.drawn(function, name, self._plain, args, kwargs) if threaded else None
-            return _drawn(function(self._plain, *args, **kwargs) if found is None else found)
+            return _drawn(function(self._plain, *args, **kwargs)) if found is None else _wrap(found)
         return _call(function.__get__(self._plain), name, args, kwargs)
 
     _update_wrapper(run, function)

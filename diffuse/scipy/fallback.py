@@ -18,7 +18,7 @@ import numpy
 from diffuse.numpy.bridge import adapters, fallback, mirrors
 from diffuse.numpy.bridge.namespace import FallbackUfunc, gated, public
 from diffuse.numpy.ops.readers import SCIPYS
-from diffuse.scipy import backends
+from diffuse.scipy import backends, banded
 
 WARNING = ("fft", "linalg", "ndimage", "special")
 """Modules whose functions warn once for each line that calls them, as NumPy's own functions do: a program may
@@ -54,8 +54,9 @@ def ours(real: ModuleType, name: str) -> Any:
     if path in backends.SETTERS:
         value = backends.told(value)
     loud = path.split(".")[1] in WARNING
-    found = fallback.wrapped(value, path, "inspection" if path in SILENT else None if loud else "library")
-    found.__module__ = f"diffuse.{real.__name__}"
+    run = banded.tridiagonal(value) if path == "scipy.linalg.solve_banded" else value
+    found: Any = fallback.wrapped(run, path, "inspection" if path in SILENT else None if loud else "library")
+    found.__module__, found.__wrapped__ = f"diffuse.{real.__name__}", value
     if path in SCIPYS:
         return gated(found, value, found.__module__)
     return adapters.Receiver(value, found) if adapters.is_fortran(value) else found

@@ -20,7 +20,7 @@ import numpy
 
 from diffuse import library
 from diffuse.numpy.arrays import core
-from diffuse.numpy.order import team
+from diffuse.numpy.order import memory, team
 
 Array = numpy.ndarray[Any, Any]
 
@@ -171,7 +171,7 @@ def drawn(function: Callable[..., Any], name: str, generator: Any, args: tuple[A
             if one.dtype.itemsize != 8:
                 return None
             key = name, *given, *named.items()
-            out = numpy.empty(shape, one.dtype)
+            out = memory.empty(count, one.dtype).reshape(shape)
             rate = _rate(key, draw, begin, one.dtype)
             if not rate:
                 return None

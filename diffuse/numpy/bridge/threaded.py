@@ -20,6 +20,7 @@ import numpy
 from diffuse import library
 from diffuse.numpy.arrays import access, core, soon
 from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import stacks
 from diffuse.numpy.ops.lowering import FAR, lowered, named
 from diffuse.numpy.ops.manipulation import asks
 from diffuse.numpy.ops.operands import wrap
@@ -89,13 +90,17 @@ class Stacked:
     """One of NumPy's functions of matrices, with a stack of them divided among all threads."""
 
     def __init__(self, function: Any) -> None:
-        self._function = function
+        self._function, self._inverts = function, function.__name__ == "inv"
         smallest, largest = SIZES.get(re.split("[_0-9]", function.__name__)[0], (1, 64))
         self._sizes = smallest**2, largest**2
         given = function.signature.partition("->")[0]
         self._ranks = [len(part.split(",")) if part else 0 for part in INPUT.findall(given)]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._inverts and len(args) == 1:
+            inverse = stacks.inverse(args[0])
+            if inverse is not None:
+                return inverse
         count = self._stack(args)
         if not count:
             return self._function(*args, **kwargs)

@@ -99,6 +99,9 @@ int small_draws_ready(void);
 void small_connect_normals(void *function, PyTypeObject *generator);
 /* Of integers.c: NumPy's class PCG64, and a function that says whether it draws the same numbers. */
 void small_connect_integers(PyTypeObject *pcg64, PyObject *function);
+PyObject *small_products(PyObject *module, PyObject *args); /* ops/stacks.py */
+PyObject *small_inverses(PyObject *module, PyObject *args);
+PyObject *small_tridiagonal(PyObject *module, PyObject *args); /* scipy/banded.py */
 PyObject *small_integers_of(PyObject *module, PyObject *args); /* draws.integers */
 int small_reductions_ready(void);
 int small_operators_ready(void);

@@ -1,0 +1,122 @@
+"""Stacks of small matrices: the extension multiplies and inverts them in a fraction of OpenBLAS's time.
+
+The bits are NumPy's (numpy/small/stacks.c).  As OpenBLAS chooses its routines by the processor, those of some
+matrices are compared before the first use of each shape; where they differ, and wherever a matrix is singular
+or a floating-point exception occurs, NumPy computes the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.order import team
+from diffuse.numpy.small import native
+
+Stack = numpy.ndarray[Any, Any]
+
+LARGEST, ORDER = 8, 4
+"""The most rows of matrices that are multiplied, and the most columns, which is that of those inverted."""
+FEWEST = 1 << 14
+"""The fewest elements of a stack that is computed here, so that small arrays are NumPy's own."""
+TRIED = 256
+"""The matrices whose bits are compared."""
+
+
+def product(x: Stack, y: Stack, out: Stack | None = None) -> Stack | None:
+    """The product of two arrays of NumPy's, in `out` if it is given; None if NumPy has to compute it."""
+    if native is None or x.ndim + y.ndim < 5 or x.ndim > 3 or y.ndim > 3:
+        return None
+    (m, k), n = x.shape[-2:], y.shape[-1]
+    if not (m > 1 < k and n > 1 and m <= LARGEST >= k and n <= ORDER) or y.shape[-2] != k:
+        return None
+    counts = [a.shape[0] for a in (x, y) if a.ndim == 3]
+    count = max(counts)
+    if max(count * m * n, x.size, y.size) < FEWEST or any(c not in (1, count) for c in counts):
+        return None
+    if not _usual(x) or not _usual(y) or _same_memory(x, y):
+        return None
+    if out is None:
+        out = numpy.empty((count, m, n))
+    elif not (_usual(out) and out.shape == (count, m, n) and out.flags.c_contiguous and out.flags.writeable):
+        return None
+    if not _multiplies(m, k, n, _sides(x), _sides(y)):
+        return None
+    found = out
+    return out if _whole(count, lambda low, high: native.products(x, y, found, low, high), m * n) else None
+
+
+def inverse(x: Any) -> Stack | None:
+    """The inverses of a stack of matrices of NumPy's; None if NumPy has to compute them."""
+    if native is None or type(x) is not numpy.ndarray or x.ndim != 3 or x.size < FEWEST or not _usual(x):
+        return None
+    count, n, columns = x.shape
+    if n != columns or not 2 <= n <= ORDER or not _inverts(n):
+        return None
+    out = numpy.empty(x.shape)
+    return out if _whole(count, lambda low, high: native.inverses(x, out, low, high), n * n * n) else None
+
+
+def _usual(x: Stack) -> bool:
+    return x.dtype == numpy.float64 and x.dtype.isnative and x.flags.aligned
+
+
+def _same_memory(x: Stack, y: Stack) -> bool:
+    """May this be the product of a matrix with its own transpose, which has a routine of its own?"""
+    return bool(x.__array_interface__["data"][0] == y.__array_interface__["data"][0])
+
+
+def _sides(x: Stack) -> tuple[bool, bool, bool]:
+    """What BLAS's choice depends on: is it a stack, do its rows lie packed, and do its columns?"""
+    size = x.itemsize
+    return x.ndim == 3, x.strides[-1] == size, x.strides[-2] == size
+
+
+def _whole(count: int, part: Callable[[int, int], bool], work: int) -> bool:
+    """Compute all matrices of a stack, on all threads; false if NumPy has to compute one of them."""
+    return all(team.on_parts(count, part, share=max(1, team.SHARE // work)))
+
+
+@cache
+def _inverts(n: int) -> bool:
+    """Does the extension invert matrices of `n` rows with NumPy's bits?"""
+    x = _matrices(n, n, n)
+    x[: TRIED // 4] += n * numpy.eye(n)
+    x[TRIED // 4: TRIED // 2] *= numpy.eye(n)
+    try:
+        expected = numpy.linalg.inv(x)
+    except numpy.linalg.LinAlgError:  # never of these matrices, unless LAPACK is another one
+        return False
+    found = numpy.empty_like(x)
+    return bool(native.inverses(x, found, 0, TRIED)) and found.tobytes() == expected.tobytes()
+
+
+@cache
+def _multiplies(m: int, k: int, n: int, *sides: tuple[bool, bool, bool]) -> bool:
+    """Does the extension multiply matrices of these shapes, that lie so in memory, with NumPy's bits?"""
+    given = [_laid_out(_matrices(seed, *shape), *side)
+             for seed, shape, side in zip((m, n), ((m, k), (k, n)), sides, strict=True)]
+    found = numpy.empty((TRIED, m, n))
+    if not native.products(*given, found, 0, TRIED):
+        return False
+    return found.tobytes() == numpy.matmul(*given).tobytes()
+
+
+def _matrices(seed: int, rows: int, columns: int) -> Stack:
+    """Matrices of numbers from -1 to 1 without an order.  NumPy's generators may not have been imported, and
+    importing them would change error modes in the block in which `inv` calls this."""
+    found: Stack = numpy.sin(numpy.arange(1.0 + seed, 1.0 + seed + TRIED * rows * columns)) * 43758.5453
+    found = 2.0 * (found - numpy.floor(found)) - 1.0
+    return found.reshape(TRIED, rows, columns)
+
+
+def _laid_out(x: Stack, stack: bool, rows: bool, columns: bool) -> Stack:
+    """The same matrices with packed rows, packed columns, or neither; the first one alone if not a stack."""
+    if columns and not rows:
+        x = numpy.ascontiguousarray(x.transpose(0, 2, 1)).transpose(0, 2, 1)
+    elif not rows:
+        x = numpy.repeat(x, 2, axis=2)[:, :, ::2]
+    return x if stack else x[0]
