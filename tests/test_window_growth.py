@@ -12,7 +12,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse import settings
 from diffuse.ir import Relation
-from diffuse.kernels.body.passes import LoopFusion, Touched
+from diffuse.kernels.body.loop_fusion import LoopFusion, Touched
 from diffuse.numpy.ops import moving
 from diffuse.stream import engine, outline, window
 from diffuse.stream.stores import nbytes
