@@ -126,8 +126,8 @@ def _rows(template: Template, axis: int) -> int:
 
 
 def movable(template: Template) -> bool:
-    """Is it an elementwise task without gathers or shifts, which the stream decomposes, and a small one unless
-    its group cannot share a pass?"""
+    """Is it an elementwise task without gathers or shifts, which the stream decomposes, and a small one
+    unless its group cannot share a pass?"""
     if template.decomposition is not None or template.elements > MOST and len(template.shape) <= PASSING:
         return False
     known = kind(template)

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from diffuse.ir import Relation
 from diffuse.kernels.body.expr import EFFECTS, Argument, Body, Loop, Op
 from diffuse.kernels.body.loop_fusion import READS, LoopFusion, Touched
 
 Ops = Sequence[Op]
+
 LOOKING = frozenset(("spmv", "turn", "pick", "nth"))
 """Kinds of ops that read elements other than that of the current iteration: they "look"."""
 
