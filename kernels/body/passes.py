@@ -54,7 +54,8 @@ def fuse_loops(body: Body, facts: Facts) -> Body:
     First each loop joins those that make its operands, so that these become names.  Then the rest is put
     together: had a loop joined one with which it shares nothing before, its users could not always join both.
     """
-    return _fused(_fused(body, facts, True), facts, False)
+    fed = _fused(body, facts, True)
+    return fed if len({loop.space for loop in fed.loops}) == len(fed.loops) else _fused(fed, facts, False)
 
 
 def _fused(body: Body, facts: Facts, fed: bool) -> Body:
