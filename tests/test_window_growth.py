@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from random import Random
 from typing import Any
 
 import pytest
 
 import diffuse.numpy as np
 from diffuse import settings
-from diffuse.ir import Relation
-from diffuse.kernels.body.passes import LoopFusion, Touched
 from diffuse.numpy.ops import moving
 from diffuse.stream import engine, outline, window
 from diffuse.stream.stores import nbytes
@@ -165,49 +162,3 @@ def test_a_long_chain_of_operations_is_interpreted() -> None:
     for _ in range(1500):
         x = x * 1.0
     assert float(x[0]) == 1.0
-
-
-def test_loops_fuse_as_if_each_looked_at_all_before_it() -> None:
-    """`LoopFusion` keeps the last loop of each access; here every loop is asked, from the last one on."""
-    kinds = ["load", "load", "store", "reduce"]
-    for seed in range(300):
-        rng = Random(seed)
-        table: dict[tuple[int, int, int], Relation] = {}
-
-        def relation(slot: int, a: int, b: int) -> Relation:
-            return table.setdefault((slot, min(a, b), max(a, b)),  # noqa: B023 (called within the turn)
-                                    rng.choice([Relation.APART, Relation.ALIGNED]))  # noqa: B023
-
-        def same(before: Touched, after: Touched) -> bool | None:
-            found = None
-            for slot, accesses in after.items():
-                for other, earlier in before.get(slot, ()):
-                    for view, later in accesses:
-                        if not earlier == later == "load":
-                            how = Relation.SAME if view == other else relation(slot, other, view)  # noqa: B023
-                            if how is not Relation.APART:
-                                if how is not Relation.SAME or "reduce" in (earlier, later):
-                                    return False
-                                found = True
-            return found
-
-        fusion = LoopFusion(relation, lambda slot, view: range(3))
-        fused: list[tuple[int, Touched, bool]] = []
-        for _ in range(rng.randint(1, 12)):
-            space, alone = rng.randint(0, 2), rng.random() < 0.1
-            touched: Touched = {}
-            for _ in range(rng.randint(1, 4)):
-                touched.setdefault(rng.randint(0, 5), set()).add((rng.randint(0, 2), rng.choice(kinds)))
-            home = len(fused)
-            for number in reversed(range(len(fused))):
-                answer = same(fused[number][1], touched)
-                if answer is not False and fused[number][0] == space and not (alone or fused[number][2]):
-                    home = number
-                    break
-                if answer is not None:
-                    break
-            if home == len(fused):
-                fused.append((space, {}, alone))
-            for slot, accesses in touched.items():
-                fused[home][1].setdefault(slot, set()).update(accesses)
-            assert fusion.add(space, touched, alone) == home

@@ -7,7 +7,8 @@ that it fuses.
 
 That saves launches, so it is done to tasks that take no longer than a few launches.  Between larger tasks a
 pass over memory costs more, and a group that accepts any task often ends where its last tasks cannot share a
-pass with those that follow (pairs.py).
+pass with those that follow (pairs.py).  Only vectors and matrices can share one: tasks over more dimensions
+are aligned whatever their size, as their groups have no other way to save passes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ BORDER = 4
 
 
 MOST = 1 << 18
-"""The most iterations of a task whose cuts are aligned."""
+"""The most iterations of a task over a vector or a matrix whose cuts are aligned."""
+
+PASSING = 2
+"""The most dimensions of what the second of two tasks in one pass stores (pairs.py)."""
 
 
 class Cuts:
@@ -122,8 +126,9 @@ def _rows(template: Template, axis: int) -> int:
 
 
 def movable(template: Template) -> bool:
-    """Is it a small elementwise task without gathers or shifts, which the stream decomposes?"""
-    if template.decomposition is not None or template.elements > MOST:
+    """Is it an elementwise task without gathers or shifts, which the stream decomposes, and a small one
+    unless its group cannot share a pass?"""
+    if template.decomposition is not None or template.elements > MOST and len(template.shape) <= PASSING:
         return False
     known = kind(template)
     if known is None:

@@ -15,7 +15,7 @@ from diffuse.fusion.canonical import Numbering
 from diffuse.ir import Frame, IndexTask, Privilege
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
-from diffuse.kernels.body.passes import LoopFusion, Touched
+from diffuse.kernels.body.loop_fusion import LoopFusion, Touched
 from diffuse.stream.memo import Node
 from diffuse.stream.stores import Stores, nbytes
 

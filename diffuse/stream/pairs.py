@@ -19,6 +19,7 @@ from diffuse.ir.partition import Rows
 from diffuse.ir.view import shown
 from diffuse.kernels.body import abi
 from diffuse.kernels.llvm import pipeline
+from diffuse.stream.cuts import PASSING
 from diffuse.stream.group import Group
 from diffuse.stream.layout import Composed
 from diffuse.stream.plan import Plan
@@ -196,7 +197,7 @@ def _width(view: Any) -> int | None:
     item = ITEMSIZE[view.dtype]
     if len(view.shape) == 1:
         return item
-    return int(view.shape[1]) * item if len(view.shape) == 2 and view.strides[1] == item else None
+    return int(view.shape[1]) * item if len(view.shape) == PASSING and view.strides[1] == item else None
 
 
 def _rows(plan: Composed, tasks: Tasks) -> tuple[int, int] | None:

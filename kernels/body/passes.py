@@ -13,19 +13,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from diffuse.ir import Relation
 from diffuse.kernels.body.expr import EFFECTS, Argument, Body, Loop, Op
+from diffuse.kernels.body.loop_fusion import READS, LoopFusion, Touched
 
 Ops = Sequence[Op]
-Touched = dict[int, set[tuple[int, str]]]
-"""For each slot, the views that are accessed, each with "load", "look", "store" or "reduce"."""
 
 LOOKING = frozenset(("spmv", "turn", "pick", "nth"))
 """Kinds of ops that read elements other than that of the current iteration: they "look"."""
-
-READS = frozenset(("load", "look"))
 
 TOUCHING = LOOKING | {"load", "store", "reduce", "scatter"}
 """Kinds of ops that name arguments."""
@@ -35,9 +32,6 @@ ALONE = frozenset(("scan", "scatter"))
 
 MOVING = frozenset(("load", "store", "turn", "pick"))
 """Kinds of ops that advance along an argument with the iteration."""
-
-FEW = 4
-"""The most views of a slot that are compared pairwise, without an index."""
 
 _op = tuple.__new__
 # Calling the base's constructor halves the cost of making ops.
@@ -54,86 +48,32 @@ class Facts(NamedTuple):
     """Slots that are not used after the body."""
 
 
-class LoopFusion:
-    """Decides which loops fuse: each joins the last earlier loop that it may join, without moving past one
-    that it depends on.
-
-    A reduction's result is complete only when its loop has ended, so no access to it is at the same
-    iteration. Likewise an op that looks must not read what its own loop stores.
-    """
-
-    def __init__(self, relation: Callable[[int, int, int], Relation],
-                 near: Callable[[int, int], Iterable[int]]) -> None:
-        self.count = 0
-        """Fused loops so far."""
-        self._relation, self._near = relation, near
-        """As in `Facts`."""
-        self._last: dict[Any, int] = {}
-        """The last fused loop over each space, if others may join it."""
-        self._users: dict[int, dict[str, dict[int, int]]] = {}
-        """For each slot and kind of access, the last fused loop that accesses each view in that way."""
-
-    def add(self, space: Any, touched: Touched, alone: bool = False) -> int:
-        """Add a loop over this space; returns the number of the fused loop that it joins or begins.  Nothing
-        fuses with a loop that is `alone`."""
-        barrier, same = self._barrier(touched)
-        home = self._last.get(space, -1)
-        if alone or home < 0 or home < barrier or (home == barrier and not same):
-            home = self.count
-            self.count += 1
-            if not alone:
-                self._last[space] = home
-        for slot, accesses in touched.items():
-            users = self._users.get(slot)
-            if users is None:
-                users = self._users[slot] = {}
-            for view, kind in accesses:
-                found = users.get(kind)
-                if found is None:
-                    users[kind] = {view: home}
-                elif found.get(view, -1) < home:
-                    found[view] = home
-        return home
-
-    def _barrier(self, touched: Touched) -> tuple[int, bool]:
-        """Return the last fused loop that a loop depends on, or -1, and whether the dependence is within an
-        iteration."""
-        barrier, same = -1, True
-        for slot, accesses in touched.items():
-            users = self._users.get(slot)
-            if users is None:
-                continue
-            for earlier, found in users.items():
-                for view, kind in accesses:
-                    if kind in READS and earlier in READS:
-                        continue
-                    for other in self._near(slot, view) if len(found) > FEW else found:
-                        loop = found.get(other, -1)
-                        if loop < barrier or loop < 0 or (loop == barrier and not same):
-                            continue
-                        relation = Relation.SAME if view == other else self._relation(slot, other, view)
-                        if relation is not Relation.APART:
-                            at_once = {earlier, kind}.isdisjoint(("reduce", "look"))
-                            same = relation is Relation.SAME and at_once
-                            barrier = loop
-        return barrier, same
-
-
 def fuse_loops(body: Body, facts: Facts) -> Body:
-    """Move each loop into the last earlier loop that it may join, without moving past one that it depends
-    on."""
+    """Move each loop into another one that it may join, and the loops that it depends on before that one.
+
+    First each loop joins those that make its operands, so that these become names.  Then the rest is put
+    together: had a loop joined one with which it shares nothing before, its users could not always join both.
+    """
+    fed = _fused(body, facts, True)
+    return fed if len({loop.space for loop in fed.loops}) == len(fed.loops) else _fused(fed, facts, False)
+
+
+def _fused(body: Body, facts: Facts, fed: bool) -> Body:
+    """The body with loops fused; `fed` as in `LoopFusion.add`."""
     fusion = LoopFusion(facts.relation, facts.near)
-    fused: list[tuple[Loop, list[Op]]] = []
+    homes = []
     for loop in body.loops:
         alone = not ALONE.isdisjoint([op[0] for op in loop.ops])
-        home = fusion.add(loop.space, _touched(body.arguments, loop.ops), alone)
-        if home == len(fused):
-            fused.append((loop, []))
-        ops = fused[home][1]
+        homes.append(fusion.add(loop.space, _touched(body.arguments, loop.ops), alone, fed))
+    fused: dict[int, list[Op]] = {n: [] for n in fusion.order()}
+    firsts: dict[int, Loop] = {}
+    for loop, home in zip(body.loops, map(fusion.home, homes), strict=True):
+        ops = fused[home]
+        firsts.setdefault(home, loop)
         base = len(ops)
         ops += [_op(Op, (kind, dtype, tuple([base + a for a in args]), attribute))
                 for kind, dtype, args, attribute in loop.ops] if base else loop.ops
-    return _with(body, [Loop(loop.space, loop.order, tuple(ops)) for loop, ops in fused])
+    return _with(body, [firsts[n]._replace(ops=tuple(ops)) for n, ops in fused.items()])
 
 
 def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
