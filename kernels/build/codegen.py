@@ -57,7 +57,7 @@ def _machine(triple: str, cpu: str, features: str, speed: int, thread: int = 0
 
 
 def practise() -> None:
-    """Compile a kernel that nobody asked for: the first kernel of a process takes 4 ms more, as modules of the
+    """Compile a kernel that nobody asked for: the first one of a process takes 4 ms more, as modules of the
     emitter are imported and pages of LLVM's code are mapped."""
     arguments = (Argument(0, 0, "float64", 0, "1", Privilege.READ),
                  Argument(1, 0, "float64", 0, "0", Privilege.WRITE))
