@@ -10,8 +10,7 @@ from functools import cache
 from threading import Lock, get_ident
 from typing import Any
 
-from diffuse.ir import Privilege
-from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.body.expr import Body
 from diffuse.kernels.build import llvm_c
 from diffuse.kernels.llvm import nest as emitter
 from diffuse.kernels.targets.host import host
@@ -54,15 +53,6 @@ def _machine(triple: str, cpu: str, features: str, speed: int, thread: int = 0
     """The target machine of a thread, through LLVM's C functions; None if only the package can be used."""
     found = llvm_c.library()
     return None if found is None else llvm_c.TargetMachine(found, triple, cpu, features, speed)
-
-
-def practise() -> None:
-    """Compile a kernel that nobody asked for: the first one of a process takes 4 ms more, as modules of the
-    emitter are imported and pages of LLVM's code are mapped."""
-    arguments = (Argument(0, 0, "float64", 0, "1", Privilege.READ),
-                 Argument(1, 0, "float64", 0, "0", Privilege.WRITE))
-    sum_ = (Op("load", "float64", (), 0), Op("reduce", "float64", (0,), ("sum", 1)))
-    object_code(Body((Space(1, (0,)),), arguments, (), (Loop(0, (0,), sum_),)))
 
 
 def text(body: Body) -> str:

@@ -53,9 +53,7 @@ class Server:
         self._begun: dict[str, str] = {}
         """The kinds of the requests that are being compiled."""
         self._threads = threads
-        self._given: SimpleQueue[tuple[str, tuple[Any, ...]] | None] = SimpleQueue()
-        """Requests for the threads; None asks one of them to practise."""
-        self._practised = False
+        self._given: SimpleQueue[tuple[str, tuple[Any, ...]]] = SimpleQueue()
         self._ended: deque[str] = deque()
         """The keys of requests whose reply is sent now, or was."""
         self._woken, self._wake = os.pipe()
@@ -86,11 +84,7 @@ class Server:
 
         codegen.start()
         while True:
-            given = self._given.get()
-            if given is None:
-                codegen.practise()
-                continue
-            key, request = given
+            key, request = self._given.get()
             answer = self._answer(key, *request)
             self._ended.append(key)  # first, as the program may ask again once it has the reply
             os.write(self._wake, b".")
@@ -131,9 +125,6 @@ class Server:
             self._flush()
             ends: list[Any] = [self._woken] if self._over else [self._woken, self._end]
             busy = bool(self._requests or self._begun)
-            if not busy and not self._practised:
-                self._practised = True
-                self._given.put(None)
             wait = 0.0 if self._ready() else IDLE if busy else max(0.0, idle - time.monotonic())
             if self._over:
                 wait = min(wait, max(0.0, self._over + GRACE - time.monotonic()))
