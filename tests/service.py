@@ -59,12 +59,13 @@ def run(program: str, folder: Path | str, **environment: str) -> str:
 
 
 def gone(process: int) -> bool:
-    """Does a process end?"""
+    """Does a process end, with all of its threads?"""
     end = time.monotonic() + 120
     while time.monotonic() < end:
         try:
             with open(f"/proc/{process}/stat") as stat:
-                if stat.read().rpartition(")")[2].split()[0] in "ZX":
+                state = stat.read().rpartition(")")[2].split()
+                if state[0] in "ZX" and int(state[17]) <= 1:
                     return True
         except FileNotFoundError:
             return True

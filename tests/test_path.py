@@ -39,7 +39,7 @@ for (path, name), _ in sorted(seen.items(), key=lambda item: item[1]):
 """
 
 COMPILING = """
-    import sys
+    import sys, threading
     from pathlib import Path
     seen = set()
     def profile(frame, event, argument):
@@ -49,6 +49,7 @@ COMPILING = """
                 with open({notes!r}, "a") as notes:
                     print(Path(frame.f_code.co_filename).resolve(), frame.f_code.co_name, file=notes)
     sys.setprofile(profile)
+    threading.setprofile(profile)
 """
 
 

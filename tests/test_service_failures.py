@@ -13,11 +13,12 @@ from tests.service import run
 from tests.test_jit import plus, works
 
 CRASH = """
-import os, signal
+import os, signal, time
 compiled = server.compiled
 def crash(kind, content):
     if {when}:
         os.kill(os.getpid(), signal.{how})
+        time.sleep(60)  # another thread may take the signal
     return compiled(kind, content)
 server.compiled = crash
 """

@@ -47,8 +47,8 @@ ANSWERS = 256
 """The most replies that are kept until they are taken."""
 
 MARK = "_DIFFUSE_COMPILES"
-"""Environment variable that is set for the server.  Where Python is embedded, `sys.executable` may be the
-program itself: it would run again in place of the server, and start another one."""
+"""Environment variable that holds the server's number of threads.  Where Python is embedded, `sys.executable`
+may be the program itself: it would run again in place of the server, and start another one."""
 
 BOOT = """
 try:
@@ -105,8 +105,8 @@ class Client:
         """Process id of the server, once it is ready; else 0."""
         self._asked: dict[str, _Request] = {}
         self._answers: dict[str, Answer] = Bounded(ANSWERS)
-        self._begun = ""
-        """Key of the request that the server began last."""
+        self._begun: set[str] = set()
+        """Keys of the requests that the server has begun."""
         self._heard = 0.0
         """Time of the server's last message, or of the first request after it was idle."""
         self._leaving = False
@@ -224,12 +224,13 @@ class Client:
         ours, theirs = channel.pair()
         try:
             with theirs:
-                self._starter = _spawn(theirs.fileno())
+                # one thread after a crash, so that no other request is blamed for the next one
+                self._starter = _spawn(theirs.fileno(), 1 if self.deaths else _threads())
         except (OSError, LookupError):
             ours.close()
             raise
         self._heard = time.monotonic()
-        self._begun, self.process, self._leaving = "", 0, False
+        self._begun, self.process, self._leaving = set(), 0, False
         self._end = ours
         return ours
 
@@ -265,8 +266,9 @@ class Client:
             case (channel.READY, process):
                 self.process = process
             case (channel.BEGUN, key):
-                self._begun = key
+                self._begun.add(key)
             case (channel.DONE, key, answer):
+                self._begun.discard(key)
                 found = channel.Answer(*answer)
                 if key in self._asked:
                     self._answers[key] = found
@@ -311,13 +313,13 @@ class Client:
                     request.told = request.weight
 
     def _ended(self, ours: socket.socket, how: str) -> None:
-        """Handle the server's exit: the request being compiled fails if it crashed a server before, all
-        others are sent again."""
+        """Handle the server's exit: requests being compiled fail if they crashed a server before, all others
+        are sent again."""
         from diffuse.service import channel
 
         if self._end is not ours:  # handled already
             return
-        culprit = self._asked.get(self._begun)
+        culprits = [key for key in self._begun if key in self._asked]
         idle = not any(request.sent for request in self._asked.values())
         for request in self._asked.values():
             request.sent = False
@@ -327,12 +329,12 @@ class Client:
         if self._leaving or idle and ready:
             return
         self.deaths += 1
-        if culprit is not None:
-            culprit.deaths += 1
-            if culprit.deaths >= TRIES:
-                self._answers[self._begun] = channel.Answer(
+        for key in culprits:
+            self._asked[key].deaths += 1
+            if self._asked[key].deaths >= TRIES:
+                self._answers[key] = channel.Answer(
                     error=("RuntimeError", f"the compile server {how} while it worked on it"))
-                self._asked.pop(self._begun, None)
+                self._asked.pop(key, None)
         if self.deaths >= DEATHS or (not ready and self.deaths > 1):
             self._refuse(f"it {how}, {self.deaths} times" if ready else f"it {how} before it was ready")
 
@@ -368,7 +370,12 @@ class Client:
                 self._starter = 0
 
 
-def _spawn(theirs: int) -> int:
+def _threads() -> int:
+    """The number of requests that the server compiles at once: a program that waits leaves two processors."""
+    return min(2, len(os.sched_getaffinity(0)))
+
+
+def _spawn(theirs: int, threads: int) -> int:
     """Start the server with this socket as its standard input; return the id of the child that forks it."""
     if not sys.executable or getattr(sys, "frozen", False):
         raise LookupError("the path of the Python interpreter is unknown")
@@ -384,7 +391,7 @@ def _spawn(theirs: int) -> int:
     files: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, theirs, 0)]
     files += [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)]
     return os.posix_spawn(sys.executable, [sys.executable, *options, "-c", BOOT, *roots],
-                          {**os.environ, MARK: "1"}, file_actions=files, setsigmask=[])
+                          {**os.environ, MARK: str(threads)}, file_actions=files, setsigmask=[])
 
 
 client = Client()

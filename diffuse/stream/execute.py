@@ -20,6 +20,7 @@ from diffuse.runtime.base import CodeUse, Fate, Instance, Launch
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
+from diffuse.stream.followers import plan_followers
 from diffuse.stream.group import Group
 from diffuse.stream.layers import plans_of, shared, tasks_of, telling
 from diffuse.stream.layout import joined, replayed
@@ -55,7 +56,7 @@ class Forwarder:
         self._before = 0
         """The runtime's mark before that launch."""
         self._awaited = -1
-        """The number of the last group that waited for machine code."""
+        """The number of the last group that waited for code."""
         self._interrupt = "KeyboardInterrupt"
         """The name of the last interrupt: an exception that is no error of a task."""
         self.thorough = False
@@ -145,15 +146,26 @@ class Forwarder:
 
     def _planned(self, group: Group) -> Replay:
         """Find or make the plan of a group for its live stores, and the replay for its views."""
-        alive, users, taken = self.stores.alive, self.stores.users, self.stores.taken
+        plan, trail = self.plan_of(group, self.stores.taken), group.trail
+        if plan.kernel is not None and plan.kernel.native is None and self._awaited != group.number:
+            plan_followers(self)
+            plan.await_code(self.stores.runtime.code, telling(plan.telling, group, plan.layers))
+            self._awaited = group.number  # a group that found no partner comes here again
+        replay: Replay | None = trail.replays.get(plan)
+        if replay is None:
+            tasks = telling(plan.telling, group, plan.layers)
+            replay = trail.replays[plan] = Replay(plan, tasks, group.slots)
+        return replay
+
+    def plan_of(self, group: Group, taken: int) -> Plan:
+        """Find or make the plan of a group for its live stores, once groups up to this number are taken."""
+        alive, users, plans = self.stores.alive, self.stores.users, group.trail.plans
         live = bytes([store in alive or users[store] > taken for store in group.slots])
         if self.thorough:
             made = results(group.tasks)
             live = bytes([bit or store in made for store, bit in zip(group.slots, live, strict=True)])
-        trail = group.trail
-        plans = trail.plans
         if plans is None:
-            plans = trail.plans = plans_of(group, self.stores.runtime)
+            plans = group.trail.plans = plans_of(group, self.stores.runtime)
         plan: Plan | None = plans.get(live)
         if plan is None:
             plan, live = self._regardless(group, live, plans)
@@ -162,16 +174,9 @@ class Forwarder:
 
             recheck(group, live, plan)
         if plan is None or not plan.holds(group.recorded):
-            plan = plans[live] = self._plan(group, live, plan)
+            plan = plans[live] = self._plan(group, live, taken, plan)
             plan.places.append((plans, live))
-        if plan.kernel is not None and plan.kernel.native is None and self._awaited != group.number:
-            plan.await_code(self.stores.runtime.code, telling(plan.telling, group, plan.layers))
-            self._awaited = group.number  # a group that found no partner comes here again
-        replay: Replay | None = trail.replays.get(plan)
-        if replay is None:
-            tasks = telling(plan.telling, group, plan.layers)
-            replay = trail.replays[plan] = Replay(plan, tasks, group.slots)
-        return replay
+        return plan
 
     def _regardless(self, group: Group, live: bytes, plans: dict[bytes, Any]) -> tuple[Plan | None, bytes]:
         """Look up the plan of a group with more stores counted as live: those that it only reads and whose
@@ -188,9 +193,8 @@ class Forwarder:
             plans[live] = plan
         return plan, chosen
 
-    def _plan(self, group: Group, bits: bytes, before: Plan | None = None) -> Plan:
-        """Make a plan.  `before` is a plan whose merged scalars differ now: the new kernel keeps those
-        separate."""
+    def _plan(self, group: Group, bits: bytes, taken: int, before: Plan | None = None) -> Plan:
+        """Make a plan.  `before` is one whose merged scalars differ now: the new kernel keeps those apart."""
         trace.count("plans")
         live = {store for store, bit in zip(group.slots, bits, strict=True) if bit}
         from diffuse.stream.streaming import streams  # not in programs of small arrays
@@ -203,8 +207,8 @@ class Forwarder:
         runtime, body = self.stores.runtime, composition.body
         target = runtime.target
         gains = target == "host" and (runtime.addressed or runtime.splits or not runtime.pipelines)
-        alive, users, taken = self.stores.alive, self.stores.users, self.stores.taken
-        resting = {store for store in group.slots if store in alive and users[store] <= taken}
+        users = self.stores.users
+        resting = {store for store in group.slots if store in self.stores.alive and users[store] <= taken}
         if gains and streams(composition, tasks, live, resting, runtime.ranks):
             body = replace(body, streams=True)
         if runtime.splits:

@@ -7,6 +7,7 @@ llvmlite's package is imported only for assembly text, or if its version is unkn
 from __future__ import annotations
 
 from functools import cache
+from threading import Lock, get_ident
 from typing import Any
 
 from diffuse.kernels.body.expr import Body
@@ -19,10 +20,14 @@ SPEED = 2
 scans."""
 
 
+_writing = Lock()
+"""Held while a module is written, so that one thread at a time uses the emitter."""
+
+
 def start() -> None:
-    """Prepare for the first request."""
+    """Prepare this thread for its first request."""
     here = host()
-    _machine(here.triple, here.cpu, here.features, SPEED)
+    _machine(here.triple, here.cpu, here.features, SPEED, get_ident())
 
 
 @cache
@@ -43,15 +48,17 @@ def machine() -> Any:
 
 
 @cache
-def _machine(triple: str, cpu: str, features: str, speed: int) -> llvm_c.TargetMachine | None:
-    """A target machine through LLVM's C functions; None if only the package can be used."""
+def _machine(triple: str, cpu: str, features: str, speed: int, thread: int = 0
+             ) -> llvm_c.TargetMachine | None:
+    """The target machine of a thread, through LLVM's C functions; None if only the package can be used."""
     found = llvm_c.library()
     return None if found is None else llvm_c.TargetMachine(found, triple, cpu, features, speed)
 
 
 def text(body: Body) -> str:
     """The LLVM module of a body, as written for this machine."""
-    return emitter.emit(body, host())
+    with _writing:
+        return emitter.emit(body, host())
 
 
 def object_code(body: Body) -> bytes:
@@ -67,7 +74,9 @@ def routine_code(name: str, dtype: str) -> bytes:
     """Compile a routine that orders, searches or counts (kernels/llvm/sorting) for this processor."""
     from diffuse.kernels.llvm.sorting import emit
 
-    return _compiled(emit.emit(name, dtype, host()))
+    with _writing:
+        source = emit.emit(name, dtype, host())
+    return _compiled(source)
 
 
 def grid_code(body: Body, target: str) -> bytes:
@@ -81,7 +90,9 @@ def grid_code(body: Body, target: str) -> bytes:
     if machine_name != "simt":
         return ptx.compile(emit.for_gpu(body, nvptx.Nvptx(machine_name, bool(tiles))), machine_name).encode()
     # compiling it takes longer than running it
-    return _compiled(emit.for_host(body, simt.simt(bool(tiles))), speed=0)
+    with _writing:
+        source = emit.for_host(body, simt.simt(bool(tiles)))
+    return _compiled(source, speed=0)
 
 
 def common_code(source: str) -> bytes:
@@ -91,7 +102,7 @@ def common_code(source: str) -> bytes:
     """
     library = llvm_c.library()
     if library is not None:
-        plain = _machine(library.string("GetDefaultTargetTriple").decode(), "", "", 0)
+        plain = _machine(library.string("GetDefaultTargetTriple").decode(), "", "", 0, get_ident())
         assert plain is not None
         return plain.object_code(source, verify=True)
     compiler = _package().Target.from_default_triple().create_target_machine(opt=0, jit=True)
@@ -110,7 +121,7 @@ def _compiled(source: str, speed: int = SPEED, promote: bool = False) -> bytes:
     """Compile LLVM IR to relocatable object code for this processor.  The level of optimisation is always
     `SPEED` where llvmlite's package compiles; `promote` keeps local variables in registers."""
     here = host()
-    plain = _machine(here.triple, here.cpu, here.features, speed)
+    plain = _machine(here.triple, here.cpu, here.features, speed, get_ident())
     if plain is not None:
         return plain.object_code(source, promote=promote)
     compiler = machine()

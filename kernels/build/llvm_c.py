@@ -38,7 +38,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "GetTargetMachineTriple": (None, POINTER, OUT),
     "CreateTargetMachineData": (POINTER, POINTER),
     "CopyStringRepOfTargetData": (None, POINTER, OUT),
-    "GetGlobalContext": (POINTER,),
+    "ContextCreate": (POINTER,),
     "ParseAssembly": (POINTER, POINTER, TEXT, OUT),
     "DisposeModule": (None, POINTER),
     "SetTarget": (None, POINTER, TEXT),
@@ -62,7 +62,7 @@ class Library:
     """The functions of `SIGNATURES`, with LLVM ready to compile for this processor."""
 
     def __init__(self, path: str) -> None:
-        library = ctypes.PyDLL(path)  # keep Python's lock: nothing else in the server could use it meanwhile
+        library = ctypes.CDLL(path)  # which gives up Python's lock, so that threads compile at once
         self._functions = {}
         for name, (result, *parameters) in SIGNATURES.items():
             function = library[f"LLVMPY_{name}"]
@@ -127,7 +127,8 @@ def features(llvm: Library) -> dict[str, bool]:
 
 
 class TargetMachine:
-    """A target machine of LLVM's, which lives as long as the process."""
+    """A target machine of LLVM's with a context of its own, both of which live as long as the process.  One
+    thread at a time may use it."""
 
     def __init__(self, llvm: Library, triple: str, cpu: str = "", features: str = "", speed: int = 2) -> None:
         self._llvm = llvm
@@ -136,6 +137,7 @@ class TargetMachine:
                                   features.encode(), speed, b"default", b"jitdefault", 0, 1, b"")
         if not self._machine:
             raise RuntimeError(f"LLVM has no target machine for {cpu} ({triple})")
+        self._context = llvm.call("ContextCreate")
         self._triple = llvm.string("GetTargetMachineTriple", self._machine)
         data = llvm.call("CreateTargetMachineData", self._machine)
         self._layout = llvm.string("CopyStringRepOfTargetData", data)
@@ -146,7 +148,7 @@ class TargetMachine:
     def object_code(self, source: str, verify: bool = False, promote: bool = False) -> bytes:
         """Compile LLVM IR to relocatable object code; `promote` keeps local variables in registers."""
         llvm = self._llvm
-        module = llvm.checked("ParseAssembly", llvm.call("GetGlobalContext"), source.encode())
+        module = llvm.checked("ParseAssembly", self._context, source.encode())
         try:
             llvm.call("SetTarget", module, self._triple)
             llvm.call("SetDataLayout", module, self._layout)
