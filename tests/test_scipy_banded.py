@@ -99,12 +99,13 @@ def test_errors_are_scipys(spoil: str) -> None:
 
 
 @pytest.mark.skipif(native is None, reason="the extension is not there")
-def test_a_solver_with_other_bits_solves_itself():
+def test_a_solver_with_other_bits_solves_itself() -> None:
     bands, b = system(400, 90, 11, True)
 
-    def other(_both, given, sides):
-        return linalg.solve_banded((1, 1), given, sides) * (1 + 2**-52)
+    def other(both: tuple[int, int], given: Any, sides: Any) -> Any:
+        return linalg.solve_banded(both, given, sides) * (1 + 2**-52)
 
     assert banded.has_same_bits(linalg.solve_banded)
     assert not banded.has_same_bits(other)
-    assert numpy.array_equal(banded.tridiagonal(other)((1, 1), bands, b), other((1, 1), bands, b))
+    found = banded.tridiagonal(other)((1, 1), bands, b)
+    assert numpy.array_equal(found, other((1, 1), bands, b))

@@ -18,7 +18,7 @@ import numpy
 from diffuse.numpy.bridge import adapters, fallback, mirrors
 from diffuse.numpy.bridge.namespace import FallbackUfunc, gated, public
 from diffuse.numpy.ops.readers import SCIPYS
-from diffuse.scipy import backends, banded
+from diffuse.scipy import backends
 
 WARNING = ("fft", "linalg", "ndimage", "special")
 """Modules whose functions warn once for each line that calls them, as NumPy's own functions do: a program may
@@ -54,7 +54,11 @@ def ours(real: ModuleType, name: str) -> Any:
     if path in backends.SETTERS:
         value = backends.told(value)
     loud = path.split(".")[1] in WARNING
-    run = banded.tridiagonal(value) if path == "scipy.linalg.solve_banded" else value
+    run = value
+    if path == "scipy.linalg.solve_banded":
+        from diffuse.scipy.banded import tridiagonal  # not in programs without it
+
+        run = tridiagonal(value)
     found: Any = fallback.wrapped(run, path, "inspection" if path in SILENT else None if loud else "library")
     found.__module__, found.__wrapped__ = f"diffuse.{real.__name__}", value
     if path in SCIPYS:

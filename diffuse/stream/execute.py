@@ -20,7 +20,6 @@ from diffuse.runtime.base import CodeUse, Fate, Instance, Launch
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
-from diffuse.stream.followers import plan_followers
 from diffuse.stream.group import Group
 from diffuse.stream.layers import plans_of, shared, tasks_of, telling
 from diffuse.stream.layout import joined, replayed
@@ -148,13 +147,14 @@ class Forwarder:
         """Find or make the plan of a group for its live stores, and the replay for its views."""
         plan, trail = self.plan_of(group, self.stores.taken), group.trail
         if plan.kernel is not None and plan.kernel.native is None and self._awaited != group.number:
+            from diffuse.stream.followers import plan_followers  # not in programs of small arrays
+
             plan_followers(self)
             plan.await_code(self.stores.runtime.code, telling(plan.telling, group, plan.layers))
             self._awaited = group.number  # a group that found no partner comes here again
         replay: Replay | None = trail.replays.get(plan)
         if replay is None:
-            tasks = telling(plan.telling, group, plan.layers)
-            replay = trail.replays[plan] = Replay(plan, tasks, group.slots)
+            replay = trail.replays[plan] = Replay(plan, telling(plan.telling, group, plan.layers), group.slots)
         return replay
 
     def plan_of(self, group: Group, taken: int) -> Plan:

@@ -20,7 +20,6 @@ import numpy
 from diffuse import library
 from diffuse.numpy.arrays import access, core, soon
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import stacks
 from diffuse.numpy.ops.lowering import FAR, lowered, named
 from diffuse.numpy.ops.manipulation import asks
 from diffuse.numpy.ops.operands import wrap
@@ -98,6 +97,8 @@ class Stacked:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._inverts and len(args) == 1:
+            from diffuse.numpy.ops import stacks  # not in programs that invert none
+
             inverse = stacks.inverse(args[0])
             if inverse is not None:
                 return inverse

@@ -15,7 +15,7 @@ from diffuse.numpy.arrays import access, base, core, soon
 from diffuse.numpy.arrays.core import Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, Form, Mirror, model, outermost_first, packed, row_major
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import at_once, elementwise, folds, stacks
+from diffuse.numpy.ops import at_once, elementwise, folds
 from diffuse.numpy.ops.conversion import asanyarray, asarray
 from diffuse.numpy.ops.functions import small
 from diffuse.numpy.ops.manipulation import asking, asks
@@ -92,7 +92,7 @@ def _at_once(x: Any, y: Any) -> Any:
     if one is None or other is None:
         return None
     soon.looked()
-    found = stacks.product(one, other)
+    found = _of_stacks(one, other)
     if found is None:
         found = numpy.matmul(one, other)
     return core.hosted(found) if type(found) is numpy.ndarray else found
@@ -150,10 +150,19 @@ def _submit(x: Any, y: Any, out: Any) -> None:
 
 def _matmul(x: Any, y: Any, out: Any) -> None:
     if out.ndim:
-        if stacks.product(x, y, out) is None:
+        if _of_stacks(x, y, out) is None:
             numpy.matmul(x, y, out=out)
     else:
         out[...] = numpy.matmul(x, y)
+
+
+def _of_stacks(x: Any, y: Any, out: Any = None) -> Any:
+    """The product of stacks of small matrices; None where NumPy has to compute it."""
+    if x.ndim + y.ndim < 5:
+        return None
+    from diffuse.numpy.ops import stacks  # not in programs that have none
+
+    return stacks.product(x, y, out)
 
 
 class Matmul(ufunc):
