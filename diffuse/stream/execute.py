@@ -152,10 +152,10 @@ class Forwarder:
             plan_followers(self)
             plan.await_code(self.stores.runtime.code, telling(plan.telling, group, plan.layers))
             self._awaited = group.number  # a group that found no partner comes here again
-        replay: Replay | None = trail.replays.get(plan)
-        if replay is None:
-            replay = trail.replays[plan] = Replay(plan, telling(plan.telling, group, plan.layers), group.slots)
-        return replay
+        found: Replay | None = trail.replays.get(plan)
+        if found is None:
+            found = trail.replays[plan] = Replay(plan, telling(plan.telling, group, plan.layers), group.slots)
+        return found
 
     def plan_of(self, group: Group, taken: int) -> Plan:
         """Find or make the plan of a group for its live stores, once groups up to this number are taken."""
@@ -194,7 +194,7 @@ class Forwarder:
         return plan, chosen
 
     def _plan(self, group: Group, bits: bytes, taken: int, before: Plan | None = None) -> Plan:
-        """Make a plan.  `before` is one whose merged scalars differ now: the new kernel keeps those apart."""
+        """Make a plan.  `before` is one whose merged scalars differ now: its successor keeps those apart."""
         trace.count("plans")
         live = {store for store, bit in zip(group.slots, bits, strict=True) if bit}
         from diffuse.stream.streaming import streams  # not in programs of small arrays
