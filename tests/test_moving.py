@@ -10,13 +10,12 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import settings
 from diffuse.kernels.body import operations
 from diffuse.library import fence
 from diffuse.numpy.arrays import soon
 from diffuse.numpy.arrays.base import UFUNCS
 from diffuse.numpy.ops import moving
-from diffuse.numpy.ops.moving import REPEATS, SOONER, TURNS
+from diffuse.numpy.ops.moving import REPEATS, TURNS
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 
@@ -172,7 +171,7 @@ def test_what_comes_again_and_again_is_recorded() -> None:
 
     x = np.array(PLAIN)
     turns = [recorded(lambda: turn(x)) for _ in range(REPEATS + 3)]
-    assert SOONER <= turns[0] <= TURNS and turns[1] == 0
+    assert turns[0] == TURNS and turns[1] == 0
     assert turns[-1] >= 2 * TURNS - 2  # two calls may share a place of the table, and then count anew
     assert numpy.array_equal(numpy.asarray(turn(x)[-1]), turn(PLAIN)[-1])
 
@@ -275,18 +274,3 @@ def test_they_call_no_python_code() -> None:
     finally:
         sys.setprofile(None)
     assert "steps" in called and not {"__array_ufunc__", "reflected", "first_binary", "done"} & set(called)
-
-
-@pytest.mark.parametrize("compiled, turns", [(0, TURNS), (1, SOONER)])
-def test_places_are_known_sooner_where_kernels_have_to_be_compiled(
-        compiled: int, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def climbed(x: Any, k: int) -> Any:
-        return x[k:] + 1.0 if compiled else x[k:] + 2.0  # a place for each case
-
-    x = np.array(PLAIN[:PLAIN.size - 1000 - 1000 * compiled])  # views that no other test has
-    monkeypatch.setattr(settings.config, "compile", "off")
-    before, trace.counters["compilations"] = trace.counters["compilations"], compiled
-    try:
-        assert recorded(lambda: [climbed(x, k) for k in range(2 * TURNS)]) == turns
-    finally:
-        trace.counters["compilations"] += before

@@ -28,9 +28,6 @@ from diffuse.settings import watch
 TURNS = 16
 """The number of calls of a function on new views at one place after which further new views are expected
 there."""
-SOONER = 8
-"""The same number once a kernel had to be compiled: what was recorded until then would become one long kernel
-that runs once."""
 REPEATS = 64
 """The number of calls on the same views that NumPy computes before they are recorded; fewer, the longer NumPy
 takes for one."""
@@ -84,7 +81,7 @@ def met(real: Any) -> None:
 def _count(function: Any, place: tuple[Any, ...]) -> None:
     """Count a call of a function on new views at a place of the program."""
     count = _places[place] = _places.get(place, 0) + 1
-    if count == TURNS or count == SOONER and trace.counters["compilations"]:
+    if count == TURNS:
         arithmetic.GRANTS.pop(place, None)
         function.moving = True
         arithmetic.MOVING.add(function.numpy)
@@ -94,7 +91,7 @@ def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
     """Compute NumPy's ufunc at once, into a new array or into `out`, the first operand; None if it has to be
     recorded."""
     place = place_of(function)
-    if _places.get(place, 0) < (SOONER if trace.counters["compilations"] else TURNS):
+    if _places.get(place, 0) < TURNS:
         arithmetic.GRANTS[place] = ()
         return None
     if not core.SMALL or not library.current().host_sees:
