@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from diffuse import settings
+from diffuse.interrupts import suppress
 
 CACHES = {1: 32 << 10, 2: 1 << 20, 3: 16 << 20}
 """Sizes assumed for the data caches where the system does not tell them."""
@@ -160,19 +161,16 @@ def _candidates(root: str, controller: str) -> Iterator[tuple[int, Path]]:
 
 
 def _read(path: str | Path) -> str:
-    try:
+    with suppress(OSError):
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:  # asked for at each big allocation: half the price of a file object
-        text = b""
-        while piece := os.read(file, 1 << 16):
-            text += piece
-        return text.decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(file)
+        try:  # asked for at each big allocation: half the price of a file object
+            text = b""
+            while piece := os.read(file, 1 << 16):
+                text += piece
+            return text.decode("utf-8", "replace")
+        finally:
+            os.close(file)
+    return ""
 
 
 def _number(path: Path) -> int | None:

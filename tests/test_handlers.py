@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from diffuse.interrupts import deferred, of_handler, suppress
+from diffuse.runtime import machine
+from diffuse.service import fingerprint
 from diffuse.service.cache import Cache
 from tests import interrupts
 
@@ -145,6 +147,63 @@ def test_a_handler_that_raises_while_an_entry_is_read(tmp_path: Path,
         with pytest.raises(TimeoutError):
             kept.get("a" * 64)
         assert kept.get("a" * 64) == b"content"
+
+
+@pytest.mark.parametrize("look", [lambda: machine._read("/proc/meminfo"), fingerprint._cpuinfo])
+def test_a_handler_that_raises_while_a_file_of_the_system_is_read(look: Callable[[], str],
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.open
+
+    def signalled(*given: Any) -> int:
+        monkeypatch.setattr(os, "open", opened)
+        signal.raise_signal(signal.SIGALRM)
+        return opened(*given)
+
+    with handled(signal.SIGALRM, late):
+        monkeypatch.setattr(os, "open", signalled)
+        with pytest.raises(TimeoutError):
+            look()
+        assert look() == look()
+
+
+def test_a_handler_that_raises_while_a_store_ends(tmp_path: Path) -> None:
+    """What reports the exception holds the handle of the store, which had ended: it ends once."""
+    interrupts.printed("""
+        import gc, signal, sys
+        import numpy
+        import diffuse.numpy as np
+        from diffuse.library import current
+
+        def releases(stores, store):
+            release(stores, store)
+            signal.raise_signal(signal.SIGALRM)
+
+        def late(number, frame):
+            if asked:
+                asked.pop()
+                raise TimeoutError("late")
+
+        held, asked = [], []
+        sys.unraisablehook = lambda what: held.append(what.object)
+        signal.signal(signal.SIGALRM, late)
+        kind = type(current().stores)
+        release, kind.release = kind.release, releases
+        for keeps in (False, True):
+            x = [np.arange(5000.0) + k for k in range(300)]
+            numpy.array(x[-1])
+            asked += [True] * 300
+            del x
+            assert len(held) > 100, len(held)
+            asked.clear()
+            if not keeps:
+                held.clear()
+        y = [np.arange(5000.0) + k for k in range(300)]
+        held.clear()
+        gc.collect()
+        z = [np.arange(5000.0) - k for k in range(300)]
+        for k in range(300):
+            assert y[k][7] == 7.0 + k and z[k][7] == 7.0 - k
+        """, tmp_path)
 
 
 def test_errors_are_told_from_exceptions_of_handlers() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from diffuse.interrupts import suppress
 from diffuse.service.client import client
 from diffuse.service.code import disk
 from diffuse.settings import config
@@ -22,10 +23,9 @@ def start(program: str) -> bool:
 
 def _changed(program: str, folder: str | os.PathLike[str]) -> bool:
     """Was the program's file changed since a kernel was written to the cache, or since the last call?"""
-    try:
+    with suppress(OSError):
         changed = os.stat(program).st_mtime > os.stat(folder).st_mtime
         if changed:
             os.utime(folder)
-    except OSError:
-        return False
-    return changed
+        return changed
+    return False

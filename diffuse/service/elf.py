@@ -19,6 +19,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, NamedTuple
 
+from diffuse.interrupts import suppress
+
 HEADER = Struct("<4sBB10xHHIQQQIHHHHHH")
 SECTION = Struct("<IIQQQQIIQQ")
 SYMBOL = Struct("<IBBHQQ")
@@ -203,10 +205,8 @@ def _external(name: str) -> int:
 def _libraries() -> list[Any]:
     found = [ctypes.CDLL(None)]
     for name in LIBRARIES:
-        try:
+        with suppress(OSError):
             found.append(ctypes.CDLL(name))
-        except OSError:
-            pass
     return found
 
 

@@ -11,6 +11,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from diffuse.interrupts import suppress
+
 FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags",
           "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features")
 """Fields of /proc/cpuinfo that identify a processor and its instruction sets, on x86 and on ARM."""
@@ -40,14 +42,13 @@ def described(cpuinfo: str) -> str:
 
 def _cpuinfo() -> str:
     """Read the beginning of /proc/cpuinfo: reading all of it is slow on machines with many processors."""
-    try:
+    with suppress(OSError):
         handle = os.open("/proc/cpuinfo", os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.read(handle, 1 << 14).decode(errors="replace")
         finally:
             os.close(handle)
-    except OSError:
-        return platform.processor()
+    return platform.processor()
 
 
 @cache
@@ -60,10 +61,10 @@ def llvm() -> str:
         return ""
     found = sha256()
     for name in ("_version.py", "__init__.py"):
-        try:
-            found.update((folder / name).read_bytes())
-        except OSError:
-            found.update(b"none")
+        content = b"none"
+        with suppress(OSError):
+            content = (folder / name).read_bytes()
+        found.update(content)
     with os.scandir(folder / "binding") as items:
         sizes = sorted(item.stat().st_size for item in items if item.name.startswith("libllvmlite"))
     return f"{found.hexdigest()} {sizes}"

@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from diffuse import worker
+from diffuse.interrupts import of_handler
 from diffuse.kernels.body.user import UserFunction, declare
 from diffuse.kernels.build import scalar_ir
 from diffuse.kernels.build.routines import Routine
@@ -37,6 +38,8 @@ def translate(function: FunctionType, dtypes: Sequence[str]) -> tuple[UserFuncti
     try:
         return found, Routine(found.name, found.parameters, found.result)
     except Exception as error:
+        if of_handler(error):
+            raise
         raise Refused(f"it does not compile ({type(error).__name__}: {error})") from None
 
 

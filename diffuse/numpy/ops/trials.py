@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from diffuse.library import of_handler
 from diffuse.numpy.ops.periodic import PERIOD, periodic
 from diffuse.settings import config
 
@@ -67,7 +68,9 @@ def numbers(x: Operand, y: Operand, result: int, alike: bool = False) -> Iterato
             some = _random(random, PERIOD // itemsize, each.dtype)
             try:
                 found[each] = each.laid_out(stack.enter_context(periodic(prod(each.shape), some)))
-            except OSError:
+            except OSError as error:
+                if of_handler(error):
+                    raise
                 break
         if alike and y in found:
             found[x] = found[y].T

@@ -42,6 +42,22 @@ static void ended(PyObject *storage)
     PyErr_Restore(type, error, traceback);
 }
 
+/* The end of a handle without references.  Somebody may get one to it meanwhile, as an exception of a signal's handler
+ * is reported with it: is it still held?  Then its end does not come again. */
+static int has_holders(PyObject *x)
+{
+    Py_SET_REFCNT(x, 1);
+    ended(x);
+    if (Py_REFCNT(x) > 1) {
+        Py_CLEAR(SLOT(x, storage_stores));
+        Py_SET_REFCNT(x, Py_REFCNT(x) - 1);
+        PyObject_GC_Track(x);
+        return 1;
+    }
+    Py_SET_REFCNT(x, 0);
+    return 0;
+}
+
 /* `tp_dealloc` of the class. */
 static void dropped(PyObject *x)
 {
@@ -52,8 +68,8 @@ static void dropped(PyObject *x)
     PyObject_GC_UnTrack(x);
     if (SLOT(x, type->tp_weaklistoffset) != NULL)
         PyObject_ClearWeakRefs(x);
-    if (!collected)
-        ended(x);
+    if (!collected && has_holders(x))
+        return;
     for (size_t k = 0; k < sizeof slots / sizeof *slots; k++)
         Py_CLEAR(SLOT(x, slots[k]));
     if (!collected && spares < SPARE)
