@@ -38,6 +38,7 @@ def unknown() -> None:
     """Nothing is pending, and nothing was waited for."""
     engine.fence()
     KNOWN.clear()
+    engine.current().window.memo.forget_trails()
     single.places.clear()
     for template in engine.current().templates.known.values():
         template.alone = 0

@@ -53,12 +53,17 @@ int small_look_up(PyObject *const *names, Py_ssize_t n, PyObject **found)
     return usable(found);
 }
 
-/* The call of this name, which is looked up where the trail expects another one; new references. */
+/* The call of this name, which is looked up where the trail expects another one, or where it is not to be recorded: the
+ * trail may keep it longer than the table does.  New references. */
 static int find_call(KnownCall *call, PyObject *const *names, Py_ssize_t n)
 {
     *call = (KnownCall){names, n, NULL, NULL};
     call->expected = small_expected(names, n, &call->known);
-    return call->expected == NULL ? small_look_up(names, n, &call->known) : usable(&call->known);
+    if (call->expected != NULL && usable(&call->known) == DONE)
+        return DONE;
+    Py_CLEAR(call->known);
+    Py_CLEAR(call->expected);
+    return small_look_up(names, n, &call->known);
 }
 
 static void let_go(KnownCall *call)
