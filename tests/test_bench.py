@@ -278,7 +278,8 @@ def test_on_legate(tmp_path: Path) -> None:
 
 
 def test_calls_waits_for_threads_that_run_on_other_processors() -> None:
-    """The kernel counts their processor time only now and then.  The function runs without Python's lock."""
+    """Linux adds the processor time of threads that run elsewhere only at its clock's ticks.  The hash is
+    computed without Python's lock."""
     calls = importlib.import_module("calls")
     calls.settled()
     busy = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 1_000_000))

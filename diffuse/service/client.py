@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from diffuse.interrupts import of_handler, suppress
 from diffuse.ir.bounded import Bounded
 from diffuse.observe import notices
-from diffuse.service import fingerprint
+from diffuse.service import MARK, fingerprint
 
 if TYPE_CHECKING:
     import socket
@@ -45,10 +45,6 @@ URGENT = float("inf")
 """The weight of a request that is waited for."""
 ANSWERS = 256
 """The most replies that are kept until they are taken."""
-
-MARK = "_DIFFUSE_COMPILES"
-"""Environment variable that holds the server's number of threads.  Where Python is embedded, `sys.executable`
-may be the program itself: it would run again in place of the server, and start another one."""
 
 BOOT = """
 try:

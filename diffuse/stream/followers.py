@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def plan_followers(forwarder: Forwarder) -> None:
-    """Plan the closed groups, which requests their kernels.
+    """Plan the closed groups; planning a group sends the request to compile its kernel.
 
     While the program still records, the newest one is left out, as the program may drop results of it.  Where
     it drops results of others, they are planned anew.  Several ranks plan each group in its turn, as all of

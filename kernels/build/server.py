@@ -23,7 +23,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import Any
 
-from diffuse.service import GRID, PTX, ROUTINE, TEXT, channel
+from diffuse.service import GRID, MARK, PTX, ROUTINE, TEXT, channel
 from diffuse.service.cache import Cache
 from diffuse.service.channel import Answer
 
@@ -31,10 +31,8 @@ IDLE = 30.0
 """Seconds without a request after which the server exits."""
 SWITCH = 0.0005
 """Seconds after which a thread that holds Python's lock gives it to another one that waits for it."""
-MARK = "_DIFFUSE_COMPILES"
-"""Environment variable with the number of threads, by which the program also marks the server (client.py)."""
 ALONE = frozenset((GRID, PTX))
-"""Kinds of requests that are compiled with nothing beside them."""
+"""Kinds of requests that set options of LLVM for the whole process: no other one is compiled meanwhile."""
 GRACE = 5.0
 """Seconds for which requests are served after the program has exited."""
 
