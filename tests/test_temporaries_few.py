@@ -18,6 +18,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.numpy.small import native
+from tests.jobs import python
 
 SIZES = (300, 4096, 16_000)
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -85,8 +86,11 @@ def test_results_in_temporaries_have_numpys_bits(size: int, dtype: str) -> None:
         assert same(x, X) and same(y, Y)
 
 
-@pytest.mark.skipif(native is None or platform.libc_ver()[0] != "glibc" or sys.version_info >= (3, 14),
-                    reason="the extension finds out by glibc who the caller is")
+told = pytest.mark.skipif(native is None or platform.libc_ver()[0] != "glibc" or sys.version_info >= (3, 14),
+                          reason="the extension finds out by glibc who the caller is")
+
+
+@told
 @pytest.mark.parametrize("size", SIZES)
 def test_results_take_the_memory_of_few_elements(size: int) -> None:
     x = np.array(data(size)[0])
@@ -102,6 +106,24 @@ def test_results_take_the_memory_of_few_elements(size: int) -> None:
     finally:
         tracemalloc.stop()
     assert most < 8 * size * 1.25 + 1000  # one array, and what Python itself takes
+
+
+@told
+def test_operators_that_other_code_calls_leave_the_interpreters_to_be_found_out() -> None:
+    done = python("""
+        import tracemalloc
+        import numpy
+        import diffuse.numpy as np
+        x = np.array(numpy.ones(4096))
+        for _ in range(200):  # adds what nobody else knows by code in C
+            sum(x * 2.0 for _ in range(4))
+        for _ in range(100):
+            x * 2.0 + 1.0
+        tracemalloc.start()
+        x * 2.0 + 1.0
+        assert tracemalloc.get_traced_memory()[1] < 8 * 4096 * 1.25 + 1000
+        """)
+    assert done.returncode == 0, done.tail
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -12,23 +12,35 @@
 
 enum { LEAST = 1 << 18, FEWEST = 1 << 10 }; /* bytes; to find out takes a microsecond, or nothing once it is learnt */
 enum { BEFORE = 64, TRIES = 512 };          /* operators on fewer bytes before it is learnt from them, and on how many */
-enum { FRAMES = 12, PLACES = 64, WAYS = 16, WORDS = 40, SURE = 4 };
+enum { FRAMES = 12, PLACES = 256, WAYS = 32, WORDS = 40, SURE = 4 };
 enum { OTHER, OURS, PYTHON, NUMBER, INTERPRETER };
+
+/* Where the code of a function was loaded. */
+static void *loaded_at(void *function)
+{
+    Dl_info found;
+    return dladdr(function, &found) ? found.dli_fbase : NULL;
+}
 
 /* Whose code a return address is in; found addresses are kept. */
 static int whose(void *address)
 {
     static struct { void *address; int kind; } known[PLACES];
-    size_t place = ((size_t)address >> 4) % PLACES;
+    static void *own, *python;
+    size_t place = ((size_t)address * 0x9E3779B97F4A7C15u) >> 56;
     if (known[place].address == address)
         return known[place].kind;
-    Dl_info found, own, python;
+    if (own == NULL) {
+        own = loaded_at((void *)small_temporary_of);
+        python = loaded_at((void *)PyNumber_Add);
+    }
+    Dl_info found;
     int kind = OTHER;
-    if (dladdr(address, &found) && dladdr((void *)small_temporary_of, &own) && dladdr((void *)PyNumber_Add, &python)) {
+    if (own != NULL && python != NULL && dladdr(address, &found)) {
         const char *name = found.dli_sname == NULL ? "" : found.dli_sname;
-        if (found.dli_fbase == own.dli_fbase)
+        if (found.dli_fbase == own)
             kind = OURS;
-        else if (found.dli_fbase == python.dli_fbase)
+        else if (found.dli_fbase == python)
             kind = strncmp(name, "PyNumber_", 9) == 0 ? NUMBER
                    : strcmp(name, "_PyEval_EvalFrameDefault") == 0 ? INTERPRETER : PYTHON;
     }
@@ -37,22 +49,26 @@ static int whose(void *address)
     return kind;
 }
 
-/* How the interpreter calls an operator: the return addresses on the stack, and in which words above the operator's
- * frame they lie.  A function that calls from one place has one layout of its frame there, so that a frame with the
- * first address has the others in the same words. */
-static struct { void *addresses[3]; int words[3], count, seen; } ways[WAYS];
+/* How an operator is called: the return addresses on the stack that tell whether the interpreter calls it, and in which
+ * words above the operator's frame they lie.  A function that calls from one place has one layout of its frame there,
+ * so that a frame with the first address has the others in the same words. */
+typedef struct { void *addresses[3]; int words[3], count, seen, interpreted; } Way;
 
-static int known_way(void **frame)
+static Way ways[WAYS];
+
+/* The way by which the operator of a frame is called, if it is known; else NULL. */
+static const Way *known_way(void **frame)
 {
-    for (int k = 0; k < WAYS && ways[k].count; k++)
-        if (ways[k].seen >= SURE && ways[k].addresses[0] == frame[1] && ways[k].addresses[1] == frame[ways[k].words[1]]
-                && (ways[k].count < 3 || ways[k].addresses[2] == frame[ways[k].words[2]]))
-            return 1;
-    return 0;
+    for (const Way *way = ways; way < ways + WAYS && way->count; way++)
+        if (way->seen >= (way->interpreted ? SURE : 1) && way->addresses[0] == frame[1]
+                && (way->count < 2 || way->addresses[1] == frame[way->words[1]])
+                && (way->count < 3 || way->addresses[2] == frame[way->words[2]]))
+            return way;
+    return NULL;
 }
 
 /* Note such a way, whose first address is that of the operator's frame. */
-static void note_way(void **frame, void **addresses, int count)
+static void note_way(void **frame, void **addresses, int count, int interpreted)
 {
     int words[3] = {1}, k = 0;
     if (frame[1] != addresses[0])
@@ -71,8 +87,9 @@ static void note_way(void **frame, void **addresses, int count)
         return;
     if (ways[k].count && memcmp(ways[k].words, words, count * sizeof *words))
         ways[k].seen = INT_MIN / 2; /* its layout differs from time to time */
-    memcpy(ways[k].addresses, addresses, count * sizeof *addresses);
+    memcpy(ways[k].addresses, addresses, bytes);
     memcpy(ways[k].words, words, count * sizeof *words);
+    ways[k].interpreted = interpreted;
     ways[k].count = count;
     ways[k].seen++;
 }
@@ -81,26 +98,27 @@ static void note_way(void **frame, void **addresses, int count)
  * between?  PyNumber_Add may have called a function of its file. */
 static int is_interpreted(void **frame)
 {
-    if (frame != NULL && known_way(frame))
-        return 1;
+    const Way *way = frame == NULL ? NULL : known_way(frame);
+    if (way != NULL)
+        return way->interpreted;
     void *frames[FRAMES];
     int count = backtrace(frames, FRAMES), first = 0;
     while (first < count && whose(frames[first]) == OURS)
         first++;
     int k = first + (first < count && whose(frames[first]) == PYTHON);
-    if (k + 1 >= count || whose(frames[k]) != NUMBER || whose(frames[k + 1]) != INTERPRETER)
-        return 0;
-    if (frame != NULL)
-        note_way(frame, frames + first, k + 2 - first);
-    return 1;
+    int found = k + 1 < count && whose(frames[k]) == NUMBER && whose(frames[k + 1]) == INTERPRETER;
+    if (frame != NULL && k + 1 < count)
+        note_way(frame, frames + first, k + (whose(frames[k]) == NUMBER) + 1 - first, found);
+    return found;
 }
 
 /* The same for few elements, for which it is only found out while that is learnt. */
 static int is_soon_interpreted(void **frame)
 {
     static int asked;
-    if (known_way(frame))
-        return 1;
+    const Way *way = known_way(frame);
+    if (way != NULL)
+        return way->interpreted;
     if (asked >= BEFORE + TRIES || ++asked < BEFORE)
         return 0;
     return is_interpreted(frame);
