@@ -126,7 +126,8 @@ static int put(PyObject *memory, PyObject *index, PyObject *target, PyObject *ri
 {
     if (target != NULL && PyArray_CheckExact(target) && PyArray_ISWRITEABLE((PyArrayObject *)target)
             && PyArray_BASE((PyArrayObject *)target) != NULL)
-        return small_put(target, right) ? 0 : PyArray_CopyObject((PyArrayObject *)target, right);
+        return (PyArray_CheckExact(right) && small_same((PyArrayObject *)target, (PyArrayObject *)right))
+               || small_put(target, right) ? 0 : PyArray_CopyObject((PyArrayObject *)target, right);
     return PyObject_SetItem(memory, index, right);
 }
 

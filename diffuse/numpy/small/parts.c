@@ -4,17 +4,21 @@
 
 enum { RANK = 8 };
 
+static int is_whole(PyObject *x) { return PyLong_CheckExact(x) || Py_TYPE(x) == &PyLongArrType_Type; }
+
+/* The value of a whole number, Python's or NumPy's int64; 0 if it is too large. */
+static int whole(PyObject *x, npy_intp *found)
+{
+    int over = 0;
+    *found = PyLong_CheckExact(x) ? PyLong_AsLongAndOverflow(x, &over) : PyArrayScalar_VAL(x, Long);
+    return !over;
+}
+
 /* One bound of a slice, `missing` for None; 0 if NumPy has to look. */
 static int bound(PyObject *x, npy_intp missing, npy_intp *found)
 {
-    int over = 0;
-    if (x == Py_None)
-        *found = missing;
-    else if (PyLong_CheckExact(x))
-        *found = PyLong_AsLongAndOverflow(x, &over);
-    else
-        return 0;
-    return !over;
+    *found = missing;
+    return x == Py_None || (is_whole(x) && whole(x, found));
 }
 
 /* The first element and the number of elements that a slice selects of `n`, and its step; 0 if NumPy has to look. */
@@ -36,10 +40,11 @@ static int sliced(PyObject *index, npy_intp n, npy_intp *start, npy_intp *count,
 /* Which of `n` indices a whole number means; -1 if NumPy has to look. */
 static npy_intp position(PyObject *index, npy_intp n)
 {
-    int over;
-    long at = PyLong_AsLongAndOverflow(index, &over);
+    npy_intp at;
+    if (!whole(index, &at))
+        return -1;
     at += at < 0 ? n : 0;
-    return over || at < 0 || at >= n ? -1 : at;
+    return at < 0 || at >= n ? -1 : at;
 }
 
 /* The number of dimensions that ... stands for among `n` indices; -1 where there are too many, or it comes twice. */
@@ -75,7 +80,7 @@ PyObject *small_part(PyObject *array, PyObject *index)
         else if (parts[k] == Py_None) {
             shape[dims] = 1;
             strides[dims++] = 0;
-        } else if (PyLong_CheckExact(parts[k])) {
+        } else if (is_whole(parts[k])) {
             npy_intp at = position(parts[k], PyArray_DIM(x, d));
             if (at < 0)
                 return NULL;
@@ -89,6 +94,14 @@ PyObject *small_part(PyObject *array, PyObject *index)
     return dims == 0 ? NULL : small_view(x, PyArray_DESCR(x), dims, shape, strides, data);
 }
 
+int small_same(PyArrayObject *one, PyArrayObject *other)
+{
+    size_t bytes = PyArray_NDIM(one) * sizeof(npy_intp);
+    return PyArray_NDIM(one) == PyArray_NDIM(other) && PyArray_BYTES(one) == PyArray_BYTES(other)
+           && PyArray_DESCR(one) == PyArray_DESCR(other) && !memcmp(PyArray_DIMS(one), PyArray_DIMS(other), bytes)
+           && !memcmp(PyArray_STRIDES(one), PyArray_STRIDES(other), bytes);
+}
+
 char *small_spot(PyObject *array, PyObject *index)
 {
     PyArrayObject *x = (PyArrayObject *)array;
@@ -98,7 +111,7 @@ char *small_spot(PyObject *array, PyObject *index)
     if (rank == 0 || rank != (tuple ? PyTuple_GET_SIZE(index) : 1))
         return NULL;
     for (int d = 0; d < rank; d++) {
-        npy_intp at = PyLong_CheckExact(parts[d]) ? position(parts[d], PyArray_DIM(x, d)) : -1;
+        npy_intp at = is_whole(parts[d]) ? position(parts[d], PyArray_DIM(x, d)) : -1;
         if (at < 0)
             return NULL;
         data += at * PyArray_STRIDE(x, d);

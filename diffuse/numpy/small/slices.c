@@ -139,11 +139,7 @@ static int same_part(Array *x, PyObject *index, Array *value)
         PyErr_Clear();
         return 0;
     }
-    PyArrayObject *one = (PyArrayObject *)part, *other = (PyArrayObject *)value->memory;
-    size_t bytes = PyArray_NDIM(one) * sizeof(npy_intp);
-    int same = PyArray_NDIM(one) == PyArray_NDIM(other) && PyArray_BYTES(one) == PyArray_BYTES(other)
-               && PyArray_DESCR(one) == PyArray_DESCR(other) && !memcmp(PyArray_DIMS(one), PyArray_DIMS(other), bytes)
-               && !memcmp(PyArray_STRIDES(one), PyArray_STRIDES(other), bytes);
+    int same = small_same((PyArrayObject *)part, (PyArrayObject *)value->memory);
     small_drop(part);
     return same;
 }

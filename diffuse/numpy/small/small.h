@@ -112,6 +112,7 @@ extern PyMethodDef small_methods[]; /* of protocol.c: those of arrays */
 PyObject *small_part(PyObject *array, PyObject *index);
 PyObject *small_element(PyObject *array, PyObject *index);
 char *small_spot(PyObject *array, PyObject *index); /* where that element lies */
+int small_same(PyArrayObject *one, PyArrayObject *other); /* are they the same elements in the same memory? */
 PyObject *small_shown(PyObject *found); /* `small_given` of an array; anything else as it is */
 int small_spreads(PyObject *left, PyObject *right); /* is the result of two arrays larger than small ones are? */
 void small_numbers(void); /* of numbers.c: NumPy's numbers know arrays on their right */
