@@ -20,6 +20,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as ours
+from diffuse.numpy.bridge import namespace
 from diffuse.settings import using
 from tests.jobs import python
 from tests.kinds import is_ours
@@ -420,3 +421,14 @@ def test_an_index_may_be_an_object_whose_array_is_ours() -> None:
     assert x[0, Index()] == 1
     x[0, Index()] = 7
     assert x.tolist() == [[0, 7, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("module", sorted({*namespace.MODULES.values()}))
+def test_the_table_has_the_functions_of_each_module(module: str) -> None:
+    found = importlib.import_module(f"diffuse.numpy.{module}")
+    defined = {name for name, value in vars(found).items()
+               if name in numpy.__all__ and getattr(value, "__module__", None) == found.__name__
+               and name not in namespace.ALIASES}
+    table = {name for name, place in namespace.MODULES.items() if place == module}
+    assert defined <= table
+    assert all(inspect.isfunction(getattr(found, name)) for name in table)

@@ -22,21 +22,39 @@ from diffuse.numpy.bridge import fallback, mirrors, overrides
 from diffuse.numpy.ops.lowering import FAR, lowered, raised
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
-OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logic", "functions", "calculus",
-        "products", "positions", "contraction", "indexing", "placing", "choosing")
-"""The modules of `diffuse.numpy.ops` whose public functions are in NumPy's namespace under their own
-names."""
-
-ORDERING = {name: module for module, names in (
-    ("sorting", "sort argsort lexsort partition argpartition"),
-    ("selection", "median percentile quantile nanmedian nanpercentile nanquantile"),
-    ("searching", "searchsorted digitize interp"),
-    ("histograms", "histogram histogramdd histogram2d"),
-    ("tallies", "bincount"),
-    ("filters", "convolve correlate"),
-    ("sets", "unique unique_all unique_counts unique_inverse intersect1d union1d setdiff1d setxor1d isin"),
+MODULES = {name: module for module, names in (
+    ("ops.creation", """arange empty empty_like eye frombuffer fromfunction full full_like identity indices
+        linspace ones ones_like zeros zeros_like"""),
+    ("ops.conversion", "array asanyarray asarray ascontiguousarray asfortranarray copy from_dlpack"),
+    ("ops.reductions", """all any argmax argmin count_nonzero cumprod cumsum max mean min prod ptp std sum
+        var"""),
+    ("ops.manipulation", """array_split atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to
+        diagonal dsplit expand_dims flip fliplr flipud hsplit imag matrix_transpose may_share_memory moveaxis
+        ndim ravel real reshape rollaxis rot90 shape shares_memory size split squeeze swapaxes transpose
+        unstack vsplit"""),
+    ("ops.joining", """append block column_stack concatenate dstack hstack pad repeat roll row_stack stack
+        tile vstack"""),
+    ("ops.logic", "allclose array_equal array_equiv isclose iscomplex isneginf isposinf isreal"),
+    ("ops.functions", """astype clip copyto fix meshgrid nan_to_num nanprod nansum round trace tri tril triu
+        where"""),
+    ("ops.calculus", "average cross diff gradient trapezoid"),
+    ("ops.products", "dot inner outer vdot"),
+    ("ops.positions", "ravel_multi_index unravel_index"),
+    ("ops.contraction", "einsum"),
+    ("ops.indexing", "argwhere compress extract flatnonzero nonzero take take_along_axis"),
+    ("ops.placing", "fill_diagonal place put put_along_axis putmask"),
+    ("ops.choosing", "choose delete diag insert piecewise select"),
+    ("order.sorting", "sort argsort lexsort partition argpartition"),
+    ("order.selection", "median percentile quantile nanmedian nanpercentile nanquantile"),
+    ("order.searching", "searchsorted digitize interp"),
+    ("order.histograms", "histogram histogramdd histogram2d"),
+    ("order.tallies", "bincount"),
+    ("order.filters", "convolve correlate"),
+    ("order.sets", """unique unique_all unique_counts unique_inverse intersect1d union1d setdiff1d setxor1d
+        isin"""),
 ) for name in names.split()}
-"""The functions of `diffuse.numpy.order`, and the module of each, which is imported when one is used."""
+"""The functions of NumPy that Diffuse implements under their own names, and the module of each, which is
+imported when one of them is used."""
 
 DESCRIPTION = """iscomplexobj isrealobj typename mintypecode common_type result_type
 promote_types issubdtype isdtype isfortran
@@ -128,16 +146,10 @@ def native(name: str) -> Any:
     found = UFUNCS.get(name)
     if found is not None:
         return found
-    if name in ORDERING:
-        ours = getattr(importlib.import_module(f"diffuse.numpy.order.{ORDERING[name]}"), name)
-        return gated(ours, getattr(numpy, name), "diffuse.numpy")
-    for module_name in OURS:
-        module = _module(module_name)
-        value = getattr(module, original, None)
-        if value is not None and getattr(value, "__module__", None) == module.__name__:
-            real = getattr(numpy, name)
-            return gated(value, real, "diffuse.numpy") if isinstance(value, FunctionType) else value
-    return None
+    if original not in MODULES:
+        return None
+    ours = getattr(importlib.import_module(f"diffuse.numpy.{MODULES[original]}"), original)
+    return gated(ours, getattr(numpy, name), "diffuse.numpy")
 
 
 def gated(ours: Any, real: Any, module: str) -> Any:
@@ -164,8 +176,6 @@ def resolve(name: str) -> Any:
     except AttributeError as error:
         raise AttributeError(str(error), name=name) from None
     if name.startswith("__"):
-        return real
-    if isinstance(real, type) and issubclass(real, numpy.generic):  # `native` would import all of `OURS`
         return real
     ours = native(name)
     if ours is not None:
