@@ -231,7 +231,8 @@ def _at_once(operator: str, memory: Any, axes: tuple[int, ...], wanted: numpy.dt
 def spread(x: Array, centre: Any, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool) -> Any:
     """Compute at once the sum of the squared distances of real elements from their means; None if a task has
     to be recorded, or if NumPy has to warn."""
-    if wanted.name not in ("float32", "float64") or not (x.form.ordered or len(axes) == x.form.ndim):
+    one = len(axes) == 1 and x.form.ndim == 2 and not keepdims  # of which the layout has no influence
+    if wanted.name not in ("float32", "float64") or not (x.form.ordered or one or len(axes) == x.form.ndim):
         return None
     if len(axes) == x.form.ndim and not keepdims:
         x = _arranged(x)

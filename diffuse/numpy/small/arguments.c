@@ -23,6 +23,7 @@ static int note(Found *found, PyObject *given, PyArrayObject *array)
     npy_intp size = PyArray_SIZE(array);
     found->product = found->product > Py_MAX(state.small, FEW) ? found->product : found->product * (size ? size : 1);
     found->total += PyArray_NBYTES(array);
+    found->width = Py_MAX(found->width, PyArray_ITEMSIZE(array));
     found->seen[found->arrays++] = given;
     return 1;
 }

@@ -75,6 +75,7 @@ typedef struct {
     Py_ssize_t items;     /* of all sequences among the arguments */
     int way;              /* SMALL_ANY or the like: arrays may be large, of these types; SMALL_NEVER: they may not */
     npy_intp bytes;       /* of these arrays */
+    npy_intp width;       /* of the widest element */
 } Found;
 
 /* Of arguments.c.  `small_lower_all` gives all arguments of a call as NumPy gets them, and notes what it found: 1;
@@ -88,7 +89,8 @@ int small_is_option(PyObject *x);                   /* an argument that NumPy ge
 int small_permitted(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 /* Is an output given, or an option to overwrite an argument?  -1 with an exception. */
 int small_may_write(Gate *gate, Py_ssize_t n, PyObject *kwnames);
-int small_writes_small(Gate *gate, Found *found, PyObject *kwnames); /* few elements, by a mask that is trusted */
+/* Few elements, unless a call on large arrays is to be done at once, by a mask that is trusted. */
+int small_writes_small(Gate *gate, Found *found, PyObject *kwnames);
 /* Elements of the array that a function makes, as far as its arguments by position tell, or some more; negative where
  * that is not plain. */
 npy_intp small_makes(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);

@@ -109,7 +109,7 @@ static int stays_small(Found *found)
 
 int small_writes_small(Gate *gate, Found *found, PyObject *kwnames)
 {
-    return stays_small(found) && (!(gate->flags & MASKLESS) || small_keyword(kwnames, "where") < 0);
+    return (found->way || stays_small(found)) && (!(gate->flags & MASKLESS) || small_keyword(kwnames, "where") < 0);
 }
 
 /* Is the first argument so many times small, as far as the second one is an integer or a tuple of integers? */

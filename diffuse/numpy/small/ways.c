@@ -89,11 +89,22 @@ PyObject *small_write_to(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObje
     return result;
 }
 
+/* The bytes that a call reads, and those that its result takes if arrays of different shapes are broadcast; -1 where these
+ * are too many. */
+static npy_intp moves(Found *found)
+{
+    if (!found->different)
+        return 2 * found->bytes;
+    npy_intp size = PyArray_OverflowMultiplyList(found->shape, found->dims);
+    return size < 0 || size > state.left ? -1 : found->bytes + size * found->width;
+}
+
 /* May a call on large arrays at hand be done now?  Then its bytes are spent (soon.c). */
 static int may_be_soon(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     if (gate->need < SHAPED)
-        return found->wrapped && small_permitted(gate, found, args, n, kwnames) && small_spend(2 * found->bytes);
+        return found->wrapped && small_permitted(gate, found, args, n, kwnames) && moves(found) >= 0
+               && small_spend(moves(found));
     npy_intp size = found->arrays ? -1 : small_makes(gate, args, n, kwnames);
     return size >= 0 && size < state.left && small_spend(8 * size);
 }
