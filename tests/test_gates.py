@@ -263,3 +263,33 @@ def test_rows_of_elements_are_made_as_numpy_makes_them(name: str, count: int) ->
         return x.shape, x.dtype, x.flags.owndata, x.flags.writeable, values
 
     assert made(np) == made(numpy)
+
+
+@pytest.mark.skipif(native is None, reason="Python's code runs")
+def test_parts_of_fresh_memory_are_views_of_an_array() -> None:
+    x, y = numpy.random.default_rng(7).random((2, 2000))
+    one, other, theirs = np.array(x), np.array(y), numpy.histogram2d(x, y, bins=(20, 24))
+    ours = np.histogram2d(one, other, bins=(20, 24))
+    assert not functions_of_ours(lambda: np.histogram2d(one, other, bins=(20, 24)))
+    for found, expected in zip(ours, theirs, strict=True):
+        assert found.strides == expected.strides and found.tobytes() == expected.tobytes()
+    table = ours[0]
+    assert is_ours(table) and table.base.shape == theirs[0].base.shape
+    table[3:, ::2] += 1.0
+    theirs[0][3:, ::2] += 1.0
+    assert (table * 2.0).tobytes() == (theirs[0] * 2.0).tobytes() and float(table.sum()) == theirs[0].sum()
+
+
+@pytest.mark.skipif(native is None, reason="Python's code runs")
+def test_arrays_choose_elements_of_numpys_own_arrays() -> None:
+    table, plain = numpy.arange(64.0), numpy.arange(5000) % 64
+    positions, mask = np.array(plain), np.array(numpy.arange(5000) % 3 == 0)
+    assert not functions_of_ours(lambda: table[positions])
+    assert table[positions].tobytes() == table[plain].tobytes()
+    assert plain[mask].tobytes() == plain[::3].tobytes()
+    for wrong in (positions * 1.5, positions + 64, mask[:300]):
+        with pytest.raises(IndexError) as expected:
+            table[numpy.asarray(wrong)]
+        with pytest.raises(IndexError) as found:
+            table[wrong]
+        assert str(found.value) == str(expected.value)

@@ -55,6 +55,21 @@ static int sole(PyArrayObject *x)
         && PyArray_SIZE(x) < state.small;
 }
 
+/* What the program gets of a part of memory that NumPy has just made, which nobody else holds: a view of an array that
+ * is the whole memory.  NULL of other arrays. */
+static PyObject *part_of_fresh(PyArrayObject *x)
+{
+    PyArrayObject *base = (PyArrayObject *)PyArray_BASE(x);
+    if (!PyArray_CheckExact(base) || Py_REFCNT(base) != 1 || !PyArray_CHKFLAGS(base, NPY_ARRAY_OWNDATA)
+            || !PyArray_IS_C_CONTIGUOUS(base) || PyArray_SIZE(base) >= state.small || PyArray_SIZE(x) < state.tiny
+            || PyArray_DESCR(base) != PyArray_DESCR(x) || !small_native(x))
+        return NULL;
+    PyObject *whole = small_hosted((PyObject *)base, Py_None);
+    PyObject *view = whole == NULL ? NULL : small_viewing((Array *)whole, (PyObject *)x);
+    Py_XDECREF(whole);
+    return view;
+}
+
 static PyObject *raised(PyObject *result, Found *found);
 
 /* A tuple or list with what the program gets of its items, the same one if these are; steals it. */
@@ -105,6 +120,11 @@ static PyObject *raised(PyObject *result, Found *found)
         }
         if (base == NULL || sole((PyArrayObject *)result))
             return small_given(result);
+        PyObject *part = part_of_fresh((PyArrayObject *)result);
+        if (part != NULL || PyErr_Occurred()) {
+            Py_DECREF(result);
+            return part;
+        }
         if (found->wrapped == 1 && found->arrays == 1 && viewed((Array *)found->seen[0], base)) {
             PyObject *view = small_viewing((Array *)found->seen[0], result);
             Py_DECREF(result);
