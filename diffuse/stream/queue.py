@@ -7,11 +7,13 @@ restores consistency.
 from __future__ import annotations
 
 import threading
+from functools import cache
 from typing import Any
 
 from diffuse.ir.template import Recorded
 from diffuse.observe import notices, trace
 from diffuse.observe.floaterrors import AT_ONCE, geterr, modes_variable
+from diffuse.runtime import machine
 from diffuse.runtime.base import Runtime
 from diffuse.settings import config
 from diffuse.stream.brevity import Brevity
@@ -61,6 +63,12 @@ class Queue:
     @property
     def host_sees(self) -> bool:
         return self.stores.host_sees
+
+    @property
+    def points(self) -> int:
+        """The number of point tasks that run in parallel.  No runtime of threads is made to tell it."""
+        known = not self.stores.made and config.runtime == "local"
+        return _threads(config.threads) if known else self.runtime.points
 
     @property
     def plans(self) -> list[Plan]:
@@ -224,3 +232,9 @@ class Queue:
         shows = not AT_ONCE.isdisjoint(modes.values())
         self._modes, self._seen = modes, None if shows else given
         return shows
+
+
+@cache
+def _threads(setting: Any) -> int:
+    """The number of threads of a runtime that is made under this setting."""
+    return machine.threads()

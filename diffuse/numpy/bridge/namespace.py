@@ -148,8 +148,29 @@ def native(name: str) -> Any:
         return found
     if original not in MODULES:
         return None
-    ours = getattr(importlib.import_module(f"diffuse.numpy.{MODULES[original]}"), original)
+    ours = _postponed(name) if MODULES[original].startswith("order.") else _implementation(original)
     return gated(ours, getattr(numpy, name), "diffuse.numpy")
+
+
+def _implementation(name: str) -> Any:
+    return getattr(importlib.import_module(f"diffuse.numpy.{MODULES[name]}"), name)
+
+
+def _postponed(name: str) -> Callable[..., Any]:
+    """Make a function that imports our function of this name when it is first called, as its gate does not on
+    small arrays, and puts it behind that gate."""
+    @cache
+    def found() -> Any:
+        function, gate = _implementation(name), native(name)
+        if hasattr(gate, "ours"):  # it is the extension's
+            _module("native_gates").put_behind(gate, function)
+        return function
+
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        return found()(*args, **kwargs)
+
+    ours.__name__ = name
+    return ours
 
 
 def gated(ours: Any, real: Any, module: str) -> Any:

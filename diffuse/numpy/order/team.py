@@ -26,7 +26,7 @@ Job = Callable[[], Any]
 def threads() -> int:
     """The number of computing threads: that of the runtime."""
     running = library.current()
-    return running.runtime.points if running.host_sees else 1
+    return running.points if running.host_sees else 1
 
 
 def parts(count: int, share: int = 0, step: int = 1) -> list[tuple[int, int]]:
