@@ -13,7 +13,6 @@ from typing import Any
 from diffuse.ir.template import Recorded
 from diffuse.observe import notices, trace
 from diffuse.observe.floaterrors import AT_ONCE, geterr, modes_variable
-from diffuse.runtime import machine
 from diffuse.runtime.base import Runtime
 from diffuse.settings import config
 from diffuse.stream.brevity import Brevity
@@ -237,4 +236,6 @@ class Queue:
 @cache
 def _threads(setting: Any) -> int:
     """The number of threads of a runtime that is made under this setting."""
+    from diffuse.runtime import machine
+
     return machine.threads()
