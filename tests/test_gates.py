@@ -278,18 +278,3 @@ def test_parts_of_fresh_memory_are_views_of_an_array() -> None:
     table[3:, ::2] += 1.0
     theirs[0][3:, ::2] += 1.0
     assert (table * 2.0).tobytes() == (theirs[0] * 2.0).tobytes() and float(table.sum()) == theirs[0].sum()
-
-
-@pytest.mark.skipif(native is None, reason="Python's code runs")
-def test_arrays_choose_elements_of_numpys_own_arrays() -> None:
-    table, plain = numpy.arange(64.0), numpy.arange(5000) % 64
-    positions, mask = np.array(plain), np.array(numpy.arange(5000) % 3 == 0)
-    assert not functions_of_ours(lambda: table[positions])
-    assert table[positions].tobytes() == table[plain].tobytes()
-    assert plain[mask].tobytes() == plain[::3].tobytes()
-    for wrong in (positions * 1.5, positions + 64, mask[:300]):
-        with pytest.raises(IndexError) as expected:
-            table[numpy.asarray(wrong)]
-        with pytest.raises(IndexError) as found:
-            table[wrong]
-        assert str(found.value) == str(expected.value)

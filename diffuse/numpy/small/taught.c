@@ -1,6 +1,6 @@
-/* What NumPy's own objects are taught of Diffuse's arrays: arrays as outputs of their methods, as indices, and as
- * values for their elements, pending numbers as such values, iterators as masks, generators as what they shuffle and
- * fill.  NumPy itself takes nothing but its own arrays and numbers there, and has no protocol that would ask. */
+/* What NumPy's own objects are taught of Diffuse's arrays: arrays as outputs of their methods and as values for their
+ * elements, pending numbers as such values, iterators as masks, generators as what they shuffle and fill.  NumPy
+ * itself takes nothing but its own arrays and numbers there, and has no protocol that would ask. */
 #include "small.h"
 
 static PyObject *writable, *wrote, *readable; /* of base; base.host */
@@ -166,20 +166,8 @@ NUMBERS(DEFINE_NUMBERS)
 
 /* -- elements ----------------------------------------------------------------------------------------------------- */
 
-static binaryfunc numpys_subscript;
 static objobjargproc numpys_assign;
 static PyCFunction numpys_fill;
-
-/* Elements chosen by an array of ours: NumPy would ask for a buffer, which takes longer than to choose a few. */
-static PyObject *subscript(PyObject *array, PyObject *index)
-{
-    PyObject *memory = ours(index) ? small_at_hand((Array *)index) : NULL;
-    if (memory == NULL)
-        return PyErr_Occurred() ? NULL : numpys_subscript(array, index);
-    PyObject *found = numpys_subscript(array, memory);
-    Py_DECREF(memory);
-    return found;
-}
 
 /* Is a value that elements are assigned an array of ours or a pending number, or a list that has pending numbers? */
 static int unknown(PyObject *value)
@@ -241,10 +229,6 @@ static void teach_elements(void)
 {
     PyMappingMethods *mapping = PyArray_Type.tp_as_mapping;
     PyObject *method = PyDict_GetItemString(PyArray_Type.tp_dict, "__setitem__"); /* which derived classes call */
-    if (numpys_subscript == NULL) {
-        numpys_subscript = mapping->mp_subscript;
-        mapping->mp_subscript = subscript;
-    }
     if (numpys_assign == NULL) {
         numpys_assign = mapping->mp_ass_subscript;
         mapping->mp_ass_subscript = assign;
