@@ -27,7 +27,7 @@ static int whose(void *address)
 {
     static struct { void *address; int kind; } known[PLACES];
     static void *own, *python;
-    size_t place = ((size_t)address * 0x9E3779B97F4A7C15u) >> 56;
+    size_t place = ((size_t)address * 0x9E3779B97F4A7C15u >> 32) % PLACES;
     if (known[place].address == address)
         return known[place].kind;
     if (own == NULL) {
