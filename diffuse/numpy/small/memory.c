@@ -1,4 +1,4 @@
-/* The memory of NumPy's arrays of 1 KB to 768 KB: aligned to cache lines, and kept for the next arrays of its size.
+/* The memory of NumPy's arrays of 1 KB to 768 KB: aligned to cache lines, and kept for the next arrays of about its size.
  *
  * malloc aligns to 16 bytes.  A vector of 64 bytes then crosses cache lines, and arithmetic on arrays in the processor's
  * second cache takes up to twice the time.  Blocks of up to 256 KB are kept when they are freed, which costs less than
@@ -7,12 +7,14 @@
  * All blocks are the C library's, so that `free` and `realloc` take them.  NumPy calls these functions with Python's
  * lock held. */
 #include "small.h"
+#include <malloc.h>
 
 #ifndef Py_GIL_DISABLED
 
 enum { LINE = 64, LEAST = 1 << 10, MOST = 768 << 10 };   /* a second-level cache holds no three larger ones */
 enum { STEPS = 8, KEPT = 1 << 18, CLASSES = 9 * STEPS };  /* eight sizes for each power of two, and nine powers */
 enum { DEPTH = 16, HELD = 4 << 20 };                      /* blocks of one size, and bytes in all, that are kept */
+enum { LARGER = 5 }; /* classes whose blocks serve a size: those of the last one are half as large again */
 
 static PyDataMemAllocator *numpys; /* for all other sizes */
 static struct { int count; void *blocks[DEPTH]; } kept[CLASSES];
@@ -27,13 +29,22 @@ static int class_of(size_t *size)
     return (power - 9) * STEPS + (int)(place - STEPS);
 }
 
+/* The size of the blocks of a class. */
+static size_t size_of_class(int class) { return (size_t)(STEPS + class % STEPS + 1) << (class / STEPS + 6); }
+
+/* A kept block of the class of a size, or of one of the next larger ones, which is in the cache where a new block is
+ * not: programs that take elements out of their arrays need smaller ones every turn. */
 static void *block(size_t size)
 {
     int class = class_of(&size);
-    if (size > KEPT || !kept[class].count)
+    if (size > KEPT)
         return aligned_alloc(LINE, size);
-    held -= size;
-    return kept[class].blocks[--kept[class].count];
+    for (int found = class; found < class + LARGER && found < CLASSES; found++)
+        if (kept[found].count) {
+            held -= size_of_class(found);
+            return kept[found].blocks[--kept[found].count];
+        }
+    return aligned_alloc(LINE, size);
 }
 
 static void *allocate(void *context, size_t size)
@@ -71,7 +82,15 @@ static void release(void *context, void *memory, size_t size)
         numpys->free(numpys->ctx, memory, size);
         return;
     }
-    int class = class_of(&size);
+    size_t whole = malloc_usable_size(memory), limit = whole;
+    int class = class_of(&limit); /* the block may have been that of a larger array */
+    if (limit > whole)
+        class--;
+    if (class < 0 || class >= CLASSES) {
+        free(memory);
+        return;
+    }
+    size = size_of_class(class);
     if (held + size > HELD)
         forget(); /* of sizes that the program may not need any more */
     if (kept[class].count == DEPTH) {
