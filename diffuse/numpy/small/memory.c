@@ -1,4 +1,4 @@
-/* The memory of NumPy's arrays of 1 KB to 768 KB: aligned to cache lines, and kept for the next arrays of about its size.
+/* The memory of NumPy's arrays of 1 KB to 768 KB: aligned to cache lines, and kept for arrays of about its size.
  *
  * malloc aligns to 16 bytes.  A vector of 64 bytes then crosses cache lines, and arithmetic on arrays in the processor's
  * second cache takes up to twice the time.  Blocks of up to 256 KB are kept when they are freed, which costs less than
