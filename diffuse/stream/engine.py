@@ -277,7 +277,7 @@ class Engine(Queue):
         """Switch to the runtime that the settings name."""
         self.fence()
         if self.stores.change_runtime():
-            self.epoch += 1
+            self._begin_epoch()
         self.window.forget()
 
 
