@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
-from diffuse.ir import Privilege
+from diffuse.ir import Access, IndexTask, Privilege, covers
 from diffuse.stream.group import Group
 from diffuse.stream.memo import Trail
 from diffuse.stream.outline import SPARE
@@ -30,15 +31,24 @@ def divided(window: Window, group: Group) -> list[Group]:
 
 
 def divide_overwritten(window: Window) -> None:
-    """Divide the closed groups that write a store more than once: a fused task does not compute what it
-    overwrites, and so raises none of its floating-point errors."""
+    """Divide the closed groups in which a result is overwritten before it is read: a fused task does not
+    compute it, and so raises none of its floating-point errors."""
     if window.region is None:
         window.closed = deque([one for group in window.closed
-                               for one in (divided(window, group) if _overwrites(group) else (group,))])
+                               for one in (divided(window, group) if _overwrites(group.tasks) else (group,))])
 
 
-def _overwrites(group: Group) -> bool:
-    """Is a store written by more than one task?"""
-    written = [access.store.id for task in group.tasks for access in task.accesses
-               if access.privilege is not Privilege.READ]
-    return len(set(written)) < len(written)
+def _overwrites(tasks: Sequence[IndexTask]) -> bool:
+    """Is what a task writes written again, all of it, before another one reads the store?"""
+    written: dict[int, list[Access]] = {}  # by the tasks behind, until one reads the store
+    for task in reversed(tasks):
+        made = [access for access in task.accesses if access.privilege is not Privilege.READ]
+        if any(covers(later) or (later.map, later.partition) == (access.map, access.partition)
+               for access in made for later in written.get(access.store.id, ())):
+            return True
+        for access in made:
+            written.setdefault(access.store.id, []).append(access)
+        for access in task.accesses:
+            if access.privilege is not Privilege.WRITE:
+                written.pop(access.store.id, None)
+    return False
