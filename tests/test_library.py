@@ -210,7 +210,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: library.create((3,), "f8"), r"shape \(3,\) and dtype 'f8': .* one of bool, int8"),
     (lambda: library.submit(THREE, ()), "submit: 3 is no task; make an IndexTask"),
     (lambda: library.call("x", THREE, (), ()), "call: 3 is no function; give one"),
-    (lambda: library.attach(numpy.zeros(3, ">f8")), "dtype.'>f8'.*native bytes; pass np.ascontiguousarray"),
+    (lambda: library.attach(numpy.zeros(3, ">f8")), "dtype >f8: .* or swapped bytes; pass np.ascontig"),
 ]
 
 
