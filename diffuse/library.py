@@ -134,9 +134,12 @@ def __getattr__(name: str) -> Any:
 def declare(operation: Operation) -> None:
     """Add an operation, written in others by its `body`, to the table of operations.
 
-    Raises ValueError for a name that is taken and for an operation without a body.  Whether the body fits the
-    element types of a task is found at the first call with these: a TypeError there.
+    Raises TypeError for anything but an `Operation`, and ValueError for a name that is taken and for an
+    operation without a body.  Whether the body fits the element types of a task is found at the first call
+    with these: a TypeError there.
     """
+    if not isinstance(operation, Operation):
+        raise TypeError(f"declare: {operation!r} is no operation; give it Operation(name, arity, body=...)")
     if operation.body is None:
         raise ValueError(f"operation {operation.name!r} has no body: write it in other operations "
                          "(Operation(name, arity, body=...))")
@@ -145,23 +148,27 @@ def declare(operation: Operation) -> None:
 
 def join(package: str) -> None:
     """Declare a package, by its `__name__`, to be an array library: explanations, warnings and errors then
-    name the user's line that called it, and not a line of its own."""
+    name the user's line that called it, and not a line of its own.  Raises TypeError for anything but a
+    name."""
+    if not isinstance(package, str):
+        raise TypeError(f"join: {package!r} is no name of a package; write join(__name__) in the package")
     provenance.LIBRARIES.add(package)
 
 
 def whole(storage: Storage) -> View:
-    """All elements of a store, over an iteration space of its own shape."""
+    """All elements of a store, over an iteration space of its own shape.  TypeError as for `part`."""
     return part(storage, ...)
 
 
 def part(storage: Storage, index: Any) -> View:
     """The elements that NumPy's basic indexing picks, over an iteration space of their shape.
 
-    `index` holds slices, integers, an ellipsis and None.  TypeError for anything else, such as an array;
-    IndexError as NumPy raises it.
+    `index` holds slices, integers, an ellipsis and None.  TypeError for anything else, such as an array, and
+    for a store that is no handle; IndexError as NumPy raises it.
     """
     import numpy
 
+    _check_handle(storage)
     items = [_basic(item, storage) for item in (index if isinstance(index, tuple) else (index,))]
     if not any(item is Ellipsis for item in items):
         items.append(Ellipsis)  # integers alone would read an element; this is a view without dimensions
@@ -171,6 +178,12 @@ def part(storage: Storage, index: Any) -> View:
     shown = mirror[tuple(items)]
     offset = address(shown) - address(mirror)
     return view.of(shape, dtype.name, dtype.name, dtype.itemsize, offset, shown.strides, shown.shape)
+
+
+def _check_handle(storage: Any) -> None:
+    if not isinstance(storage, Storage):
+        raise TypeError(f"{storage!r} is no handle of a store: give the one that `create` or `attach` "
+                        "returned, or the first of the two that `__diffuse__()` of an array returns")
 
 
 def _basic(item: Any, storage: Storage) -> Any:
@@ -188,9 +201,10 @@ def _basic(item: Any, storage: Storage) -> Any:
 
 def value(storage: Storage) -> Any:
     """The elements of a store as a NumPy array that must not be written to, when all that was recorded for
-    them is done.  Raises what kept them from being computed."""
+    them is done.  Raises what kept them from being computed, and TypeError for anything but a handle."""
     import numpy
 
+    _check_handle(storage)
     found = fetch(storage).view(storage.store.dtype).reshape(storage.store.shape)
     found = numpy.asarray(found).view()
     found.flags.writeable = False

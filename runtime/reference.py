@@ -38,10 +38,10 @@ class HostInstance:
 
 def attached(array: NDArray[Any]) -> NDArray[np.uint8]:
     """View a C-contiguous array as bytes."""
-    if not array.flags.c_contiguous or array.dtype.hasobject:
+    if not array.flags.c_contiguous or array.dtype.hasobject or not array.dtype.isnative:
         raise ValueError(f"cannot attach an array of shape {array.shape}, strides {array.strides} and dtype "
-                         f"{array.dtype}: it must be C-contiguous and hold no objects; "
-                         "pass np.ascontiguousarray(it)")
+                         f"{array.dtype}: it must be C-contiguous and hold no objects or swapped bytes; "
+                         "pass np.ascontiguousarray(it, it.dtype.newbyteorder('='))")
     return array.reshape(-1).view(np.uint8)
 
 

@@ -15,6 +15,7 @@ import numpy
 import diffuse
 import diffuse.numpy
 from diffuse.numpy.arrays import core
+from diffuse.stream import engine
 from tests import audit_calls
 from tests.audit_calls import Call
 from tests.outcomes import warned
@@ -67,7 +68,8 @@ class Outcome:
             try:
                 self.result = audit_calls.run(np, call.lines, call.text, self.scope)
                 late = " when it is computed" if call.mode.startswith("wrong") else ""
-                diffuse.fence()  # what lacks memory is known when it is computed
+                # what lacks memory is known when it is computed, and errors of what is overwritten count
+                engine.current().fence_thoroughly()
             except Exception as error:
                 self.error = named(error)
                 self.error = self.error[0] + late, self.error[1]

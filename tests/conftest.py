@@ -69,7 +69,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     engine = sys.modules.get("diffuse.stream.engine")
     if engine is not None:
         if engine.current().stores.lost:
-            gc.collect()  # frames of an earlier test may hold a lost array, beside which none is at hand
+            gc.collect()  # frames of an earlier test may hold a lost array, beside which groups run alone
         # Tests wait for short chains again and again, and look at what is recorded (but test_soon.py).
         engine.current().brevity.forget()  # which ends the trial of the beginning, too
         engine.current().brevity.listener = None

@@ -281,6 +281,23 @@ def test_blocks_that_record_warnings_are_told_of_results_that_nobody_kept() -> N
         assert not engine._engine.stores.instances.keys() - engine._engine.stores.alive
 
 
+def test_blocks_that_record_warnings_are_told_of_results_that_were_overwritten() -> None:
+    def overwritten(np: Any, dtype: str, shape: tuple[int, ...]) -> list[str]:
+        a, kept = np.zeros(shape, dtype), np.ones(shape, dtype)
+        with warned() as caught:
+            a //= a
+            b = ~a
+            a[...] = 0
+            a += kept
+        assert numpy.array_equal(numpy.asarray(a), numpy.ones(shape))
+        repr(b)
+        return [str(w.message).partition(" (")[0] for w in caught]
+
+    with settings.using(small=0):
+        for case in ("int8", ()), ("int64", (3,)), ("uint16", (300,)):
+            assert overwritten(diffuse.numpy, *case) == overwritten(numpy, *case)
+
+
 @pytest.mark.parametrize("name", ["degrees", "rad2deg"])
 def test_degrees_beyond_all_floats(name: str) -> None:
     caught: list[Any] = []

@@ -23,7 +23,7 @@ from tests import interrupts
 def test_the_program_never_loads_llvm(tmp_path: Path) -> None:
     """Compiling, loading, freeing, a kernel that fails, a fork, and the program's end."""
     program = """
-        import gc, os, sys
+        import gc, os, sys, warnings
         import numpy
         import diffuse.numpy as np
         from diffuse import settings
@@ -64,6 +64,7 @@ def test_the_program_never_loads_llvm(tmp_path: Path) -> None:
         except NotImplementedError as error:
             assert "juggle" in str(error)
         numpy.testing.assert_array_equal(compute(1), first)
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # from Python 3.12 on
         child = os.fork()
         if not child:
             numpy.testing.assert_array_equal(compute(1), first)

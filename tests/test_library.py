@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -198,6 +198,26 @@ def test_an_operation_is_declared_once() -> None:
         library.declare(row)
     with pytest.raises(ValueError, match="'test_library.empty' has no body: write it in other operations"):
         library.declare(Operation("test_library.empty"))
+
+
+THREE: Any = 3
+WRONG: list[tuple[Any, str]] = [
+    (lambda: library.declare(THREE), "declare: 3 is no operation; give it Operation"),
+    (lambda: library.join(THREE), r"join: 3 is no name of a package; write join\(__name__\)"),
+    (lambda: library.whole(THREE), "3 is no handle of a store: give the one that `create`"),
+    (lambda: library.value(THREE), "3 is no handle of a store: give the one that `create`"),
+    (lambda: library.create(THREE, "float64"), "no store has shape 3 and dtype 'float64': give a tuple"),
+    (lambda: library.create((3,), "f8"), r"shape \(3,\) and dtype 'f8': .* one of bool, int8"),
+    (lambda: library.submit(THREE, ()), "submit: 3 is no task; make an IndexTask"),
+    (lambda: library.call("x", THREE, (), ()), "call: 3 is no function; give one"),
+    (lambda: library.attach(numpy.zeros(3, ">f8")), "dtype >f8: .* or swapped bytes; pass np.ascontig"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "words"), WRONG)
+def test_wrong_arguments_are_named_with_what_to_do(wrong: Callable[[], Any], words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        wrong()
 
 
 def test_a_field_is_an_array_to_numpy_and_back() -> None:

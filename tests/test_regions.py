@@ -124,6 +124,8 @@ def test_what_cannot_be_planned() -> None:
     half: Any = 2.5
     with pytest.raises(TypeError, match="jit: 3 is no function"):
         diffuse.jit(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"plan: 3 is given without a name; write plan\(memory=N\)"):
+        diffuse.plan(3)
     with pytest.raises(ValueError, match="memory=0 bytes; give it at least 1"):
         diffuse.plan(memory=0)
     with pytest.raises(TypeError, match="plan: memory='1G'; give a whole number of bytes"):

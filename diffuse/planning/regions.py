@@ -325,7 +325,10 @@ class plan(ContextDecorator):
     Raises MemoryError, which names the least that would do, if no plan needs so little memory.
     """
 
-    def __init__(self, *, memory: int | None = None, _site: Any = None) -> None:
+    def __init__(self, *given: Any, memory: int | None = None, _site: Any = None) -> None:
+        if given:
+            raise TypeError(f"plan: {given[0]!r} is given without a name; write plan(memory=N) for at most N "
+                            "bytes on a rank, and @diffuse.plan() or @diffuse.jit above a function")
         if memory is not None and not isinstance(memory, SupportsIndex):
             raise TypeError(f"plan: memory={memory!r}; give a whole number of bytes")
         if memory is not None and index(memory) < 1:

@@ -210,6 +210,8 @@ class Engine(Queue):
         """
         from diffuse.ir.check import check
 
+        if not isinstance(task, IndexTask):
+            raise TypeError(f"submit: {task!r} is no task; make an IndexTask, or `record` an operation")
         handles = {storage.id: storage for storage in storages}
         check(task)
         for access in task.accesses:
@@ -228,6 +230,8 @@ class Engine(Queue):
     def call(self, operation: str, function: Callable[..., None], inputs: tuple[Operand, ...],
              outputs: tuple[Operand, ...]) -> None:
         """Run a host function over whole NumPy arrays, in stream order: `function(*inputs, *outputs)`."""
+        if not callable(function):
+            raise TypeError(f"call: {function!r} is no function; give one that takes all operands")
         with self._lock:
             operands = (*inputs, *outputs)
             if type(function) is Independent:
@@ -277,7 +281,7 @@ class Engine(Queue):
         """Switch to the runtime that the settings name."""
         self.fence()
         if self.stores.change_runtime():
-            self.epoch += 1
+            self._begin_epoch()
         self.window.forget()
 
 

@@ -18,7 +18,9 @@ from diffuse.settings import config
 from diffuse.stream.brevity import Brevity
 from diffuse.stream.execute import Forwarder
 from diffuse.stream.group import opaque
+from diffuse.stream.losses import Losses
 from diffuse.stream.plan import Plan
+from diffuse.stream.singly import divide_overwritten
 from diffuse.stream.stores import Stores
 from diffuse.stream.templates import Templates
 from diffuse.stream.waits import Waits
@@ -30,14 +32,15 @@ from diffuse.stream.zeros import Zeros
 class Queue:
     """The tasks of one program, from their recording to the end of their launch."""
 
-    __slots__ = ("stores", "window", "forwarder", "zeros", "epoch", "walk", "waits", "brevity", "templates",
-                 "_lock", "_torn", "_modes", "_seen", "_variable", "_checks", "_small", "_size")
+    __slots__ = ("stores", "window", "forwarder", "zeros", "losses", "epoch", "walk", "waits", "brevity",
+                 "templates", "_lock", "_torn", "_modes", "_seen", "_variable", "_checks", "_small", "_size")
 
     def __init__(self) -> None:
         self.stores = Stores()
         self.window = Window(self.stores)
         self.forwarder = Forwarder(self.stores, self.window)
         self.zeros = Zeros(self.stores, self.window)
+        self.losses = Losses(self.stores)
         self.epoch = 0
         """How often the program has waited for all tasks."""
         self.walk = Walk(self.window)
@@ -165,6 +168,8 @@ class Queue:
                 if self.zeros.held:
                     self.zeros.release()
                 self.window.close(reason)
+                if self.forwarder.thorough:
+                    divide_overwritten(self.window)
                 while self.window.closed:
                     self.forwarder.forward()
             except BaseException:
@@ -188,9 +193,16 @@ class Queue:
                 self.walk.wait()
             self.flush(reason)
             self.runtime.fence()
-            if self.host_sees and not self.stores.lost:
-                self.epoch += 1  # else lost stores would count as at hand
+            if self.host_sees:
+                self._begin_epoch()
             self._report()
+
+    def _begin_epoch(self) -> None:
+        """Count what was recorded so far as done: nothing is pending or running."""
+        if self.stores.lost:
+            self.losses.begin_epoch(self)
+        else:
+            self.epoch += 1
 
     def fence_thoroughly(self) -> None:
         """Fence, and report also the errors of results that nobody sees any more."""

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from diffuse.interrupts import of_handler
 from diffuse.runtime.base import Fate
 from diffuse.stream.group import Group
-from diffuse.stream.memo import Trail
-from diffuse.stream.outline import SPARE
+from diffuse.stream.singly import divided
 
 if TYPE_CHECKING:
     from diffuse.stream.window import Window
@@ -47,21 +46,3 @@ def one_by_one(error: MemoryError, taken: list[Group], mark: int, window: Window
             taken.remove(one)
     if first is not None:
         raise first
-
-
-def divided(window: Window, group: Group) -> list[Group]:
-    """The tasks of a group, each as a group of its own.  Their numbers lie between those of this group and of
-    the next one, so a store that a later task uses is kept until then."""
-    users, found = window.stores.users, list[Group]()
-    for number, recorded in enumerate(group.recorded, group.number):
-        one = Group(number, window.memo.start, 1, SPARE // 2)
-        before = {store: users.get(store, 0) for store in recorded[1]}
-        trail = window._edge(one, recorded)
-        assert trail.__class__ is Trail, "a task alone joins its group"
-        users.update({store: last for store, last in before.items() if last > number})
-        one.recorded.append(recorded)
-        one.trail, one.reason = trail, group.reason
-        one.first, one.shape = (recorded[0].operation, recorded[3]), recorded[0].shape
-        one.shapes.add(one.shape)
-        found.append(one)
-    return found

@@ -200,6 +200,9 @@ class Stores:
 
     def create(self, shape: Point, dtype: str) -> Storage:
         """Create a store without contents; it is allocated when a launch first writes it."""
+        if dtype not in ITEMSIZE or not isinstance(shape, tuple):
+            raise TypeError(f"no store has shape {shape!r} and dtype {dtype!r}: give a tuple of lengths, and "
+                            f"one of {', '.join(ITEMSIZE)}")
         return self.new(Frame(shape, dtype))
 
     def new(self, frame: Frame, epoch: int = -1, version: int = 0) -> Storage:
