@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from diffuse.ir import ITEMSIZE
 from diffuse.kernels.llvm.code import MEMORY, Code
-from diffuse.kernels.llvm.vectors import first, masked, shuffled, store_masked, suffix
+from diffuse.kernels.llvm.vectors import first, masked, scattered, shuffled, store_masked
 
 
 def load(code: Code, dtype: str, at: str, apart: int, gap: str, left: str, active: str | None) -> str:
@@ -55,9 +55,7 @@ def store(code: Code, dtype: str, at: str, apart: int, gap: str, left: str, acti
     along = _numbers([k * apart * ITEMSIZE[dtype] for k in range(n)])
     offsets = code.let(f"add nsw <{n} x i64> {more}, {along}")
     to = code.let(f"getelementptr i8, ptr {at}, <{n} x i64> {offsets}")
-    kind, name = code.memory(dtype), f"llvm.masked.scatter.{suffix(MEMORY[dtype], n)}.v{n}p0"
-    code.declare(f"declare void @{name}({kind}, <{n} x ptr>, <{n} x i1>)")
-    code.do(f"call void @{name}({kind} {raw}, <{n} x ptr> align {ITEMSIZE[dtype]} {to}, <{n} x i1> {within})")
+    scattered(code, dtype, to, raw, within)
 
 
 def _numbers(numbers: list[int] | range) -> str:

@@ -20,15 +20,17 @@ from diffuse.kernels.llvm.code import COMPONENT, MEMORY, Code, Value
 from diffuse.kernels.llvm.vectors import (
     first,
     from_memory,
+    gathered,
     loaded,
     masked,
     read_some,
+    scattered,
     shuffled,
     store_apart,
     store_masked,
     stream,
     strictly,
-    suffix,
+    strided,
     to_memory,
     twice,
 )
@@ -321,22 +323,8 @@ def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
 
 def _gather(code: Code, place: Place, at: str, step: Step) -> str:
     """Load strided elements by one instruction; inactive lanes hold the first one."""
-    kind, n = code.memory(place.dtype), code.lanes
-    name = f"llvm.masked.gather.{suffix(MEMORY[place.dtype], n)}.v{n}p0"
-    code.declare(f"declare {kind} @{name}(<{n} x ptr>, <{n} x i1>, {kind})")
-    mask, filler = "splat (i1 true)", "poison"
-    if step.mask is not None:
-        mask, filler = step.mask, first(code, place.dtype, at)
-    where = f"<{n} x ptr> align {ITEMSIZE[place.dtype]} {_strided(code, place.stride, at)}"
-    return code.let(f"call {kind} @{name}({where}, <{n} x i1> {mask}, {kind} {filler})")
-
-
-def _strided(code: Code, stride: str, at: str) -> str:
-    """The addresses of elements so many bytes apart, as a vector."""
-    n = code.lanes
-    lanes = ", ".join(f"i64 {k}" for k in range(n))
-    offsets = code.let(f"mul nsw <{n} x i64> {code.splat('int64', stride)}, <{lanes}>")
-    return code.let(f"getelementptr inbounds i8, ptr {at}, <{n} x i64> {offsets}")
+    filler = "poison" if step.mask is None else first(code, place.dtype, at)
+    return gathered(code, place.dtype, strided(code, place.stride, at), step.mask, filler)
 
 
 def load_behind(code: Code, place: Place, step: Step, distance: str) -> Value:
@@ -399,10 +387,7 @@ def _store_strided(code: Code, place: Place, at: str, step: Step, value: Value) 
                 there = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {to}, i64 {i}")
                 code.do(f"store {MEMORY[part]} {one}, ptr {there}, align {ITEMSIZE[part]}")
         return
-    name = f"llvm.masked.scatter.{suffix(MEMORY[part], n)}.v{n}p0"
-    code.declare(f"declare void @{name}({kind}, <{n} x ptr>, <{n} x i1>)")
     for i, raw in enumerate(parts):
         start = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 {i}") if i else at
-        aligned = f"<{n} x ptr> align {ITEMSIZE[part]} {_strided(code, place.stride, start)}"
-        code.do(f"call void @{name}({kind} {raw}, {aligned}, <{n} x i1> {step.mask or 'splat (i1 true)'})")
+        scattered(code, part, strided(code, place.stride, start), raw, step.mask)
 
