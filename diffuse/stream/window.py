@@ -3,7 +3,7 @@
 A group is the longest fusible prefix after the previous group.  It is found one task at a time by walking the
 memo (memo.py): along a trail, if the program recorded the same before; else the task is decomposed
 (decompose.py) and found by its canonical row, or analysed (fusion/constraints.py).  Closed groups wait, so
-that the program can drop stores before they are planned.
+that the program can drop stores before they are planned (early.py says how long).
 """
 
 from __future__ import annotations
