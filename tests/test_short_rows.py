@@ -125,3 +125,19 @@ def test_lanes_beyond_the_last_element_raise_no_flag() -> None:
             found = np.array(plain) * np.array(row) * np.array(column) / np.array(plain[..., ::-1])
             engine.fence()
         assert numpy.array_equal(numpy.asarray(found), plain * row * column / plain[..., ::-1])
+
+
+@pytest.mark.not_legate("where Legate places stores, rows may lie apart")
+def test_columns_run_along_their_elements() -> None:
+    """A loop does not run along last dimensions of one index."""
+    for shape in ((900, 1), (30, 40, 1, 1), (1, 700, 1)):
+        compiler.forget()
+        plain = numpy.random.default_rng(3).random(shape)
+        x = np.array(plain)
+        y = (x * 2 + 1) / x[..., ::-1]
+        y[1:] -= x[:-1]
+        expected = (plain * 2 + 1) / plain
+        expected[1:] -= plain[:-1]
+        assert numpy.array_equal(numpy.asarray(y), expected)
+        letters = {argument.classes[-1] for body, _ in compiler.kernels for argument in body.arguments}
+        assert letters == {"1"}

@@ -49,7 +49,7 @@ class Rule:
         """Does NumPy compute it, because small arrays have NumPy's bits and no kernel has them?"""
         self.casts = casts
         """For each operand given by value the conversion to its computing type, else None."""
-        self.turned = turned(form.shape, form.strides) is not None
+        self.turned = lowered(form.shape, form.strides) is not None
         self.template: Any = None
         """The template of the last task that was recorded by this rule."""
 
@@ -72,6 +72,16 @@ def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
         return None
     order = [d for d, n in enumerate(shape) if n <= 1] + order
     return tuple([shape[d] for d in order]), tuple([order.index(d) for d in range(len(shape))])
+
+
+def lowered(shape: Point, strides: Point) -> tuple[Point, Point] | None:
+    """The iteration space permuted to memory order, without its last dimensions of one index, and the
+    dimension of it that each remaining dimension becomes; None if nothing changes."""
+    kept = len(shape)
+    while kept > 1 and shape[kept - 1] == 1:
+        kept -= 1
+    found = turned(shape[:kept], strides[:kept])
+    return (shape[:kept], tuple(range(kept))) if found is None and kept < len(shape) else found
 
 
 def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
