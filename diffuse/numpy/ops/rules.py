@@ -30,6 +30,8 @@ NUMBERS = frozenset((*WEAK, *STRONG))
 
 RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 11, 1 << 11)
 """The rules, by NumPy's function and the forms or types of the operands."""
+WIDE = 64
+"""The least extent of a dimension that is cut before a last dimension is, on up to 16 processors."""
 BUFFER = 8192
 """The number of elements in the buffer through which NumPy converts operands."""
 _POINT = numpy.zeros(())
@@ -75,13 +77,18 @@ def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
 
 
 def lowered(shape: Point, strides: Point) -> tuple[Point, Point] | None:
-    """The iteration space permuted to memory order, without its last dimensions of one index, and the
-    dimension of it that each remaining dimension becomes; None if nothing changes."""
+    """The iteration space permuted to memory order, without last dimensions of one index, and the dimension
+    of it that each remaining dimension becomes; None if nothing changes.
+
+    Such dimensions stay where a dimension that is cut would become the last one: it would be cut elsewhere
+    than in tasks whose last dimension is longer, so that they could not fuse.
+    """
     kept = len(shape)
-    while kept > 1 and shape[kept - 1] == 1:
+    while kept > 2 and shape[kept - 1] == 1:
         kept -= 1
-    found = turned(shape[:kept], strides[:kept])
-    return (shape[:kept], tuple(range(kept))) if found is None and kept < len(shape) else found
+    if kept == len(shape) or max(shape[:kept - 1]) < WIDE:
+        return turned(shape, strides)
+    return turned(shape[:kept], strides[:kept]) or (shape[:kept], tuple(range(kept)))
 
 
 def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
