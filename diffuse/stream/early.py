@@ -37,10 +37,10 @@ def waits(group: Group, stores: Stores) -> bool:
     if trail.live is None or trail.plans is None or runtime.ranks > 1 or not runtime.addressed:
         return False
     plan = trail.plans.get(trail.live)
-    replay = None if plan is None else trail.replays.get(plan)
-    if replay is None or plan.kernel is None or plan.rowwise or plan.kernel.native is None:
+    if plan is None or plan.kernel is None or plan.rowwise or plan.kernel.native is None:
         return False
-    return bool(replay.work >= HEAVY)
+    replay = trail.replays.get(plan)
+    return replay is not None and bool(replay.work >= HEAVY)
 
 
 def ready(group: Group, stores: Stores) -> bool:
