@@ -12,6 +12,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse import settings
 from diffuse.kernels.build.compiler import compiler
+from diffuse.observe import trace
 from diffuse.stream import engine
 from tests.outcomes import silent
 from tests.test_fuzz_stream import stream
@@ -125,3 +126,31 @@ def test_lanes_beyond_the_last_element_raise_no_flag() -> None:
             found = np.array(plain) * np.array(row) * np.array(column) / np.array(plain[..., ::-1])
             engine.fence()
         assert numpy.array_equal(numpy.asarray(found), plain * row * column / plain[..., ::-1])
+
+
+@pytest.mark.not_legate("where Legate places stores, rows may lie apart")
+def test_loops_do_not_run_along_last_dimensions_of_one_index() -> None:
+    for shape in ((70, 13, 1), (3, 70, 11, 1, 1)):
+        compiler.forget()
+        plain = numpy.random.default_rng(3).random(shape)
+        x = np.array(plain)
+        y = (x * 2 + 1) / x[..., ::-1]
+        y[:, 1:] -= x[:, :-1]
+        expected = (plain * 2 + 1) / plain
+        expected[:, 1:] -= plain[:, :-1]
+        assert numpy.array_equal(numpy.asarray(y), expected)
+        letters = {argument.classes[-1] for body, _ in compiler.kernels for argument in body.arguments}
+        assert letters == {"1"}
+
+
+def test_few_rows_of_one_index_fuse_with_longer_ones() -> None:
+    """The first operation is over (n, 1), which is cut as (n, 8) is."""
+    for shape in ((20_000, 8), (2, 20_000, 3), (70, 81, 5)):
+        plain = numpy.random.default_rng(4).random(shape)
+        x = np.array(plain)
+        engine.fence()
+        before = trace.snapshot().get("launched", 0)
+        y = x - (x[..., :1] * 2 + 1)
+        engine.fence()
+        assert trace.snapshot()["launched"] == before + 1
+        assert numpy.array_equal(numpy.asarray(y), plain - (plain[..., :1] * 2 + 1))

@@ -54,7 +54,7 @@ def letters(access: Access, shape: Point, flattened: int, gaps: bool = False) ->
     found, rank = access.map.classes(len(shape)), len(shape)
     if found[-1:] == "s" and not gaps and any((rank - 1, 1) in terms for _, terms in access.map.rows):
         step = _step(access, rank - 1)
-        if str(step) not in (*NEAR,):
+        if step != 1 and str(step) not in (*NEAR,):
             return found
         behind = flattened and found[-2] != "0" and _step(access, rank - 2) == step * shape[-1]
         return (found[:-2] + "c" if behind else found[:-1]) + str(step)

@@ -20,6 +20,7 @@ from diffuse.runtime.base import CodeUse, Fate, Instance, Launch
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
+from diffuse.stream.early import liveness
 from diffuse.stream.group import Group
 from diffuse.stream.layers import plans_of, shared, tasks_of, telling
 from diffuse.stream.layout import joined, replayed
@@ -159,8 +160,8 @@ class Forwarder:
 
     def plan_of(self, group: Group, taken: int) -> Plan:
         """Find or make the plan of a group for its live stores, once groups up to this number are taken."""
-        alive, users, plans = self.stores.alive, self.stores.users, group.trail.plans
-        live = bytes([store in alive or users[store] > taken for store in group.slots])
+        plans, live = group.trail.plans, liveness(group, self.stores, taken)
+        group.trail.live = live
         if self.thorough:
             made = results(group.tasks)
             live = bytes([bit or store in made for store, bit in zip(group.slots, live, strict=True)])
@@ -240,8 +241,7 @@ class Forwarder:
 
     def _done(self, groups: tuple[Group, ...]) -> None:
         """Record that these groups were launched."""
-        if self.stores.given:
-            self.stores.given.clear()
+        self.stores.given.clear()
         for group in groups:
             self._taken.remove(group)
         self._current = ()

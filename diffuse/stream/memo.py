@@ -95,7 +95,7 @@ class Trail:
     """A prefix as it was recorded.  An edge is (template, slot of each store), slots counted by first use."""
 
     __slots__ = ("edges", "expected", "node", "replays", "templates", "domain", "beside", "spilled", "weight",
-                 "sizes", "name", "plans", "layers")
+                 "sizes", "name", "plans", "layers", "live")
 
     def __init__(self, node: Node, templates: Chain = None, domain: Point = (),
                  beside: Decomposition | None = None, spilled: int = 0, weight: int = 0) -> None:
@@ -124,6 +124,8 @@ class Trail:
         """The plans of its node, or its own if its tasks are divided (layers.py); None until one is made."""
         self.layers: Any = ()
         """Into which layers its tasks are divided, if they are."""
+        self.live: bytes | None = None
+        """Which of its stores were live when it was last planned (early.py)."""
 
 
 class Memo:

@@ -16,6 +16,7 @@ from diffuse.observe.floaterrors import AT_ONCE, geterr, modes_variable
 from diffuse.runtime.base import Runtime
 from diffuse.settings import config
 from diffuse.stream.brevity import Brevity
+from diffuse.stream.early import next_look, ready
 from diffuse.stream.execute import Forwarder
 from diffuse.stream.group import opaque
 from diffuse.stream.losses import Losses
@@ -119,13 +120,15 @@ class Queue:
     def _forward(self) -> None:
         """Forward the oldest groups, or let the window grow."""
         window = self.window
-        while window.full():
+        while window.full() or (window.closed and window.region is None
+                                and ready(window.closed[0], self.stores)):
             self.forwarder.forward()
-        if window.held >= window.size:
-            if window.size < LARGEST_SIZE and not window.heavy:
-                window.size *= 2
+        if window.held >= window.limit:
+            if window.limit < LARGEST_SIZE and not window.heavy:
+                window.limit *= 2
             else:
                 self.flush("the window is full")
+        window.size = next_look(window)
 
     def _adapt(self) -> None:
         """Cache the settings that are needed for each recorded task, as looking them up takes time."""

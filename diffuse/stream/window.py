@@ -3,7 +3,7 @@
 A group is the longest fusible prefix after the previous group.  It is found one task at a time by walking the
 memo (memo.py): along a trail, if the program recorded the same before; else the task is decomposed
 (decompose.py) and found by its canonical row, or analysed (fusion/constraints.py).  Closed groups wait, so
-that the program can drop stores before they are planned.
+that the program can drop stores before they are planned (early.py says how long).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from diffuse.settings import config
 from diffuse.stream.borders import note, recut, recuts, refused
 from diffuse.stream.cuts import Cuts, alike, like_all_rows
 from diffuse.stream.decompose import chosen_for, decompose, followed, processors_of
+from diffuse.stream.early import next_look
 from diffuse.stream.group import Group, opaque
 from diffuse.stream.memo import Later, Memo, Node, Trail
 from diffuse.stream.outline import MOST_COST, MOST_LOOPS, SPARE, overfull, spilled_bytes, weight
@@ -47,8 +48,8 @@ CHAIN = 16
 class Window:
     """The tasks that are held back: closed groups, oldest first, and the open one."""
 
-    __slots__ = ("memo", "shapes", "region", "stores", "closed", "held", "size", "loop_heads", "open",
-                 "_number", "__dict__")
+    __slots__ = ("memo", "shapes", "region", "stores", "closed", "held", "size", "limit", "loop_heads",
+                 "open", "_number", "__dict__")
 
     def __init__(self, stores: Stores) -> None:
         self.memo = Memo()
@@ -64,7 +65,8 @@ class Window:
         self.stores = stores
         self.closed: deque[Group] = deque()
         self.held = 0
-        self.size = FIRST_SIZE
+        self.size = self.limit = FIRST_SIZE
+        """Tasks held at which the queue looks at the window, and at which an automatic window is full."""
         self.loop_heads: set[tuple[Any, ...]] = set()
         """First tasks of long groups to which the stream came back, or seemed to."""
         self._number = 1
@@ -344,6 +346,8 @@ class Window:
             if self.passed is not None:
                 self.passed.append(group)
             self.memo.trim()
+            if len(self.closed) == 1:
+                self.size = next_look(self)
             return self.begin()
         return group
 
@@ -391,6 +395,6 @@ class Window:
         One closed group stays, as its successor may share its pass over memory, unless it is most of the
         window.
         """
-        if self.held < self.size or not self.closed:
+        if self.held < self.limit or not self.closed:
             return False
         return len(self.closed) > 1 or len(self.open.recorded) < self.held // 2

@@ -2,7 +2,8 @@
 
 Rows of three elements would leave most lanes of a vector unused.  Where the stores of a loop are contiguous
 over both dimensions, or every second to fourth element is stored, the loop counts elements across rows.
-Contiguous arrays are then read by whole vectors.
+Contiguous arrays are then read by whole vectors.  Rows longer than a vector may have gaps between them, as
+those of `x[:, 1:]`: a step of the loop then accesses at most two of them, each under a mask (gaps.py).
 An array each of whose elements is used for a whole row of two or four is read by parts of vectors.
 An array that repeats in every row (a row of coefficients) is copied to a small table of one row plus as many
 elements as there are lanes, and a step reads it from its starting column on.  All other arrays (one number
@@ -12,39 +13,66 @@ holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from diffuse.ir import ITEMSIZE
 from diffuse.ir.loops import NEAR, REPEATS, SHORT
-from diffuse.kernels.body.expr import Body, Loop
+from diffuse.kernels.body.expr import Argument, Body, Loop
+from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.llvm.block import Block
-from diffuse.kernels.llvm.code import Code, counted
-from diffuse.kernels.llvm.memory import Place, Step, element, load_one, store_one
+from diffuse.kernels.llvm.code import COMPONENT, Code, counted
+from diffuse.kernels.llvm.memory import MASKED, Place, Step, element, load_one, store_one
 
-ALONG, APART, REPEATED, FIXED = "c1", "s1", "0", "00"
-"""The stride classes of an access in the last two dimensions: contiguous over both; contiguous rows with
-gaps, which are better read as vectors row by row; the same row repeated (first letter); a single element."""
+ALONG, REPEATED, FIXED = "c1", "0", "00"
+"""The stride classes of an access in the last two dimensions: contiguous over both; the same row repeated
+(first letter); a single element."""
+APART = ("s1", *["s" + step for step in NEAR])
+"""Those of an access to rows with gaps between them: of elements side by side, and of every second to fourth
+element.  The former are better read as vectors row by row than lane by lane."""
 NEARBY = tuple(["c" + step for step in NEAR])
 """Those of an access to every second to fourth element over both dimensions."""
 BY_VECTORS = (REPEATED, *REPEATS)
 """First letters of accesses that are not read lane by lane."""
+GAP = 2
+"""The additional instructions of an access with gaps, per vector of memory."""
 
 
-def applies(body: Body, loop: Loop, order: tuple[int, ...], lanes: int) -> bool:
+def applies(body: Body, loop: Loop, order: tuple[int, ...], code: Code) -> bool:
     """Can, and should, this loop run over the elements of its last two dimensions at once?"""
-    space = body.spaces[loop.space]
+    space, lanes = body.spaces[loop.space], code.module.target.lanes
     if not space.flat or lanes == 1 or order[-2:] != (space.rank - 2, space.rank - 1):
         return False
     if any(op.kind in ("reduce", "scan", "index", "spmv", "turn", "pick") for op in loop.ops):
         return False
-    stored = [body.arguments[op.attribute].classes[-2:] for op in loop.ops if op.kind == "store"]
-    loaded = [body.arguments[op.attribute].classes[-2:] for op in loop.ops if op.kind == "load"]
-    if not stored or not {*stored} <= {ALONG, *NEARBY} or APART in loaded:
+    stored, loaded = ([body.arguments[op.attribute] for op in loop.ops if op.kind == kind]
+                      for kind in ("store", "load"))
+    over = gapped(body, loop.space, code)
+    gaps = [argument.classes[-2:] for argument in stored + loaded if over(argument)]
+    if any(argument.classes[-2:] not in (ALONG, *NEARBY) and not over(argument) for argument in stored):
         return False
+    if not stored or any(argument.classes[-2:] == APART[0] and not over(argument) for argument in loaded):
+        return False
+    count = len(loop.ops)
+    if gaps:
+        count = sum([TABLE[op.kind].cost if op.kind in TABLE else 1 for op in loop.ops])
     # instructions for a row of unknown width: in vectors of its own, and as part of longer vectors
-    rows = space.flat * len(loop.ops) + 2 * len(stored + loaded) + 12
-    picked = sum(letters not in (ALONG, *NEARBY) and letters[0] not in BY_VECTORS for letters in loaded)
-    return bool((space.flat - 0.625) * (len(loop.ops) + 3 * lanes * picked) < rows)
+    rows = space.flat * count + 2 * len(stored + loaded) + 12
+    picked = sum(argument.classes[-2:] not in (ALONG, *NEARBY) and not over(argument)
+                 and argument.classes[-2] not in BY_VECTORS for argument in loaded)
+    more = 3 * lanes * picked + GAP * sum([int(letters[1]) for letters in gaps])
+    return bool((space.flat - 0.625) * (count + more) < rows)
+
+
+def gapped(body: Body, space: int, code: Code) -> Callable[[Argument], bool]:
+    """A function that says whether a loop over this space may access an argument along rows with gaps."""
+    possible = body.spaces[space].flat > 1 and code.module.target.permutes
+
+    def over(argument: Argument) -> bool:
+        return (possible and argument.classes[-2:] in APART and argument.dtype not in COMPONENT
+                and ITEMSIZE[argument.dtype] >= MASKED)
+
+    return over
 
 
 class Rows:
@@ -58,15 +86,21 @@ class Rows:
         self.rows = code.let(f"udiv i64 {code.lanes}, {self.width}")
         self.room = [block.room("int64", 1) for _ in range(2)]
         self.size = SHORT + code.lanes
+        self.gapped = gapped(body, space, code)
         self.distances: dict[int, str] = {}
         """For each argument that is read lane by lane, the table of its distances in bytes."""
+        self.rows_repeated: dict[int, str] = {}
+        """For each argument with the same row in the whole loop nest, the table of that row."""
 
-    def prepare(self, arguments: list[int]) -> None:
+    def prepare(self, bases: dict[int, str]) -> None:
         """Fill the tables that do not change during the loop nest."""
         code = self.code
-        for argument in arguments:
-            letters = self.body.arguments[argument].classes[-2:]
-            if letters in (ALONG, *NEARBY) or letters[0] in BY_VECTORS:
+        for argument, base in bases.items():
+            kind = self.body.arguments[argument]
+            letters = kind.classes[-2:]
+            if letters != FIXED and {*kind.classes[:-1]} == {"0"}:
+                self.rows_repeated[argument] = self._row(argument, base)
+            if letters in (ALONG, *NEARBY) or letters[0] in BY_VECTORS or self.gapped(kind):
                 continue
             table = self.distances[argument] = self.block.room("int64", self.size)
             down, along = (self.block.stride(argument, self.rank - k) for k in (2, 1))
@@ -90,15 +124,24 @@ class Rows:
             return Place(kind.dtype, "0", base)
         if letters[0] != REPEATED:
             down = self.block.stride(argument, self.rank - 2)
-            return Place(kind.dtype, "d", base, down, self.distances[argument])
+            if not self.gapped(kind):
+                return Place(kind.dtype, "d", base, down, self.distances[argument])
+            apart = int(letters[1])
+            row = self.code.let(f"mul nsw i64 {self.width}, {apart * ITEMSIZE[kind.dtype]}")
+            gap = self.code.let(f"sub nsw i64 {down}, {row}")
+            return Place(kind.dtype, "g", base, down, apart=apart, gap=gap)
+        return Place(kind.dtype, "r", self.rows_repeated.get(argument) or self._row(argument, base))
+
+    def _row(self, argument: int, base: str) -> str:
+        """The table of a row that repeats, which is filled from address `base` on."""
+        code, kind = self.code, self.body.arguments[argument]
         table, along = self.block.room(kind.dtype, self.size), self.block.stride(argument, self.rank - 1)
-        code = self.code
         with self._entries() as (k, _, column):
             offset = code.let(f"mul nsw i64 {column}, {along}")
             source = code.let(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
             value = load_one(code, kind.dtype, source)
             store_one(code, kind.dtype, element(code, kind.dtype, table, k), value)
-        return Place(kind.dtype, "r", table)
+        return table
 
     def bounds(self, low: str, high: str) -> tuple[str, str]:
         """Convert bounds in rows to bounds in elements, and begin in the first column."""
@@ -110,7 +153,8 @@ class Rows:
     def at(self, step: Step) -> Step:
         """The step with the row and the column in which it begins."""
         row, column = (str(load_one(self.code, "int64", room)) for room in self.room)
-        return step._replace(row=row, column=column)
+        left = self.code.let(f"sub nsw i64 {self.width}, {column}")
+        return step._replace(row=row, column=column, left=left)
 
     def advance(self, step: Step) -> None:
         """Advance the row and the column to the next step."""

@@ -2,10 +2,10 @@
 
 The letter of an access (see `expr.Argument`) says how the lanes lie: "1" side by side, "0" all at one place,
 "s" a run-time number of bytes apart, "2", "3" or "4" so many elements, "p" and "q" side by side, with each
-element in two or four lanes, "r" and "d" as the tables of flat.py say.  In the last, partial step of a loop
-only the first `active` lanes are in use: the others are neither read nor written, and a load fills them with
-the first lane's value, so that computing on them raises no floating-point flag that an element does not
-raise.
+element in two or four lanes, "r" and "d" as the tables of flat.py say, "g" along rows with gaps between them
+(gaps.py).  In the last, partial step of a loop only the first `active` lanes are in use: the others are
+neither read nor written, and a load fills them with the first lane's value, so that computing on them raises
+no floating-point flag that an element does not raise.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE
 from diffuse.ir.loops import NEAR, REPEATS
+from diffuse.kernels.llvm import gaps
 from diffuse.kernels.llvm.code import COMPONENT, MEMORY, Code, Value
 from diffuse.kernels.llvm.vectors import (
     first,
     from_memory,
+    gathered,
     loaded,
     masked,
     read_some,
+    scattered,
     shuffled,
     store_apart,
     store_masked,
     stream,
     strictly,
-    suffix,
+    strided,
     to_memory,
     twice,
 )
@@ -49,6 +52,8 @@ class Step(NamedTuple):
     row: str = ""
     column: str = ""
     """The column in which the step begins, if the loop runs over two dimensions (flat.py)."""
+    left: str = ""
+    """The number of elements from there to the end of the row."""
 
 
 class Place(NamedTuple):
@@ -62,6 +67,10 @@ class Place(NamedTuple):
     """Bytes from one index to the next."""
     distances: str = ""
     """For letter d, the address of a table: bytes from the step's row to each column and those after it."""
+    apart: int = 1
+    """For letter g, the elements from one column to the next."""
+    gap: str = ""
+    """For letter g, the bytes by which an element of the next row lies further than the columns say."""
     streams: bool = False
     """Do stores of whole vectors bypass the caches?  The vectors have to be aligned to their size."""
     constant: bool = False
@@ -95,6 +104,8 @@ def load(code: Code, place: Place, step: Step) -> Value:
     at = _address(code, place, step)
     if code.lanes == 1:
         return load_one(code, place.dtype, at, place.constant)
+    if place.letter == "g":
+        return gaps.load(code, place.dtype, at, place.apart, place.gap, step.left, step.active)
     if place.letter in "sd":
         return _load_strided(code, place, at, step)
     if place.dtype in COMPONENT:
@@ -118,6 +129,8 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
         store_apart(code, place.dtype, at, str(value), near, step.active)
     elif code.lanes == 1:
         store_one(code, place.dtype, at, value)
+    elif place.letter == "g":
+        gaps.store(code, place.dtype, at, place.apart, place.gap, step.left, step.active, str(value))
     elif place.letter == "s":
         _store_strided(code, place, at, step, value)
     elif isinstance(value, tuple):
@@ -205,7 +218,11 @@ def _address(code: Code, place: Place, step: Step) -> str:
     if place.letter in "1r":
         return element(code, place.dtype, place.base, step.at if place.letter == "1" else step.column)
     offset = code.let(f"mul nsw i64 {step.at if place.letter == 's' else step.row}, {place.stride}")
-    return code.let(f"getelementptr inbounds i8, ptr {place.base}, i64 {offset}")
+    at = code.let(f"getelementptr inbounds i8, ptr {place.base}, i64 {offset}")
+    if place.letter != "g":
+        return at
+    column = step.column if place.apart == 1 else code.let(f"mul nsw i64 {step.column}, {place.apart}")
+    return element(code, place.dtype, at, column)
 
 
 def _read(code: Code, dtype: str, lanes: int, at: str, place: Place, mask: str | None) -> str:
@@ -306,22 +323,8 @@ def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
 
 def _gather(code: Code, place: Place, at: str, step: Step) -> str:
     """Load strided elements by one instruction; inactive lanes hold the first one."""
-    kind, n = code.memory(place.dtype), code.lanes
-    name = f"llvm.masked.gather.{suffix(MEMORY[place.dtype], n)}.v{n}p0"
-    code.declare(f"declare {kind} @{name}(<{n} x ptr>, <{n} x i1>, {kind})")
-    mask, filler = "splat (i1 true)", "poison"
-    if step.mask is not None:
-        mask, filler = step.mask, first(code, place.dtype, at)
-    where = f"<{n} x ptr> align {ITEMSIZE[place.dtype]} {_strided(code, place.stride, at)}"
-    return code.let(f"call {kind} @{name}({where}, <{n} x i1> {mask}, {kind} {filler})")
-
-
-def _strided(code: Code, stride: str, at: str) -> str:
-    """The addresses of elements so many bytes apart, as a vector."""
-    n = code.lanes
-    lanes = ", ".join(f"i64 {k}" for k in range(n))
-    offsets = code.let(f"mul nsw <{n} x i64> {code.splat('int64', stride)}, <{lanes}>")
-    return code.let(f"getelementptr inbounds i8, ptr {at}, <{n} x i64> {offsets}")
+    filler = "poison" if step.mask is None else first(code, place.dtype, at)
+    return gathered(code, place.dtype, strided(code, place.stride, at), step.mask, filler)
 
 
 def load_behind(code: Code, place: Place, step: Step, distance: str) -> Value:
@@ -384,10 +387,7 @@ def _store_strided(code: Code, place: Place, at: str, step: Step, value: Value) 
                 there = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {to}, i64 {i}")
                 code.do(f"store {MEMORY[part]} {one}, ptr {there}, align {ITEMSIZE[part]}")
         return
-    name = f"llvm.masked.scatter.{suffix(MEMORY[part], n)}.v{n}p0"
-    code.declare(f"declare void @{name}({kind}, <{n} x ptr>, <{n} x i1>)")
     for i, raw in enumerate(parts):
         start = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 {i}") if i else at
-        aligned = f"<{n} x ptr> align {ITEMSIZE[part]} {_strided(code, place.stride, start)}"
-        code.do(f"call void @{name}({kind} {raw}, {aligned}, <{n} x i1> {step.mask or 'splat (i1 true)'})")
+        scattered(code, part, strided(code, place.stride, start), raw, step.mask)
 

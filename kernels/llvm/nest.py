@@ -122,7 +122,7 @@ class _Nest(Iteration):
 
     def __init__(self, code: Code, block: Block, body: Body, number: int) -> None:
         order = abi.order_of(body, body.loops[number])
-        self.flat = flat.applies(body, body.loops[number], order, code.module.target.lanes)
+        self.flat = flat.applies(body, body.loops[number], order, code)
         """Does the innermost loop run over two dimensions?"""
         super().__init__(code, block, body, number, order[-2:] if self.flat else ())
         self.rows: flat.Rows | None = None
@@ -229,7 +229,7 @@ class _Nest(Iteration):
     def _head(self, bases: dict[int, str]) -> None:
         if self.flat:
             self.rows = flat.Rows(self.code, self.block, self.body, self.loop.space)
-            self.rows.prepare(list(bases))
+            self.rows.prepare(bases)
         self.write_ops(HEAD, Step("0"))
         if self.loop.ops[-1].kind == "scatter":
             scatter.Scatter(self, self.loop.ops[-1], self.bounds).write()

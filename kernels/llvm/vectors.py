@@ -130,3 +130,30 @@ def store_apart(code: Code, dtype: str, at: str, raw: str, stride: int, active: 
             mask = code.let(f"icmp sgt <{n} x i64> {bound}, <{numbers}>")
         to = code.let(f"getelementptr inbounds {MEMORY[dtype]}, ptr {at}, i64 {start}")
         store_masked(code, dtype, n, to, spread, mask)
+
+
+def strided(code: Code, stride: str, at: str) -> str:
+    """The addresses of elements so many bytes apart, as a vector."""
+    n = code.lanes
+    lanes = ", ".join(f"i64 {k}" for k in range(n))
+    offsets = code.let(f"mul nsw <{n} x i64> {code.splat('int64', stride)}, <{lanes}>")
+    return code.let(f"getelementptr inbounds i8, ptr {at}, <{n} x i64> {offsets}")
+
+
+def gathered(code: Code, dtype: str, addresses: str, mask: str | None, filler: str) -> str:
+    """Load from a vector of addresses under a mask, if there is one, and take the other lanes from the
+    filler."""
+    kind, n = code.memory(dtype), code.lanes
+    name = f"llvm.masked.gather.{suffix(MEMORY[dtype], n)}.v{n}p0"
+    code.declare(f"declare {kind} @{name}(<{n} x ptr>, <{n} x i1>, {kind})")
+    where = f"<{n} x ptr> align {ITEMSIZE[dtype]} {addresses}"
+    return code.let(f"call {kind} @{name}({where}, <{n} x i1> {mask or 'splat (i1 true)'}, {kind} {filler})")
+
+
+def scattered(code: Code, dtype: str, addresses: str, raw: str, mask: str | None) -> None:
+    """Store the lanes of a vector to a vector of addresses, under a mask, if there is one."""
+    kind, n = code.memory(dtype), code.lanes
+    name = f"llvm.masked.scatter.{suffix(MEMORY[dtype], n)}.v{n}p0"
+    code.declare(f"declare void @{name}({kind}, <{n} x ptr>, <{n} x i1>)")
+    where = f"<{n} x ptr> align {ITEMSIZE[dtype]} {addresses}"
+    code.do(f"call void @{name}({kind} {raw}, {where}, <{n} x i1> {mask or 'splat (i1 true)'})")

@@ -21,7 +21,7 @@ from diffuse.numpy.arrays.core import ARRAYS, Array, hosted, recorded
 from diffuse.numpy.arrays.forms import like, memory_order, replica, row_major
 from diffuse.numpy.ops import known, moving, single
 from diffuse.numpy.ops.known import KNOWN, Known, name_of
-from diffuse.numpy.ops.rules import RULES, Rule, cast_for, order_of, shape_of, turned
+from diffuse.numpy.ops.rules import RULES, Rule, cast_for, lowered, order_of, shape_of
 from diffuse.numpy.ops.single import OFTEN
 
 eager_errors = False
@@ -33,8 +33,9 @@ _tuple = tuple.__new__
 
 def record(operation: str, signature: tuple[str, ...], shape: Point,
            inputs: tuple[base.Operand | Scalar, ...], outputs: tuple[base.Operand, ...]) -> Any:
-    """Record an elementwise task that iterates in the memory order of its output (Fortran order, say)."""
-    found = turned(shape, outputs[0][1].strides)
+    """Record an elementwise task that iterates in the memory order of its output (Fortran order, say), and
+    not over last dimensions of one index."""
+    found = lowered(shape, outputs[0][1].strides)
     if found is not None:
         shape, axes = found
         inputs = tuple([x if isinstance(x, Scalar) else (x[0], x[1].kept(shape, axes)) for x in inputs])

@@ -30,6 +30,8 @@ NUMBERS = frozenset((*WEAK, *STRONG))
 
 RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 11, 1 << 11)
 """The rules, by NumPy's function and the forms or types of the operands."""
+WIDE = 64
+"""The least extent of a dimension that is cut before a last dimension is, on up to 16 processors."""
 BUFFER = 8192
 """The number of elements in the buffer through which NumPy converts operands."""
 _POINT = numpy.zeros(())
@@ -49,7 +51,7 @@ class Rule:
         """Does NumPy compute it, because small arrays have NumPy's bits and no kernel has them?"""
         self.casts = casts
         """For each operand given by value the conversion to its computing type, else None."""
-        self.turned = turned(form.shape, form.strides) is not None
+        self.turned = lowered(form.shape, form.strides) is not None
         self.template: Any = None
         """The template of the last task that was recorded by this rule."""
 
@@ -72,6 +74,21 @@ def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
         return None
     order = [d for d, n in enumerate(shape) if n <= 1] + order
     return tuple([shape[d] for d in order]), tuple([order.index(d) for d in range(len(shape))])
+
+
+def lowered(shape: Point, strides: Point) -> tuple[Point, Point] | None:
+    """The iteration space permuted to memory order, without last dimensions of one index, and the dimension
+    of it that each remaining dimension becomes; None if nothing changes.
+
+    Such dimensions stay where a dimension that is cut would become the last one: it would be cut elsewhere
+    than in tasks whose last dimension is longer, so that they could not fuse.
+    """
+    kept = len(shape)
+    while kept > 2 and shape[kept - 1] == 1:
+        kept -= 1
+    if kept == len(shape) or max(shape[:kept - 1]) < WIDE:
+        return turned(shape, strides)
+    return turned(shape[:kept], strides[:kept]) or (shape[:kept], tuple(range(kept)))
 
 
 def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
