@@ -33,7 +33,7 @@ static PyObject *call_on_small(Gate *gate, PyObject *const *args, Py_ssize_t n, 
         return NULL;
     if (small_permitted(gate, &found, args, n, kwnames))
         result = small_answer(gate, low, n, kwnames, &found);
-    small_release(low, all);
+    small_release(low, all, &found);
     return result;
 }
 

@@ -110,8 +110,7 @@ PyObject *small_number_or_near(PyObject *x)
         Py_DECREF(memory);
         return number;
     }
-    int known = PySet_Contains(state.numbers, (PyObject *)type);
-    return known > 0 ? Py_NewRef(x) : NULL;
+    return small_is_among(type, state.numbers) ? Py_NewRef(x) : NULL;
 }
 
 int small_sequence(PyObject *x, npy_intp most)

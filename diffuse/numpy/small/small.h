@@ -259,6 +259,15 @@ static inline void small_step(Array *x)
         small_looked();
 }
 
+/* Is a type hashed by Python's own code?  A metaclass of the program's may run any other, or have none. */
+static inline int small_is_plain_type(PyTypeObject *type) { return Py_TYPE(type)->tp_hash == PyType_Type.tp_hash; }
+
+/* Is a type among these, all of which are hashed so? */
+static inline int small_is_among(PyTypeObject *type, PyObject *types)
+{
+    return small_is_plain_type(type) && PySet_Contains(types, (PyObject *)type) > 0;
+}
+
 /* A slot of an object of a Python class; small_slot says where it is. */
 #define SLOT(object, place) (*(PyObject **)((char *)(object) + (place)))
 

@@ -26,7 +26,7 @@ static int number_fits(PyObject *x, int way)
         return 1;
     if (type == &PyComplex_Type)
         return way >= SMALL_DOUBLE;
-    if (PySet_Contains(state.numbers, (PyObject *)type) <= 0)
+    if (!small_is_among(type, state.numbers))
         return 0;
     return PyArray_IsScalar(x, Integer) || PyArray_IsScalar(x, Bool)
            || (way != SMALL_WHOLE && (PyArray_IsScalar(x, Float) || PyArray_IsScalar(x, Double)));
