@@ -1,4 +1,4 @@
-"""Assignments between two rows of one array at different strides, in which NumPy reads elements that it wrote."""
+"""Assignments between rows of one array at different strides, in which NumPy reads elements that it wrote."""
 
 from __future__ import annotations
 
@@ -29,8 +29,12 @@ def copied(x: Any, library: Any, to: slice, source: slice) -> None:
     library.copyto(x[to], x[source])
 
 
+def masked(x: Any, library: Any, to: slice, source: slice) -> None:
+    library.copyto(x[to], x[source], where=x[to] % 3 > 0)
+
+
 @pytest.mark.local_only("the host sees copies of stores, of which NumPy overwrites nothing")
-@pytest.mark.parametrize("write", [item, through_views, copied])
+@pytest.mark.parametrize("write", [item, through_views, copied, masked])
 def test_large_arrays_get_what_numpy_writes(write: Any) -> None:
     for to, source in ROWS:
         x, wanted = np.arange(N) * 1, numpy.arange(N)

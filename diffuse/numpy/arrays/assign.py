@@ -96,7 +96,7 @@ def write(x: Array, meta: Mirror, value: Any) -> Any:
         if type(value) in (list, tuple) and source.form.ndim > meta.ndim:
             base.put(core.viewing(x, meta), ..., readable(value))  # raises, also for extents of 1
         mirror = fitted(source.meta, meta.shape)
-        if elementwise.eager_errors or _overtakes(x, meta, source, mirror):
+        if elementwise.eager_errors or overtakes(x, meta, source, mirror):
             base.put(core.viewing(x, meta), ..., host(source))
             return None
         target = _target(x, meta)
@@ -108,7 +108,7 @@ def write(x: Array, meta: Mirror, value: Any) -> Any:
     return target and elementwise.assign(target, Scalar(0, NATIVE[meta.dtype], number))
 
 
-def _overtakes(x: Array, meta: Mirror, source: Array, mirror: Mirror) -> bool:
+def overtakes(x: Array, meta: Mirror, source: Array, mirror: Mirror) -> bool:
     """Does an assignment between two rows of one array read elements that it wrote before?
 
     NumPy copies no elements first where it goes through both rows in one direction, even if their strides
