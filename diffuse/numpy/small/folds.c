@@ -199,11 +199,7 @@ int small_folds_now(PyArrayObject *x, int shared)
 static PyObject *readable(PyObject *x)
 {
     PyObject *memory = small_at_hand((Array *)x);
-    if (memory == NULL && !PyErr_Occurred())
-        memory = PyObject_CallOneArg(state.at_hand, x);
-    if (memory == Py_None)
-        Py_CLEAR(memory);
-    return memory;
+    return memory != NULL || PyErr_Occurred() ? memory : small_asked(state.at_hand, (Array *)x);
 }
 
 PyObject *small_dot(PyObject *a, PyObject *b)

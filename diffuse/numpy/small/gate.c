@@ -317,7 +317,6 @@ static PyMemberDef gate_members[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(Gate, dict), READONLY, NULL},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Gate, call), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Gate, weakrefs), READONLY, NULL},
-    {"ours", T_OBJECT_EX, offsetof(Gate, ours), 0, NULL},
     {"watched", T_OBJECT_EX, offsetof(Gate, watched), 0, NULL},
     {"told", T_OBJECT_EX, offsetof(Gate, told), 0, NULL},
     {"few", T_INT, offsetof(Gate, few), 0, NULL},

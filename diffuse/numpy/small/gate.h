@@ -96,7 +96,6 @@ npy_intp small_makes(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *
 /* Does the call make a small array?  One without values may be larger: nothing is computed, and only pages that nobody
  * used cost time. */
 int small_makes_few(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
-npy_intp small_extent(PyObject *shape);                        /* elements; negative where that is not plain */
 Py_ssize_t small_keyword(PyObject *kwnames, const char *name); /* where it is among the names, or -1 */
 
 /* Of results.c.  `small_answer` calls NumPy's function with these arguments and gives what the program gets of the

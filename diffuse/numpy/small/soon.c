@@ -41,11 +41,8 @@ PyObject *small_soon_operand(PyObject *x, int way, npy_intp *bytes)
             return NULL;
         int now = small_readable(array);
         memory = now > 0 ? Py_NewRef(array->memory) : NULL;
-        if (now == 0 && absent(array->memory)) {
-            memory = PyObject_CallOneArg(state.at_hand, x);
-            if (memory == Py_None)
-                Py_CLEAR(memory);
-        }
+        if (now == 0 && absent(array->memory))
+            memory = small_asked(state.at_hand, array);
         if (memory != NULL)
             *bytes += PyArray_NBYTES((PyArrayObject *)memory);
         return memory;
