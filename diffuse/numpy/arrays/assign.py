@@ -9,7 +9,7 @@ import numpy
 
 from diffuse.library import Scalar
 from diffuse.numpy.arrays import base, core, elements, indices, masks, scatter, views, walks
-from diffuse.numpy.arrays.access import at_hand, doubt, host, ready, storage_of
+from diffuse.numpy.arrays.access import at_hand, doubt, host, offset_of, ready, storage_of
 from diffuse.numpy.arrays.base import view_in
 from diffuse.numpy.arrays.core import ARRAYS, Array, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
@@ -120,7 +120,7 @@ def overtakes(x: Array, meta: Mirror, source: Array, mirror: Mirror) -> bool:
     strides = meta.strides[0], mirror.strides[0]
     if strides[0] == strides[1] or strides[0] * strides[1] <= 0:
         return False
-    first, second = [(base.offset_of(of, row), base.offset_of(of, row[-1:]))
+    first, second = [(offset_of(of, row), offset_of(of, row[-1:]))
                      for of, row in ((x, meta), (source, mirror))]
     return (min(first) < max(second) + mirror.itemsize and min(second) < max(first) + meta.itemsize)
 
