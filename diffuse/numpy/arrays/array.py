@@ -354,10 +354,23 @@ def _copied(x: Array) -> Any:
     return host(x).copy(order="F" if x.meta.flags.fnc else "C")
 
 
+def _copies(array: Mirror, shape: Any) -> bool:
+    """Would NumPy have to copy an array to give it another shape?  If it refuses the shape, it does not."""
+    try:
+        array.reshape(shape, copy=False)
+    except ValueError as error:
+        return str(error).startswith("Unable to avoid")
+    except TypeError:
+        pass
+    return False
+
+
 def set_shape(x: Any, shape: Any) -> None:
     """Assign `x.shape = shape`, which keeps the elements in place."""
     def reshaped(array: Mirror) -> Mirror:
         found = array.view()
+        if _copies(array, shape):
+            numpy.empty((2, 2)).T.shape = -1  # raises; NumPy copies elements before, which mirrors have not
         found.shape = shape
         return found
 

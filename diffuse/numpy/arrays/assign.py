@@ -9,7 +9,7 @@ import numpy
 
 from diffuse.library import Scalar
 from diffuse.numpy.arrays import base, core, elements, indices, masks, scatter, views, walks
-from diffuse.numpy.arrays.access import at_hand, doubt, host, ready, storage_of
+from diffuse.numpy.arrays.access import at_hand, doubt, host, offset_of, ready, storage_of
 from diffuse.numpy.arrays.base import view_in
 from diffuse.numpy.arrays.core import ARRAYS, Array, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
@@ -96,7 +96,7 @@ def write(x: Array, meta: Mirror, value: Any) -> Any:
         if type(value) in (list, tuple) and source.form.ndim > meta.ndim:
             base.put(core.viewing(x, meta), ..., readable(value))  # raises, also for extents of 1
         mirror = fitted(source.meta, meta.shape)
-        if elementwise.eager_errors:
+        if elementwise.eager_errors or overtakes(x, meta, source, mirror):
             base.put(core.viewing(x, meta), ..., host(source))
             return None
         target = _target(x, meta)
@@ -106,6 +106,23 @@ def write(x: Array, meta: Mirror, value: Any) -> Any:
     target = _target(x, meta)
     number = cast(source, meta.dtype)
     return target and elementwise.assign(target, Scalar(0, NATIVE[meta.dtype], number))
+
+
+def overtakes(x: Array, meta: Mirror, source: Array, mirror: Mirror) -> bool:
+    """Does an assignment between two rows of one array read elements that it wrote before?
+
+    NumPy copies no elements first where it goes through both rows in one direction, even if their strides
+    differ.  What it writes then depends on its order, so that it has to do it, at all sizes.
+    """
+    owner, other = x if x.owner is None else x.owner, source if source.owner is None else source.owner
+    if owner is not other or meta.ndim != 1 or mirror.ndim != 1 or not meta.size:
+        return False
+    strides = meta.strides[0], mirror.strides[0]
+    if strides[0] == strides[1] or strides[0] * strides[1] <= 0:
+        return False
+    first, second = [(offset_of(of, row), offset_of(of, row[-1:]))
+                     for of, row in ((x, meta), (source, mirror))]
+    return (min(first) < max(second) + mirror.itemsize and min(second) < max(first) + meta.itemsize)
 
 
 def _target(x: Array, meta: Mirror) -> Any:

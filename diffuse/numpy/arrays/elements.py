@@ -267,6 +267,6 @@ class Described(Operators):
 if native is not None:
     native.connect(slow, ENGINE, near, near_to_write, NUMBERS, MOVING, UFUNCS)
     native.connect_soon(at_hand, trace.counters, "single", "fallbacks", operations.products_fused())
-    native.connect_moving(GRANTS, trace.counters, BASE, EXTENT)
+    native.connect_moving(GRANTS, BASE, EXTENT)
     core.set_small(config.small)
     globals()["Described"] = native.Described

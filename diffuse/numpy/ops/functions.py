@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import access, base, core
+from diffuse.numpy.arrays import access, assign, base, core
 from diffuse.numpy.arrays.access import ready
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import NATIVE, copying, replica
@@ -244,6 +244,9 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         source = cell[0]
     if mask is True:
         dst[...] = source
+        return
+    if isinstance(source, Array) and assign.overtakes(dst, dst.meta, source, source.meta):
+        fallback.silently(numpy.copyto, dst, src, casting, where)
         return
     if isinstance(source, Array) and source.form.dtype != dst.dtype:
         source = elementwise.duplicate(source, dst.dtype)

@@ -279,8 +279,7 @@ core.slow.known, core.slow.known_unary, core.slow.known_inplace = binary, unary,
 if native is not None:
     parts = recording()
     native.connect_recording(parts, {
-        "Known": Known, "View": view.View, "OFTEN": OFTEN, "TRUSTED": single.TRUSTED, "KNOWN": KNOWN,
-        "SLICES": elements.SLICES, "ways": single.ways, "made_at_once": access.made_at_once,
+        "Known": Known, "View": view.View, "KNOWN": KNOWN, "SLICES": elements.SLICES, "ways": single.ways,
         "namespace": globals(), "call": call, "rolled": rolled, "again_into": again_into,
         "constants": access.constants, "LITTLE": access.LITTLE})
     parts["connect"](native.uses_of)

@@ -2,11 +2,9 @@
  * the task's own machine code, does them at once. */
 #include "record.h"
 
-static PyObject *ways;         /* single.ways: how are the operations of a template done at once? */
-static PyObject *made_at_once; /* of access */
-static long often, most;       /* single.OFTEN; with single.TRUSTED */
+static PyObject *ways; /* single.ways: how are the operations of a template done at once? */
 
-int small_is_alone(PyObject *known) { return small_waited_for(SLOT(known, known_template), often); }
+int small_is_alone(PyObject *known) { return small_waited_for(SLOT(known, known_template), state.often); }
 
 /* The operands of a call that the program waits for alone as NumPy gets them, and one more place. */
 static int at_hand(PyObject *const *operands, Py_ssize_t n, PyObject **values)
@@ -41,7 +39,7 @@ int small_at_once(PyObject *known, PyObject *function, PyObject *const *operands
     int done = way == NULL ? (PyErr_Occurred() ? FAILED : ASK) : at_hand(operands, n, values);
     if (done != DONE)
         return done;
-    int trusted = small_trusted(small_alone(template), often, most);
+    int trusted = small_trusted(small_alone(template), state.often, state.most);
     done = trusted < 0 ? FAILED : trusted ? DONE : ASK;
     if (done == DONE) {
         PyObject *into = way == Py_True && n == 2 ? small_temporary_of(function, operands, values) : NULL;
@@ -53,7 +51,7 @@ int small_at_once(PyObject *known, PyObject *function, PyObject *const *operands
             Py_CLEAR(*found);
             done = ASK;
         } else if (*found != NULL && PyArray_CheckExact(*found))
-            Py_SETREF(*found, PyObject_CallFunctionObjArgs(made_at_once, *found, template, NULL));
+            Py_SETREF(*found, PyObject_CallFunctionObjArgs(state.made_at_once, *found, template, NULL));
         if (done == DONE && *found == NULL)
             done = FAILED;
     }
@@ -72,7 +70,7 @@ int small_written(PyObject *known, PyObject *function, PyObject *const *operands
     if (done != DONE)
         return done;
     PyObject *memory = values[n] = small_mine(out), *found = NULL;
-    int trusted = memory == NULL ? 0 : small_trusted(small_alone(SLOT(known, known_template)), often, most);
+    int trusted = memory == NULL ? 0 : small_trusted(small_alone(SLOT(known, known_template)), state.often, state.most);
     if (trusted > 0 && index == NULL)
         Py_XDECREF(found = small_into(function, values, n));
     else if (trusted > 0 && PyObject_SetItem(memory, index, values[0]) == 0)
@@ -84,14 +82,8 @@ int small_written(PyObject *known, PyObject *function, PyObject *const *operands
 
 int small_connect_alone(PyObject *parts)
 {
-    PyObject *count = PyDict_GetItemString(parts, "OFTEN"), *trusted = PyDict_GetItemString(parts, "TRUSTED");
     Py_XSETREF(ways, Py_XNewRef(PyDict_GetItemString(parts, "ways")));
-    Py_XSETREF(made_at_once, Py_XNewRef(PyDict_GetItemString(parts, "made_at_once")));
-    if (count == NULL || trusted == NULL || ways == NULL || made_at_once == NULL) {
-        PyErr_SetString(PyExc_KeyError, "a part of what the module `single` has is not given");
-        return -1;
-    }
-    often = PyLong_AsLong(count);
-    most = often + PyLong_AsLong(trusted);
-    return PyErr_Occurred() ? -1 : 0;
+    if (ways == NULL)
+        PyErr_SetString(PyExc_KeyError, "ways");
+    return ways == NULL ? -1 : 0;
 }

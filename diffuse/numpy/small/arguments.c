@@ -3,8 +3,8 @@
 
 enum { DEEPEST = 4 }; /* sequences within sequences that are looked into */
 
-/* Note an array among the arguments; 0 if there are too many. */
-static int note(Found *found, PyObject *given, PyArrayObject *array)
+/* Note an array among the arguments; 0 if there are too many.  One so deep in sequences is held as long as the call. */
+static int note(Found *found, PyObject *given, PyArrayObject *array, int depth)
 {
     if (found->arrays == MOST)
         return 0;
@@ -24,6 +24,10 @@ static int note(Found *found, PyObject *given, PyArrayObject *array)
     found->product = found->product > Py_MAX(state.small, FEW) ? found->product : found->product * (size ? size : 1);
     found->total += PyArray_NBYTES(array);
     found->width = Py_MAX(found->width, PyArray_ITEMSIZE(array));
+    if (depth) {
+        Py_INCREF(given);
+        found->held |= 1u << found->arrays;
+    }
     found->seen[found->arrays++] = given;
     return 1;
 }
@@ -39,10 +43,10 @@ int small_is_option(PyObject *x)
                && PyUnicode_CompareWithASCIIString(x, "|O");
     if (PyType_Check(x))
         return x == (PyObject *)&PyFloat_Type || x == (PyObject *)&PyLong_Type || x == (PyObject *)&PyBool_Type
-               || x == (PyObject *)&PyComplex_Type || PySet_Contains(state.numbers, x) > 0;
+               || x == (PyObject *)&PyComplex_Type || small_is_among((PyTypeObject *)x, state.numbers);
     if (PyArray_DescrCheck(x))
         return PyTypeNum_ISNUMBER(((PyArray_Descr *)x)->type_num) || PyTypeNum_ISBOOL(((PyArray_Descr *)x)->type_num);
-    return PySet_Contains(state.options, (PyObject *)type) > 0;
+    return small_is_among(type, state.options);
 }
 
 /* Is it a bound of a slice that is no array? */
@@ -55,7 +59,7 @@ static PyObject *lowered(PyObject *x, Found *found, int depth)
     PyTypeObject *type = Py_TYPE(x);
     if (found->way && (type == state.array_class || type == &PyArray_Type)) {
         PyObject *memory = small_soon_operand(x, found->way, &found->bytes);
-        if (memory != NULL && !note(found, x, (PyArrayObject *)memory))
+        if (memory != NULL && !note(found, x, (PyArrayObject *)memory, depth))
             Py_CLEAR(memory);
         found->wrapped += type == state.array_class;
         return memory;
@@ -64,11 +68,11 @@ static PyObject *lowered(PyObject *x, Found *found, int depth)
         return NULL;
     if (type == &PyArray_Type) {
         PyArrayObject *array = (PyArrayObject *)x;
-        return PyArray_SIZE(array) < state.small && small_native(array) && note(found, x, array) ? Py_NewRef(x) : NULL;
+        return PyArray_SIZE(array) < state.small && small_native(array) && note(found, x, array, depth) ? Py_NewRef(x) : NULL;
     }
     if (type == state.array_class) {
         PyObject *memory = found->large ? small_at_hand((Array *)x) : small_near((Array *)x);
-        if (memory != NULL && !note(found, x, (PyArrayObject *)memory))
+        if (memory != NULL && !note(found, x, (PyArrayObject *)memory, depth))
             Py_CLEAR(memory);
         found->wrapped++;
         return memory;
@@ -84,9 +88,13 @@ static PyObject *lowered(PyObject *x, Found *found, int depth)
         PyObject *copy = NULL;
         int before = found->arrays;
         for (Py_ssize_t k = 0; k < n; k++) {
-            PyObject *item = list ? PyList_GET_ITEM(x, k) : PyTuple_GET_ITEM(x, k);
+            PyObject *item = Py_NewRef(list ? PyList_GET_ITEM(x, k) : PyTuple_GET_ITEM(x, k));
             PyObject *plain = lowered(item, found, depth + 1);
-            if (plain != NULL && plain == item) {
+            int same = plain == item;
+            Py_DECREF(item);
+            if (list && PyList_GET_SIZE(x) != n) /* Python's code that made an item's memory known changed it */
+                Py_CLEAR(plain);
+            else if (same) {
                 Py_DECREF(plain);
                 continue;
             }
@@ -121,17 +129,20 @@ int small_lower_all(PyObject *const *args, Py_ssize_t all, Py_ssize_t target, Py
     for (Py_ssize_t k = 0; k < all; k++) {
         low[k] = k == target ? small_near_to_write((Array *)args[k]) : lowered(args[k], found, 0);
         if (low[k] == NULL) {
-            small_release(low, k);
+            small_release(low, k, found);
             return 0;
         }
     }
     return 1;
 }
 
-void small_release(PyObject **low, Py_ssize_t all)
+void small_release(PyObject **low, Py_ssize_t all, Found *found)
 {
     while (all--)
         Py_DECREF(low[all]);
+    for (int k = 0; found->held >> k; k++)
+        if (found->held >> k & 1)
+            Py_DECREF(found->seen[k]);
 }
 
 /* How many elements an index with arrays chooses, those of masks counted as true; -1 if nobody can tell without
@@ -225,6 +236,7 @@ PyObject *small_chosen(Array *x, PyObject *index)
     else if (plain != NULL)
         few = chooses_soon((PyArrayObject *)memory, plain, found.total);
     PyObject *chosen = few ? PyObject_GetItem(memory, plain) : NULL;
+    small_release(NULL, 0, &found);
     Py_XDECREF(memory);
     Py_XDECREF(plain);
     if (chosen == NULL || !PyArray_CheckExact(chosen))
@@ -239,7 +251,9 @@ PyObject *small_index(Array *x, PyObject *index)
 {
     Found found = {.product = 1};
     int here = size_of(x->memory) < state.small || small_unattached(x) || (state.sees && small_readable(x) > 0);
-    return here ? lowered(index, &found, 0) : NULL;
+    PyObject *plain = here ? lowered(index, &found, 0) : NULL;
+    small_release(NULL, 0, &found);
+    return plain;
 }
 
 int small_choose(Array *x, PyObject *index, PyObject *value)
@@ -254,10 +268,11 @@ int small_choose(Array *x, PyObject *index, PyObject *value)
             || small_readable(x) <= 0)
         return PyErr_Occurred() ? -1 : 0;
     PyObject *plain = lowered(index, &found, 0), *memory = NULL;
+    small_release(NULL, 0, &found);
     PyObject *right = plain == NULL ? NULL : small_number_or_near(value);
     if (plain != NULL && right == NULL && !PyErr_Occurred())
         right = small_soon_operand(value, SMALL_ANY, &bytes);
-    if (right != NULL) {
+    if (right != NULL && !absent(x->memory)) {
         PyArrayObject *to = (PyArrayObject *)x->memory;
         int mask = PyArray_CheckExact(plain) && PyArray_ISBOOL((PyArrayObject *)plain);
         if (!mask || PyArray_CheckExact(right))

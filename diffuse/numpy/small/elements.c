@@ -52,6 +52,14 @@ static int lend(Array *x, PyObject *found)
     return 1;
 }
 
+/* What NumPy selects of memory, which numbers of classes of the program's may free as they are converted. */
+static PyObject *selected(PyObject *memory, PyObject *index)
+{
+    PyObject *held = Py_NewRef(memory), *found = PyObject_GetItem(held, index);
+    Py_DECREF(held);
+    return found;
+}
+
 static PyObject *subscript(Array *x, PyObject *index)
 {
     int plain = simple(index), known = !absent(x->memory) && (state.sees || x->memory == x->meta);
@@ -64,7 +72,7 @@ static PyObject *subscript(Array *x, PyObject *index)
         if (found == NULL && !PyErr_Occurred())
             found = small_part(x->memory, index);
         if (found == NULL && !PyErr_Occurred())
-            found = PyObject_GetItem(x->memory, index);
+            found = selected(x->memory, index);
         if (found == NULL)
             return NULL;
         if (!PyArray_CheckExact(found)) { /* an element */
@@ -116,7 +124,7 @@ static int writes_little(Array *x, PyObject *index, PyObject **target)
         return 1;
     *target = small_part(x->memory, index);
     if (*target == NULL && !PyErr_Occurred())
-        *target = PyObject_GetItem(x->memory, index);
+        *target = selected(x->memory, index);
     return *target != NULL && (!PyArray_CheckExact(*target) || size_of(*target) < state.small
                                || (state.left > 0 && small_spend(2 * PyArray_NBYTES((PyArrayObject *)*target))));
 }

@@ -79,6 +79,14 @@ static struct Call *call_of(int fold, int axis, PyArrayObject *one, PyArrayObjec
     return call;
 }
 
+/* Run a call.  Python's code that says where the threads are may lay out another one in its place meanwhile. */
+static void run(struct Call *call, int64_t *block, npy_intp size, npy_intp leaf)
+{
+    PyObject *code = Py_NewRef(call->code);
+    small_team_run(call->run, call->finish, block, call->words, size, 1, leaf, &call->alone);
+    Py_DECREF(code);
+}
+
 PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other)
 {
     int type = PyArray_TYPE(one), fold = other == NULL ? SUM : other == one ? SQUARES : DOT;
@@ -97,7 +105,7 @@ PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other)
     if (fold == DOT)
         block[call->places[1]] = (int64_t)PyArray_BYTES(other);
     block[call->target] = (int64_t)&sum;
-    small_team_run(call->run, call->finish, block, call->words, size, 1, call->leaf, &call->alone);
+    run(call, block, size, call->leaf);
     if (!isfinite(type == NPY_DOUBLE ? sum.number : (double)sum.single))
         return NULL; /* NumPy may have to warn */
     PyTypeObject *of = type == NPY_DOUBLE ? &PyDoubleArrType_Type : &PyFloatArrType_Type;
@@ -148,7 +156,7 @@ PyObject *small_fold_along(PyArrayObject *x, int axis)
     memcpy(block, call->block, call->words * sizeof *block);
     block[call->places[0]] = (int64_t)PyArray_BYTES(x);
     block[call->target] = (int64_t)PyArray_BYTES((PyArrayObject *)found);
-    small_team_run(call->run, call->finish, block, call->words, 1, 1, 1, &call->alone);
+    run(call, block, 1, 1);
     if (overflows((PyArrayObject *)found)) /* NumPy may have to warn */
         Py_CLEAR(found);
     return found;
@@ -191,11 +199,7 @@ int small_folds_now(PyArrayObject *x, int shared)
 static PyObject *readable(PyObject *x)
 {
     PyObject *memory = small_at_hand((Array *)x);
-    if (memory == NULL && !PyErr_Occurred())
-        memory = PyObject_CallOneArg(state.at_hand, x);
-    if (memory == Py_None)
-        Py_CLEAR(memory);
-    return memory;
+    return memory != NULL || PyErr_Occurred() ? memory : small_asked(state.at_hand, (Array *)x);
 }
 
 PyObject *small_dot(PyObject *a, PyObject *b)

@@ -33,7 +33,7 @@ static PyObject *call_on_small(Gate *gate, PyObject *const *args, Py_ssize_t n, 
         return NULL;
     if (small_permitted(gate, &found, args, n, kwnames))
         result = small_answer(gate, low, n, kwnames, &found);
-    small_release(low, all);
+    small_release(low, all, &found);
     return result;
 }
 
@@ -317,7 +317,6 @@ static PyMemberDef gate_members[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(Gate, dict), READONLY, NULL},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Gate, call), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Gate, weakrefs), READONLY, NULL},
-    {"ours", T_OBJECT_EX, offsetof(Gate, ours), 0, NULL},
     {"watched", T_OBJECT_EX, offsetof(Gate, watched), 0, NULL},
     {"told", T_OBJECT_EX, offsetof(Gate, told), 0, NULL},
     {"few", T_INT, offsetof(Gate, few), 0, NULL},

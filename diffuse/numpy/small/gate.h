@@ -62,7 +62,8 @@ typedef struct {
 
 /* The arguments of one call as NumPy gets them, and what was found out about them. */
 typedef struct {
-    PyObject *seen[MOST]; /* arrays among the arguments, at any depth; borrowed */
+    PyObject *seen[MOST]; /* arrays among the arguments, at any depth; borrowed, but for those `held` */
+    unsigned held;        /* a bit for each of these in a sequence, which the program may change meanwhile */
     int arrays, wrapped;  /* how many, and how many of these are Diffuse's */
     int large;            /* arrays of Diffuse's may have any size */
     npy_intp total;       /* bytes of all arrays */
@@ -82,7 +83,7 @@ typedef struct {
  * 0, with nothing to release, if the call has to go to Diffuse or an exception was raised.  The memory of argument
  * `target` is to be written to; -1 means none. */
 int small_lower_all(PyObject *const *args, Py_ssize_t all, Py_ssize_t target, PyObject **low, Found *found);
-void small_release(PyObject **low, Py_ssize_t all); /* drop the references that `small_lower_all` gave */
+void small_release(PyObject **low, Py_ssize_t all, Found *found); /* drop the references that that gave */
 int small_is_option(PyObject *x);                   /* an argument that NumPy gets as it is, and that is no array */
 
 /* Of permission.c. */
@@ -97,7 +98,6 @@ npy_intp small_makes(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *
 /* Does the call make a small array?  One without values may be larger: nothing is computed, and only pages that nobody
  * used cost time. */
 int small_makes_few(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
-npy_intp small_extent(PyObject *shape);                        /* elements; negative where that is not plain */
 Py_ssize_t small_keyword(PyObject *kwnames, const char *name); /* where it is among the names, or -1 */
 
 /* Of results.c.  `small_answer` calls NumPy's function with these arguments and gives what the program gets of the

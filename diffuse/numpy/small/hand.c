@@ -47,8 +47,7 @@ int small_readable(Array *x)
 
 PyObject *small_at_hand(Array *x) { return small_readable(x) > 0 ? Py_NewRef(x->memory) : NULL; }
 
-/* What a Python function says of an array: NULL, without an exception, for None. */
-static PyObject *asked(PyObject *function, Array *x)
+PyObject *small_asked(PyObject *function, Array *x)
 {
     PyObject *found = PyObject_CallOneArg(function, (PyObject *)x);
     if (found == Py_None)
@@ -64,7 +63,7 @@ PyObject *small_near(Array *x)
     small_step(x);
     if (now == 0 && !absent(x->storage) && small_pending(x->storage, 0))
         return NULL;
-    return now < 0 ? NULL : now ? Py_NewRef(x->memory) : asked(state.near, x);
+    return now < 0 ? NULL : now ? Py_NewRef(x->memory) : small_asked(state.near, x);
 }
 
 /* The memory of an array if the host may write to it, as far as can be told at once: NULL, without an
@@ -85,7 +84,7 @@ PyObject *small_near_to_write(Array *x)
     PyObject *memory = small_mine(x);
     if (memory == NULL && !PyErr_Occurred() && !absent(x->storage) && small_pending(x->storage, 1))
         return NULL;
-    return memory != NULL || PyErr_Occurred() ? memory : asked(state.near_to_write, x);
+    return memory != NULL || PyErr_Occurred() ? memory : small_asked(state.near_to_write, x);
 }
 
 static int is_number(PyTypeObject *type)
@@ -110,8 +109,7 @@ PyObject *small_number_or_near(PyObject *x)
         Py_DECREF(memory);
         return number;
     }
-    int known = PySet_Contains(state.numbers, (PyObject *)type);
-    return known > 0 ? Py_NewRef(x) : NULL;
+    return small_is_among(type, state.numbers) ? Py_NewRef(x) : NULL;
 }
 
 int small_sequence(PyObject *x, npy_intp most)

@@ -136,8 +136,6 @@ PyObject *small_joined(Task *task, PyObject *group)
                ? NULL : edge;
 }
 
-static void put(PyObject *x, Py_ssize_t slot, PyObject *value) { Py_XSETREF(SLOT(x, slot), Py_NewRef(value)); }
-
 /* Note the shape of a task in its group: most have that of the task before. */
 static int note_shape(Task *task, PyObject *group)
 {

@@ -105,10 +105,10 @@ static PyObject *teach_generator(PyObject *module, PyObject *args)
 
 static PyObject *connect_moving(PyObject *module, PyObject *args)
 {
-    PyObject *grants, *counters;
+    PyObject *grants;
     unsigned long long mirrors, mirrored;
-    if (!PyArg_ParseTuple(args, "O!O!KK", &PyDict_Type, &grants, &PyDict_Type, &counters, &mirrors, &mirrored)
-            || small_connect_moving(grants, counters, mirrors, mirrored) < 0)
+    if (!PyArg_ParseTuple(args, "O!KK", &PyDict_Type, &grants, &mirrors, &mirrored)
+            || small_connect_moving(grants, mirrors, mirrored) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -344,7 +344,7 @@ static PyMethodDef methods[] = {
     {"teach_generator", teach_generator, METH_VARARGS,
      "Have a method of NumPy's generators take arrays; give what calls it with such."},
     {"connect_moving", connect_moving, METH_VARARGS,
-     "Give the table of what was decided about places, the counters, and where mirrors lie."},
+     "Give the table of what was decided about places, and where mirrors lie."},
     {"connect_met", connect_met, METH_O, "Give moving.met."},
     {"calls", (PyCFunction)(void (*)(void))calls, METH_FASTCALL,
      "Count a call of a ufunc, and return how many there were on the same views before."},

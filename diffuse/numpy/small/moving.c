@@ -2,10 +2,10 @@
  * diffuse/numpy/ops/moving.py, which has decided about the place before. */
 #include "operators.h"
 
-static PyObject *grants, *counters; /* arithmetic.GRANTS, and those of observe.trace */
-static PyObject *met;               /* moving.met */
-static PyObject *name_moving, *one;
-static uint64_t base, extent;       /* of forms.py: the addresses of mirrors */
+static PyObject *grants;      /* arithmetic.GRANTS */
+static PyObject *met;         /* moving.met */
+static PyObject *name_moving; /* in trace.counters */
+static uint64_t base, extent; /* of forms.py: the addresses of mirrors */
 
 enum { CALLS = 1 << 14, PLACES = 4 };
 
@@ -88,15 +88,6 @@ static PyObject *of_kind(PyObject *x, PyObject *kind)
     return type == kind ? Py_NewRef(x) : NULL;
 }
 
-static int count(void)
-{
-    PyObject *before = PyDict_GetItemWithError(counters, name_moving);
-    PyObject *after = before == NULL ? NULL : PyNumber_Add(before, one);
-    int done = after == NULL ? -1 : PyDict_SetItem(counters, name_moving, after);
-    Py_XDECREF(after);
-    return done;
-}
-
 /* What becomes of a call: an exception, Python's code has to look, to be recorded, or done at once. */
 enum { FAILED = -1, LOOK, RECORD, NOW };
 
@@ -116,7 +107,7 @@ static int decided(PyObject *ufunc, PyObject *a, PyObject *b, PyObject **left, P
         if (done == RECORD)
             small_grant(-1); /* what follows is to be recorded, too, and to fuse */
     }
-    if (PyErr_Occurred() || (done == NOW && count() < 0))
+    if (PyErr_Occurred() || (done == NOW && !small_counts(name_moving)))
         done = FAILED;
     if (done != NOW) {
         Py_CLEAR(*left);
@@ -148,7 +139,7 @@ PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b)
     small_grant(2 * (bytes_of(left) + bytes_of(right) + bytes_of(found)));
     Py_DECREF(left);
     Py_XDECREF(right);
-    return found != NULL && PyArray_CheckExact(found) ? small_given(found) : found;
+    return small_shown(found);
 }
 
 int small_moved_before(PyObject *ufunc, PyObject *a, PyObject *b, PyObject **found)
@@ -192,13 +183,11 @@ int small_met(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n)
 
 void small_connect_met(PyObject *noted) { Py_XSETREF(met, Py_NewRef(noted)); }
 
-int small_connect_moving(PyObject *table, PyObject *counted, uint64_t mirrors, uint64_t mirrored)
+int small_connect_moving(PyObject *table, uint64_t mirrors, uint64_t mirrored)
 {
     base = mirrors;
     extent = mirrored;
     name_moving = PyUnicode_InternFromString("moving");
-    one = PyLong_FromLong(1);
-    Py_XSETREF(counters, Py_NewRef(counted));
     Py_XSETREF(grants, Py_NewRef(table));
     return PyErr_Occurred() ? -1 : 0;
 }

@@ -62,7 +62,8 @@ void small_connect_products(int fused)
     WAY[MULTIPLY] = WAY[SQUARE] = fused ? SMALL_DOUBLE : SMALL_REAL;
 }
 
-PyObject *small_far(PyObject *a, PyObject *b, int name)
+/* A binary operation that is not done at once. */
+static PyObject *far(PyObject *a, PyObject *b, int name)
 {
     PyObject *found = small_known(small_ufuncs[name], a, b);
     if (found != Py_None)
@@ -104,7 +105,7 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name, voi
     if (ready < 0)
         return NULL;
     if (!ready)
-        return small_far(a, b, name);
+        return far(a, b, name);
     PyObject *found = NULL;
     if (Py_REFCNT(a) == 1 || Py_REFCNT(b) == 1)
         found = small_over_temporary(name, a, b, left, right, frame);
@@ -123,7 +124,7 @@ PyObject *small_reflected(PyObject *a, PyObject *b, int name)
     PyObject *left, *right;
     int ready = state.left > 0 ? small_soon(a, b, WAY[name], &left, &right) : 0;
     if (ready <= 0)
-        return ready < 0 ? NULL : small_far(a, b, name);
+        return ready < 0 ? NULL : far(a, b, name);
     PyObject *found = small_shown(PyObject_CallFunctionObjArgs(small_ufuncs[name], left, right, NULL));
     Py_DECREF(left);
     Py_DECREF(right);
@@ -151,7 +152,7 @@ BINARY(op_xor, PyNumber_Xor, XOR)
 static PyObject *op_matmul(PyObject *a, PyObject *b)
 {
     PyObject *found = small_product(a, b);
-    return found != NULL || PyErr_Occurred() ? found : small_far(a, b, MATMUL);
+    return found != NULL || PyErr_Occurred() ? found : far(a, b, MATMUL);
 }
 
 static PyObject *two_powers(PyObject *a, PyObject *b) { return PyNumber_Power(a, b, Py_None); }

@@ -12,7 +12,6 @@ enum { ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, REMAINDER, LEFT_SHIFT, RIG
 extern PyObject *small_ufuncs[FORWARD]; /* NumPy's, by the same numbers */
 extern PyNumberMethods small_described_number;
 PyObject *small_slowly(int way, PyObject *x, PyObject *y, PyObject *z); /* one of the functions of `core.slow` */
-PyObject *small_far(PyObject *a, PyObject *b, int name); /* a binary operation that is not done at once */
 PyObject *small_reflected(PyObject *a, PyObject *b, int name); /* the same, of NumPy's array or number and ours */
 PyObject *small_product(PyObject *a, PyObject *b);       /* arithmetic.product; NULL as small_near has it */
 PyObject *small_as_index(Array *x);

@@ -2,7 +2,8 @@
 #include "gate.h"
 #include <math.h>
 
-npy_intp small_extent(PyObject *shape)
+/* The elements of an array of this shape; negative where that is not plain. */
+static npy_intp extent_of(PyObject *shape)
 {
     if (PyLong_CheckExact(shape))
         return PyLong_AsSsize_t(shape);
@@ -36,9 +37,9 @@ npy_intp small_makes(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *
 {
     npy_intp count = -1;
     if (gate->need == SHAPED)
-        count = n ? small_extent(args[0]) : -1;
+        count = n ? extent_of(args[0]) : -1;
     else if (gate->need == SQUARING && n && small_keyword(kwnames, "M") < 0) {
-        npy_intp rows = small_extent(args[0]), columns = n > 1 && args[1] != Py_None ? small_extent(args[1]) : rows;
+        npy_intp rows = extent_of(args[0]), columns = n > 1 && args[1] != Py_None ? extent_of(args[1]) : rows;
         count = rows >= 0 && columns >= 0 && rows < INT32_MAX && columns < INT32_MAX ? rows * columns : -1;
     } else if (gate->need == RANGING && (n == 1 || n == 2 || n == 3)) {
         double start = n == 1 ? 0.0 : number(args[0]), stop = number(args[n > 1]);
@@ -49,7 +50,7 @@ npy_intp small_makes(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *
             count = -1;
     } else if (gate->need == SPACING && n >= 2) {
         Py_ssize_t named = small_keyword(kwnames, "num");
-        count = n > 2 ? small_extent(args[2]) : named >= 0 ? small_extent(args[n + named]) : 50;
+        count = n > 2 ? extent_of(args[2]) : named >= 0 ? extent_of(args[n + named]) : 50;
         if (number(args[0]) != number(args[0]) || number(args[1]) != number(args[1]))
             count = -1;
     }
@@ -115,7 +116,7 @@ int small_writes_small(Gate *gate, Found *found, PyObject *kwnames)
 /* Is the first argument so many times small, as far as the second one is an integer or a tuple of integers? */
 static int repeats_few(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t n)
 {
-    npy_intp times = n > 1 ? small_extent(args[1]) : 1, most = result_limit(gate);
+    npy_intp times = n > 1 ? extent_of(args[1]) : 1, most = result_limit(gate);
     if (PyErr_Occurred())
         PyErr_Clear(); /* a number that is too large, which NumPy refuses */
     return times < most && found->product * times < most;

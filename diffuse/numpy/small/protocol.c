@@ -46,7 +46,7 @@ static int plain_call(PyObject *ufunc, PyObject *method, Py_ssize_t n)
 /* Is it an array or a number of NumPy's, whose operator with an array of ours on the right is a call of a ufunc? */
 static int numpys_own(PyObject *x)
 {
-    return PyArray_CheckExact(x) || PySet_Contains(state.numbers, (PyObject *)Py_TYPE(x)) > 0;
+    return PyArray_CheckExact(x) || small_is_among(Py_TYPE(x), state.numbers);
 }
 
 static PyObject *array_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t n, PyObject *names)

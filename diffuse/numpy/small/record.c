@@ -27,7 +27,7 @@ PyObject *small_name_of(PyObject *x)
 {
     PyTypeObject *type = Py_TYPE(x);
     if (!small_is_ours(x))
-        return type == &PyArray_Type ? NULL : (PyObject *)type;
+        return type == &PyArray_Type || !small_is_plain_type(type) ? NULL : (PyObject *)type;
     Array *array = (Array *)x;
     return absent(array->part) || absent(array->storage) ? NULL : SLOT(array->part, view_token);
 }

@@ -87,10 +87,10 @@ static PyObject *reduced(int fold, PyArrayObject *x)
     small_clear();
     if (rest > 0)
         loops[fold][kind](places, &rest, steps, data[fold][kind]);
-    if (small_raised())
-        return NULL;
     if (fold == SMALL_MEAN)
         sum.number /= (double)n;
+    if (small_raised())
+        return NULL;
     return PyArray_Scalar(&sum, PyArray_DESCR(x), NULL);
 }
 

@@ -84,6 +84,8 @@ int small_choose(Array *x, PyObject *index, PyObject *value);
 int small_fill_masked(PyArrayObject *x, PyObject *mask, PyObject *number);
 PyObject *small_at_hand(Array *x); /* the memory, of whatever size, as far as can be told at once; NULL as above */
 PyObject *small_near_to_write(Array *x);
+/* What a Python function says of an array: NULL, without an exception, for None. */
+PyObject *small_asked(PyObject *function, Array *x);
 int small_native(PyArrayObject *x);
 int small_unattached(Array *x); /* may the memory of an array that no store was given to be used? */
 int small_readable(Array *x); /* is the memory at hand, as far as can be told at once?  -1 with an exception */
@@ -177,7 +179,7 @@ long small_calls(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n); /* o
  * other views every turn are known when recording begins: -1 with an exception. */
 int small_met(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n);
 void small_connect_met(PyObject *noted);
-int small_connect_moving(PyObject *grants, PyObject *counters, uint64_t mirrors, uint64_t mirrored);
+int small_connect_moving(PyObject *grants, uint64_t mirrors, uint64_t mirrored);
 
 /* A call that was recorded before, by its name, and what the trail expected if it was this call (join.c); else NULL. */
 typedef struct {
@@ -258,6 +260,15 @@ static inline void small_step(Array *x)
     if (state.allowance > 0 && x->owner != NULL && x->owner != Py_None
             && PyArray_SIZE((PyArrayObject *)((Array *)x->owner)->meta) >= state.small && ++state.steps == SMALL_LOOP)
         small_looked();
+}
+
+/* Is a type hashed by Python's own code?  A metaclass of the program's may run any other, or have none. */
+static inline int small_is_plain_type(PyTypeObject *type) { return Py_TYPE(type)->tp_hash == PyType_Type.tp_hash; }
+
+/* Is a type among these, all of which are hashed so? */
+static inline int small_is_among(PyTypeObject *type, PyObject *types)
+{
+    return small_is_plain_type(type) && PySet_Contains(types, (PyObject *)type) > 0;
 }
 
 /* A slot of an object of a Python class; small_slot says where it is. */

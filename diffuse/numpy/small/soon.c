@@ -26,7 +26,7 @@ static int number_fits(PyObject *x, int way)
         return 1;
     if (type == &PyComplex_Type)
         return way >= SMALL_DOUBLE;
-    if (PySet_Contains(state.numbers, (PyObject *)type) <= 0)
+    if (!small_is_among(type, state.numbers))
         return 0;
     return PyArray_IsScalar(x, Integer) || PyArray_IsScalar(x, Bool)
            || (way != SMALL_WHOLE && (PyArray_IsScalar(x, Float) || PyArray_IsScalar(x, Double)));
@@ -41,11 +41,8 @@ PyObject *small_soon_operand(PyObject *x, int way, npy_intp *bytes)
             return NULL;
         int now = small_readable(array);
         memory = now > 0 ? Py_NewRef(array->memory) : NULL;
-        if (now == 0 && absent(array->memory)) {
-            memory = PyObject_CallOneArg(state.at_hand, x);
-            if (memory == Py_None)
-                Py_CLEAR(memory);
-        }
+        if (now == 0 && absent(array->memory))
+            memory = small_asked(state.at_hand, array);
         if (memory != NULL)
             *bytes += PyArray_NBYTES((PyArrayObject *)memory);
         return memory;

@@ -93,8 +93,6 @@ static int roomy(PyObject *window)
     return small_number_in(SLOT(window, window_held)) + 1 < small_number_in(size);
 }
 
-static void put(PyObject *x, Py_ssize_t slot, PyObject *value) { Py_XSETREF(SLOT(x, slot), Py_NewRef(value)); }
-
 /* Make a handle one of a new store that the task writes. */
 static int begun(PyObject *out, PyObject *id, PyObject *frame)
 {

@@ -68,6 +68,8 @@ static inline int small_set_number(PyObject **slot, long long value)
     return 0;
 }
 
+static inline void put(PyObject *x, Py_ssize_t slot, PyObject *value) { Py_XSETREF(SLOT(x, slot), Py_NewRef(value)); }
+
 extern PyObject *stream_engine;
 
 /* Of join.c.  The trail of the open group with the task, borrowed, if the task is known to join the group there; else

@@ -85,7 +85,7 @@ PyObject *small_write_to(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObje
         else
             result = small_shown(result);
     }
-    small_release(low, all);
+    small_release(low, all, &found);
     return result;
 }
 
@@ -119,7 +119,7 @@ PyObject *small_call_soon(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObj
         return NULL;
     if (may_be_soon(gate, &found, args, n, kwnames) && (all != small_inputs(gate) || small_met(gate->real, args, n) == 0))
         result = small_answer(gate, low, n, kwnames, &found);
-    small_release(low, all);
+    small_release(low, all, &found);
     return result;
 }
 
@@ -227,7 +227,7 @@ PyObject *small_borrowed(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObje
         small_looked();
         result = small_answer(gate, low, n, kwnames, &found);
     }
-    small_release(low, all);
+    small_release(low, all, &found);
     return result;
 }
 
@@ -250,7 +250,7 @@ PyObject *small_call_at_once(Gate *gate, PyObject *const *args, Py_ssize_t n, Py
             result = PyObject_Vectorcall(gate->real, low, n, kwnames);
         if (result != NULL)
             result = small_made(result, &found, place);
-        small_release(low, all);
+        small_release(low, all, &found);
     }
     Py_XDECREF(place);
     return result;
