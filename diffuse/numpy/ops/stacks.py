@@ -41,13 +41,16 @@ def product(x: Stack, y: Stack, out: Stack | None = None) -> Stack | None:
     count = max(counts)
     if max(count * m * n, x.size, y.size) < FEWEST or any(c not in (1, count) for c in counts):
         return None
-    if not _usual(x) or not _usual(y) or x.dtype != y.dtype or _same_memory(x, y):
+    if not _usual(x) or not _usual(y) or _same_memory(x, y):
+        return None
+    types = x.dtype.char + y.dtype.char
+    if types == "dD" or (types == "Dd" and not y.flags.c_contiguous):  # NumPy copies the real ones
         return None
     if out is None:
         out = numpy.empty((count, m, n), x.dtype)
     elif not (_usual(out) and out.dtype == x.dtype and out.shape == (count, m, n) and out.flags.c_contiguous and out.flags.writeable):
         return None
-    if not _multiplies(x.dtype.char, m, k, n, _sides(x), _sides(y)):
+    if not _multiplies(types, m, k, n, _sides(x), _sides(y)):
         return None
     found = out
     return out if _whole(count, lambda low, high: native.products(x, y, found, low, high), m * n) else None
@@ -100,32 +103,34 @@ def _inverts(n: int) -> bool:
     return bool(native.inverses(x, found, 0, TRIED)) and found.tobytes() == expected.tobytes()
 
 
-def agrees(char: str, m: int, k: int, n: int, one: int, other: int) -> bool:
-    """Does the extension multiply matrices of such a type, of these shapes and layouts, with NumPy's bits?  It asks
-    this for products of few elements, and keeps the answer.  The bits of a layout are those of `_sides`."""
+def agrees(types: str, m: int, k: int, n: int, one: int, other: int) -> bool:
+    """Does the extension multiply matrices of such types, of these shapes and layouts, with NumPy's bits?  It
+    asks this for products of few elements, and keeps the answer.  The bits of a layout are those of `_sides`."""
     x, y = [(bool(bits & 1), bool(bits & 2), bool(bits & 4)) for bits in (one, other)]
-    return _multiplies(char, m, k, n, x, y)
+    return _multiplies(types, m, k, n, x, y)
 
 
 @cache
-def _multiplies(char: str, m: int, k: int, n: int, *sides: tuple[bool, bool, bool]) -> bool:
-    """Does the extension multiply matrices of this type and these shapes, that lie so in memory, with NumPy's
+def _multiplies(types: str, m: int, k: int, n: int, *sides: tuple[bool, bool, bool]) -> bool:
+    """Does the extension multiply matrices of these types and shapes, that lie so in memory, with NumPy's
     bits?"""
-    given = [_laid_out(_matrices(seed, *shape, char), *side)
-             for seed, shape, side in zip((m, n), ((m, k), (k, n)), sides, strict=True)]
-    found = numpy.empty((TRIED, m, n), char)
+    zeros = types != "dd" and n % 4 == 0  # those of other columns are NumPy's (complexes.c)
+    given = [_laid_out(_matrices(seed, *shape, char, zeros), *side)
+             for seed, shape, char, side in zip((m, n), ((m, k), (k, n)), types, sides, strict=True)]
+    found = numpy.empty((TRIED, m, n), types[0])
     if not native.products(*given, found, 0, TRIED):
         return False
     return found.tobytes() == numpy.matmul(*given).tobytes()
 
 
-def _matrices(seed: int, rows: int, columns: int, char: str = "d") -> Stack:
-    """Matrices of numbers from -1 to 1 without an order, a few of them with zeros.  NumPy's generators may not have
-    been imported, and importing them would change error modes in the block in which `inv` calls this."""
+def _matrices(seed: int, rows: int, columns: int, char: str = "d", zeros: bool = False) -> Stack:
+    """Matrices of numbers from -1 to 1 without an order, some of them with zeros if that is asked for.  NumPy's
+    generators may not have been imported, and importing them would change error modes in the block in which
+    `inv` calls this."""
     size = TRIED * rows * columns * numpy.dtype(char).itemsize // 8
     found: Stack = numpy.sin(numpy.arange(1.0 + seed, 1.0 + seed + size)) * 43758.5453
     found = 2.0 * (found - numpy.floor(found)) - 1.0
-    if char == "D":
+    if zeros:
         found[:size // 8] = numpy.where(found[:size // 8] < -0.5, 0.0, found[:size // 8])
     return found.view(char).reshape(TRIED, rows, columns)
 

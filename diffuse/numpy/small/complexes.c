@@ -2,7 +2,7 @@
  *
  * OpenBLAS's kernels take four columns of the result at a time.  Of these they add up the products of the real and
  * imaginary parts of the factors apart, and put the sums together at the end; of the columns that are left, they add
- * everything to the result's own two parts. */
+ * everything to the result's own two parts, and zeros there may have other signs than here. */
 #include "stacks.h"
 
 #if defined(__x86_64__)
@@ -10,6 +10,7 @@
 
 enum { LANE = 4, LANES = SMALL_MATRIX / LANE }; /* columns that are computed together, and how often they fit */
 #define FUSED __attribute__((target("avx2,fma"), optimize("O3", "fp-contract=off")))
+/* Of each product the functions below compute some columns of some rows, and give zeros if they are NumPy's. */
 #define INLINE static inline __attribute__((always_inline)) FUSED
 
 /* The right operand: its real and its imaginary parts, with zeros in the columns that it lacks. */
@@ -21,7 +22,7 @@ INLINE void gather(const Stack *y, npy_intp s, int k, int n, Right *found)
         for (int j = 0; j < n; j++) {
             const double *from = (const double *)(y->data + s * y->stack + l * y->down + j * y->across);
             found->parts[0][l][j] = from[0];
-            found->parts[1][l][j] = from[1];
+            found->parts[1][l][j] = y->real ? 0.0 : from[1];
         }
 }
 
@@ -65,13 +66,21 @@ INLINE __m256d whole(const char *x, npy_intp down, npy_intp across, const Right 
             }
         }
     for (int r = 0; r < rows; r++)
-        for (int c = 0; c < lanes; c++)
-            wrong = _mm256_add_pd(wrong, put(_mm256_sub_pd(sums[r][c][0], sums[r][c][1]),
-                                             _mm256_add_pd(sums[r][c][2], sums[r][c][3]), to + 2 * (r * n + c * LANE), LANE));
+        for (int c = 0; c < lanes; c++) {
+            __m256d real = _mm256_sub_pd(sums[r][c][0], sums[r][c][1]);
+            __m256d imaginary = _mm256_add_pd(sums[r][c][2], sums[r][c][3]);
+            wrong = _mm256_add_pd(wrong, put(real, imaginary, to + 2 * (r * n + c * LANE), LANE));
+        }
     return wrong;
 }
 
-/* The last columns of some rows of the result, fewer than four. */
+/* Is one of the `columns` first numbers zero? */
+INLINE int has_zero(__m256d x, int columns)
+{
+    return _mm256_movemask_pd(_mm256_cmp_pd(x, _mm256_setzero_pd(), _CMP_EQ_OQ)) & ((1 << columns) - 1);
+}
+
+/* The last columns of some rows of the result, fewer than four; zeros where none of it is zero, and all finite. */
 INLINE __m256d rest(const char *x, npy_intp down, npy_intp across, const Right *y, double *to, int k, int n, int rows)
 {
     __m256d sums[LANES][2], wrong = _mm256_setzero_pd();
@@ -86,8 +95,11 @@ INLINE __m256d rest(const char *x, npy_intp down, npy_intp across, const Right *
             sums[r][0] = _mm256_fmadd_pd(real, one, _mm256_fnmadd_pd(imaginary, other, sums[r][0]));
             sums[r][1] = _mm256_fmadd_pd(real, other, _mm256_fmadd_pd(imaginary, one, sums[r][1]));
         }
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows; r++) {
         wrong = _mm256_add_pd(wrong, put(sums[r][0], sums[r][1], to + 2 * (r * n + first), n - first));
+        if (has_zero(sums[r][0], n - first) || has_zero(sums[r][1], n - first))
+            wrong = _mm256_set1_pd(1.0);
+    }
     return wrong;
 }
 

@@ -9,7 +9,7 @@
 #include "flags.h"
 
 #if defined(__x86_64__)
-enum { MOST = SMALL_MATRIX, ORDER = 4 }; /* rows and columns of the matrices of products, and of those that are inverted */
+enum { MOST = SMALL_MATRIX, ORDER = 4 }; /* rows and columns of matrices of products, and of those that are inverted */
 #define FUSED __attribute__((target("avx2,fma"), optimize("O3", "fp-contract=off")))
 static const double TINY = 0x1p-1000; /* LAPACK treats smaller pivots otherwise */
 
@@ -163,10 +163,13 @@ static PyObject *refuse(void)
     return NULL;
 }
 
-/* Describe an operand of `count` products of this type; 0 where it is none. */
+/* Describe an operand of `count` products of this type; 0 where it is none.  Of real matrices NumPy makes complex
+ * copies, with packed rows if they have such. */
 static int side(PyArrayObject *x, int type, npy_intp count, npy_intp rows, npy_intp columns, Stack *found)
 {
-    if (!plain(x, type, 2, 3))
+    found->real = PyArray_TYPE(x) == NPY_DOUBLE;
+    if (!plain(x, found->real ? NPY_DOUBLE : type, 2, 3)
+            || (found->real && type != NPY_DOUBLE && !PyArray_IS_C_CONTIGUOUS(x)))
         return 0;
     int first = PyArray_NDIM(x) - 2;
     found->data = PyArray_BYTES(x);
@@ -177,8 +180,9 @@ static int side(PyArrayObject *x, int type, npy_intp count, npy_intp rows, npy_i
         && (first == 0 || PyArray_DIM(x, 0) == 1 || PyArray_DIM(x, 0) == count);
 }
 
-/* Compute some products: 0 where NumPy has to, because of a floating-point exception or a result that is not finite. */
-static int computed(int type, const Stack *x, const Stack *y, void *out, npy_intp low, npy_intp high, int m, int k, int n)
+/* Compute some products: 0 where NumPy has to, as results may differ or raise errors. */
+static int computed(int type, const Stack *x, const Stack *y, void *out, npy_intp low, npy_intp high, int m, int k,
+                    int n)
 {
     int finite = 1;
     small_clear();
@@ -192,7 +196,10 @@ static int computed(int type, const Stack *x, const Stack *y, void *out, npy_int
 }
 
 /* Rows or columns of the matrices of an array; 0 of fewer than two dimensions. */
-static npy_intp extent(PyArrayObject *x, int back) { return PyArray_NDIM(x) < 2 ? 0 : PyArray_DIM(x, PyArray_NDIM(x) - back); }
+static npy_intp extent(PyArrayObject *x, int back)
+{
+    return PyArray_NDIM(x) < 2 ? 0 : PyArray_DIM(x, PyArray_NDIM(x) - back);
+}
 
 static int fits(npy_intp m, npy_intp k, npy_intp n, npy_intp least)
 {
@@ -208,8 +215,10 @@ PyObject *small_products(PyObject *module, PyObject *args)
         return NULL;
     npy_intp m = extent(out, 2), k = extent(x, 1), n = extent(out, 1);
     int type = PyArray_TYPE(out);
-    if ((type != NPY_DOUBLE && type != NPY_CDOUBLE) || !to_fill(out, type, low, high) || !fits(m, k, n, 1 + (type != NPY_DOUBLE))
-            || !side(x, type, PyArray_DIM(out, 0), m, k, &one) || !side(y, type, PyArray_DIM(out, 0), k, n, &other))
+    if ((type != NPY_DOUBLE && type != NPY_CDOUBLE) || !to_fill(out, type, low, high)
+            || !fits(m, k, n, type == NPY_DOUBLE ? 1 : 2)
+            || !side(x, type, PyArray_DIM(out, 0), m, k, &one) || !side(y, type, PyArray_DIM(out, 0), k, n, &other)
+            || (one.real && type != NPY_DOUBLE))
         return refuse();
     if (!fuses())
         Py_RETURN_FALSE;
@@ -235,15 +244,15 @@ static int layout(PyArrayObject *x, const Stack *side)
 }
 
 /* Have products of such matrices NumPy's bits here?  It is found out once. */
-static int agrees(int type, npy_intp m, npy_intp k, npy_intp n, int one, int other)
+static int agrees(const char *types, npy_intp m, npy_intp k, npy_intp n, int one, int other)
 {
     enum { UNKNOWN, NO, YES };
-    static unsigned char known[2][MOST - 1][MOST - 1][MOST - 1][8][8];
-    unsigned char *found = &known[type == NPY_CDOUBLE][m - 2][k - 2][n - 2][one][other];
+    static unsigned char known[3][MOST - 1][MOST - 1][MOST - 1][8][8];
+    unsigned char *found = &known[(types[0] == 'D') + (types[1] == 'D')][m - 2][k - 2][n - 2][one][other];
     if (*found == UNKNOWN) {
         PyObject *module = PyImport_ImportModule("diffuse.numpy.ops.stacks");
         PyObject *said = module == NULL ? NULL
-                         : PyObject_CallMethod(module, "agrees", "snnnii", type == NPY_DOUBLE ? "d" : "D", m, k, n, one, other);
+                         : PyObject_CallMethod(module, "agrees", "snnnii", types, m, k, n, one, other);
         Py_XDECREF(module);
         if (said == NULL)
             return -1;
@@ -255,12 +264,13 @@ static int agrees(int type, npy_intp m, npy_intp k, npy_intp n, int one, int oth
 
 PyObject *small_stack_product(PyObject *left, PyObject *right)
 {
-    enum { FEWEST = 4 };
+    enum { FEWEST = 4, LOST = 8, AGAIN = 64 }; /* products, refusals in a row, and calls until the next attempt then */
+    static int refused;
     if (!PyArray_CheckExact(left) || !PyArray_CheckExact(right))
         return NULL;
     PyArrayObject *x = (PyArrayObject *)left, *y = (PyArrayObject *)right;
     int type = PyArray_TYPE(x), dims = PyArray_NDIM(x) + PyArray_NDIM(y);
-    if ((type != NPY_DOUBLE && type != NPY_CDOUBLE) || dims < 5 || dims > 6 || PyArray_NDIM(x) > 3 || PyArray_NDIM(y) > 3)
+    if ((type != NPY_DOUBLE && type != NPY_CDOUBLE) || dims < 5 || PyArray_NDIM(x) > 3 || PyArray_NDIM(y) > 3)
         return NULL;
     npy_intp m = extent(x, 2), k = extent(x, 1), n = extent(y, 1);
     npy_intp count = PyArray_NDIM(x) == 3 ? PyArray_DIM(x, 0) : 1, shape[3];
@@ -268,15 +278,22 @@ PyObject *small_stack_product(PyObject *left, PyObject *right)
         count = PyArray_DIM(y, 0);
     Stack one, other;
     if (count < FEWEST || !fits(m, k, n, 2) || (type == NPY_DOUBLE && n > ORDER) || !fuses()
-            || !side(x, type, count, m, k, &one) || !side(y, type, count, k, n, &other) || one.stack < 0 || other.stack < 0
+            || !side(x, type, count, m, k, &one) || !side(y, type, count, k, n, &other)
+            || one.stack < 0 || other.stack < 0 || (one.real && type != NPY_DOUBLE)
             || one.data == other.data) /* a matrix with its own transpose has a routine of its own */
         return NULL;
-    if (agrees(type, m, k, n, layout(x, &one), layout(y, &other)) <= 0)
+    if ((refused > LOST && refused++ % AGAIN) || agrees(type == NPY_DOUBLE ? "dd" : other.real ? "Dd" : "DD", m, k, n, layout(x, &one), layout(y, &other)) <= 0)
         return NULL;
     shape[0] = count, shape[1] = m, shape[2] = n;
     PyObject *found = PyArray_SimpleNew(3, shape, type);
-    if (found != NULL && !computed(type, &one, &other, PyArray_DATA((PyArrayObject *)found), 0, count, (int)m, (int)k, (int)n))
+    if (found == NULL)
+        return NULL;
+    if (computed(type, &one, &other, PyArray_DATA((PyArrayObject *)found), 0, count, (int)m, (int)k, (int)n))
+        refused = 0;
+    else {
+        refused = refused >= INT_MAX - 1 ? LOST : refused + 1;
         Py_CLEAR(found);
+    }
     return found;
 }
 

@@ -6,15 +6,18 @@
 
 enum { SMALL_MATRIX = 8 }; /* the most rows and columns of a matrix */
 
-/* An operand of products: the strides of a matrix, and of the stack, 0 where all products have the same matrix. */
+/* An operand of products: the strides of a matrix, and of the stack, 0 where all products have the same matrix; whether
+ * its elements are real. */
 typedef struct {
     const char *data;
     npy_intp stack, down, across;
+    int real;
 } Stack;
 
-/* Of complexes.c, as `multiply` of stacks.c: products of complex matrices into matrices one behind the other.  0 if a
- * result is not finite, where NumPy may have other ones. */
-int small_multiply_complex(const Stack *x, const Stack *y, double *out, npy_intp low, npy_intp high, int m, int k, int n);
+/* Of complexes.c, as `multiply` of stacks.c: products of complex matrices, the right ones of which may be real.  0 if
+ * NumPy may have other results: those that are not finite, and zeros in columns that it takes one by one. */
+int small_multiply_complex(const Stack *x, const Stack *y, double *out, npy_intp low, npy_intp high, int m, int k,
+                           int n);
 
 /* The product of two arrays of NumPy's, a new array, if they are stacks of small matrices of double precision; NULL,
  * without an exception unless one was raised, where NumPy has to compute it. */
