@@ -118,12 +118,13 @@ def complexes(seed: int, *shape: int) -> Any:
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 8])
 @pytest.mark.parametrize("m", [3, 8])
 def test_complex_products_of_few_elements_have_numpys_bits(m: int, n: int) -> None:
-    """The left operand is a part of a large array, the right one complex or real, a matrix or a stack; some have
-    zeros of both signs, numbers that are not finite, or no imaginary part."""
+    """The left operand is a part of a large array, the right one complex or real, a matrix or a stack; some
+    have zeros of both signs, numbers that are not finite, or no imaginary part."""
     large = complexes(n, 30, 20, m, 6)
     ours = np.array(large)
-    rights = [complexes(m, 6, n), matrices(m, 6, n), complexes(m, 30, 6, n), matrices(m, n, 6).T, numpy.eye(6)[:, :n],
-              -numpy.eye(6)[:, :n] + 0j, numpy.zeros((6, n)), numpy.where(numpy.eye(6)[:, :n] == 1, numpy.inf, 1.0)]
+    unit = numpy.eye(6)[:, :n]
+    rights = [complexes(m, 6, n), matrices(m, 6, n), complexes(m, 30, 6, n), matrices(m, n, 6).T, unit,
+              -unit + 0j, numpy.zeros((6, n)), numpy.where(unit == 1, numpy.inf, 1.0)]
     for left in (slice(None), slice(None, None, -1), slice(1, 25)):
         for right in rights:
             if right.ndim == 3:

@@ -19,8 +19,8 @@ from diffuse.numpy.small import native
 Stack = numpy.ndarray[Any, Any]
 
 LARGEST, ORDER = 8, 4
-"""The most rows and columns of matrices that are multiplied, and of those that are inverted, which is also the
-most columns of a product of real matrices."""
+"""The most rows and columns of matrices that are multiplied, and of those that are inverted; products of real
+matrices have no more columns than the latter."""
 TYPES = "dD"
 """The element types of matrices that are multiplied."""
 FEWEST = 1 << 14
@@ -48,7 +48,8 @@ def product(x: Stack, y: Stack, out: Stack | None = None) -> Stack | None:
         return None
     if out is None:
         out = numpy.empty((count, m, n), x.dtype)
-    elif not (_usual(out) and out.dtype == x.dtype and out.shape == (count, m, n) and out.flags.c_contiguous and out.flags.writeable):
+    elif not (_usual(out) and out.dtype == x.dtype and out.shape == (count, m, n)
+              and out.flags.c_contiguous and out.flags.writeable):
         return None
     if not _multiplies(types, m, k, n, _sides(x), _sides(y)):
         return None
@@ -77,8 +78,8 @@ def _same_memory(x: Stack, y: Stack) -> bool:
 
 
 def _sides(x: Stack) -> tuple[bool, bool, bool]:
-    """What NumPy's choice of a routine depends on: is it a stack, and may BLAS read its matrices as they lie, row by
-    row or column by column?"""
+    """What NumPy's choice of a routine depends on: is it a stack, and may BLAS read its matrices as they lie,
+    row by row or column by column?"""
     size, (rows, columns), (down, across) = x.itemsize, x.shape[-2:], x.strides[-2:]
     return (x.ndim == 3, across == size and down % size == 0 and down >= columns * size,
             down == size and across % size == 0 and across >= rows * size)
@@ -104,8 +105,8 @@ def _inverts(n: int) -> bool:
 
 
 def agrees(types: str, m: int, k: int, n: int, one: int, other: int) -> bool:
-    """Does the extension multiply matrices of such types, of these shapes and layouts, with NumPy's bits?  It
-    asks this for products of few elements, and keeps the answer.  The bits of a layout are those of `_sides`."""
+    """Does the extension multiply matrices of such types, shapes and layouts with NumPy's bits?  It asks this
+    for products of few elements, and keeps the answer.  The bits of a layout are those of `_sides`."""
     x, y = [(bool(bits & 1), bool(bits & 2), bool(bits & 4)) for bits in (one, other)]
     return _multiplies(types, m, k, n, x, y)
 
@@ -124,9 +125,10 @@ def _multiplies(types: str, m: int, k: int, n: int, *sides: tuple[bool, bool, bo
 
 
 def _matrices(seed: int, rows: int, columns: int, char: str = "d", zeros: bool = False) -> Stack:
-    """Matrices of numbers from -1 to 1 without an order, some of them with zeros if that is asked for.  NumPy's
-    generators may not have been imported, and importing them would change error modes in the block in which
-    `inv` calls this."""
+    """Matrices of numbers from -1 to 1 without an order, some of them with zeros if that is asked for.
+
+    NumPy's generators may not have been imported, and importing them would change error modes in the block in
+    which `inv` calls this."""
     size = TRIED * rows * columns * numpy.dtype(char).itemsize // 8
     found: Stack = numpy.sin(numpy.arange(1.0 + seed, 1.0 + seed + size)) * 43758.5453
     found = 2.0 * (found - numpy.floor(found)) - 1.0
