@@ -62,6 +62,8 @@ PyObject *small_product(PyObject *a, PyObject *b)
     if (right != NULL && product_size(left, right) < state.small) {
         found = small_stack_product(left, right);
         if (found == NULL && !PyErr_Occurred())
+            found = small_dot_columns(left, right);
+        if (found == NULL && !PyErr_Occurred())
             found = PyNumber_MatrixMultiply(left, right);
         found = small_shown(found);
     }

@@ -22,5 +22,7 @@ int small_multiply_complex(const Stack *x, const Stack *y, double *out, npy_intp
 /* The product of two arrays of NumPy's, a new array, if they are stacks of small matrices of double precision; NULL,
  * without an exception unless one was raised, where NumPy has to compute it. */
 PyObject *small_stack_product(PyObject *left, PyObject *right);
+/* Of columns.c: the same for the dot product of two long columns of matrices. */
+PyObject *small_dot_columns(PyObject *left, PyObject *right);
 
 #endif
