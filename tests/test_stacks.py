@@ -134,9 +134,9 @@ def test_complex_products_of_few_elements_have_numpys_bits(m: int, n: int) -> No
                 found = numpy.asarray(ours[left, 3] @ np.array(right, order="K"))
             assert found.tobytes() == expected.tobytes() and found.strides == expected.strides
     zeros = numpy.where(large[:, 4].real > 0.5, large[:, 4], 0.0)
-    for left in (zeros, -zeros, zeros.real + 0j):
-        expected = left @ rights[0]
-        ours[:, 4] = left
+    for matrix in (zeros, -zeros, zeros.real + 0j):
+        expected = matrix @ rights[0]
+        ours[:, 4] = matrix
         assert numpy.asarray(ours[:, 4] @ np.array(rights[0])).tobytes() == expected.tobytes()
 
 

@@ -6,9 +6,9 @@
 #include "loops.h"
 #include "team.h"
 
-enum { LINE = 64, APART = 8, STEP = 512 };  /* as in shares.c */
-enum { MOST = 10000 };                      /* elements that BLAS does not divide among threads itself */
-enum { TABLE = 64 };                        /* lengths of vectors of which something is known */
+enum { STEP = 512 };   /* the elements of which the parts are multiples */
+enum { MOST = 10000 }; /* elements that BLAS does not divide among threads itself */
+enum { TABLE = 64 };   /* lengths of vectors of which something is known */
 enum { DOMAIN, TILE, CALL, WORDS };
 
 typedef struct {
@@ -57,7 +57,7 @@ static void finish(char *block)
 static int is_column(PyArrayObject *x)
 {
     return PyArray_NDIM(x) == 1 && PyArray_TYPE(x) == NPY_DOUBLE && PyArray_ISBEHAVED_RO(x)
-        && PyArray_STRIDE(x, 0) >= LINE && PyArray_STRIDE(x, 0) % (npy_intp)sizeof(double) == 0;
+        && PyArray_STRIDE(x, 0) >= SMALL_LINE && PyArray_STRIDE(x, 0) % (npy_intp)sizeof(double) == 0;
 }
 
 PyObject *small_dot_columns(PyObject *left, PyObject *right)
@@ -66,7 +66,7 @@ PyObject *small_dot_columns(PyObject *left, PyObject *right)
         return NULL;
     PyArrayObject *x = (PyArrayObject *)left, *y = (PyArrayObject *)right;
     if (!is_column(x) || !is_column(y) || PyArray_DIM(x, 0) != PyArray_DIM(y, 0)
-            || PyArray_DIM(x, 0) * APART < SMALL_SHARE || PyArray_DIM(x, 0) > MOST || !small_usual())
+            || PyArray_DIM(x, 0) * SMALL_APART < SMALL_SHARE || PyArray_DIM(x, 0) > MOST || !small_usual())
         return NULL;
     npy_intp n = PyArray_DIM(x, 0);
     Length *known = &lengths[n % TABLE];
@@ -83,7 +83,7 @@ PyObject *small_dot_columns(PyObject *left, PyObject *right)
     call.copies[0] = copies;
     call.copies[1] = copies + n;
     int64_t block[WORDS] = {1, n, (int64_t)&call};
-    unsigned raised = small_team_run(part, finish, block, WORDS, n, 2 * APART, STEP, &known->alone);
+    unsigned raised = small_team_run(part, finish, block, WORDS, n, 2 * SMALL_APART, STEP, &known->alone);
     PyMem_Free(copies);
     if (call.copied && known->tries > 0 && !raised) {
         double expected = direct(&call);

@@ -7,7 +7,6 @@
 
 enum { STEP = 512 };        /* the elements of which the parts of a row are multiples */
 enum { MOST = 1 << 20 };    /* more elements would keep Python's lock for too long */
-enum { LINE = 64, APART = 8 }; /* bytes of a cache line; elements of a row that take as long as one in a line of its own */
 enum { KEPT = 128 };
 
 /* What a launch of a loop is, as its points find it behind the words of the block that say how it is cut. */
@@ -56,8 +55,8 @@ static void part(char *block, int64_t point)
 static npy_intp weight(int dims, const Side *sides, int count)
 {
     for (int k = 0; dims == 1 && k < count; k++)
-        if (sides[k].strides[0] >= LINE)
-            return APART;
+        if (sides[k].strides[0] >= SMALL_LINE)
+            return SMALL_APART;
     return 1;
 }
 

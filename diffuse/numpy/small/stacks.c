@@ -265,7 +265,7 @@ static int agrees(const char *types, npy_intp m, npy_intp k, npy_intp n, int one
 PyObject *small_stack_product(PyObject *left, PyObject *right)
 {
     enum { FEWEST = 4, LOST = 8, AGAIN = 64 }; /* products, refusals in a row, and calls until the next attempt then */
-    static int refused;
+    static unsigned refused;
     if (!PyArray_CheckExact(left) || !PyArray_CheckExact(right))
         return NULL;
     PyArrayObject *x = (PyArrayObject *)left, *y = (PyArrayObject *)right;
@@ -282,7 +282,8 @@ PyObject *small_stack_product(PyObject *left, PyObject *right)
             || one.stack < 0 || other.stack < 0 || (one.real && type != NPY_DOUBLE)
             || one.data == other.data) /* a matrix with its own transpose has a routine of its own */
         return NULL;
-    if ((refused > LOST && refused++ % AGAIN) || agrees(type == NPY_DOUBLE ? "dd" : other.real ? "Dd" : "DD", m, k, n, layout(x, &one), layout(y, &other)) <= 0)
+    const char *types = type == NPY_DOUBLE ? "dd" : other.real ? "Dd" : "DD";
+    if ((refused > LOST && refused++ % AGAIN) || agrees(types, m, k, n, layout(x, &one), layout(y, &other)) <= 0)
         return NULL;
     shape[0] = count, shape[1] = m, shape[2] = n;
     PyObject *found = PyArray_SimpleNew(3, shape, type);
@@ -291,7 +292,7 @@ PyObject *small_stack_product(PyObject *left, PyObject *right)
     if (computed(type, &one, &other, PyArray_DATA((PyArrayObject *)found), 0, count, (int)m, (int)k, (int)n))
         refused = 0;
     else {
-        refused = refused >= INT_MAX - 1 ? LOST : refused + 1;
+        refused++;
         Py_CLEAR(found);
     }
     return found;
