@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -119,3 +119,57 @@ def test_outputs_that_are_operands_and_other_layouts() -> None:
             found = np.exp(ours["y"][part])
             diffuse.fence()
         assert numpy.allclose(numpy.asarray(found), numpy.exp(y[part]), rtol=1e-14)
+
+
+def columns(m: Any) -> tuple[Any, Any]:
+    values = numpy.linspace(-1.0, 2.0, 8_003 * 160).reshape(-1, 160)
+    return m.array(values), m.array(numpy.linspace(1.0, 2.0, 8_003))
+
+
+def turns() -> Iterator[int]:
+    """Numbers of columns, none of which the caches still hold, until a call on one is shared with other
+    threads, and for a few more calls."""
+    runtime, others = library.current().runtime, 0
+    for number in range(MOST):
+        if number % 500 == 0:
+            native.connect_team(soon._team)
+        launched = runtime.mark()
+        yield number * 19 % 160
+        others += runtime.mark() > launched
+        if others == 5:
+            return
+    raise AssertionError(f"{others} of {MOST} calls were shared")
+
+
+def test_a_column_is_shared_as_its_elements_lie_apart() -> None:
+    (ours, _), (plain, _) = columns(np), columns(numpy)
+    for column in turns():
+        assert numpy.asarray(ours[:, column] * 2.5).tobytes() == (plain[:, column] * 2.5).tobytes()
+
+
+def test_a_column_is_changed_once_and_by_all_threads() -> None:
+    """What is computed in place is not computed again, and its floating-point errors are reported."""
+    (ours, other), (plain, right) = columns(np), columns(numpy)
+    for column in turns():
+        ours[:, column] += other
+        plain[:, column] += right
+    assert numpy.asarray(ours).tobytes() == plain.tobytes()
+    for place in (2, 8_000):
+        other[place] = right[place] = 0.0
+        with pytest.warns(RuntimeWarning, match="divide by zero"):
+            ours[:, 7] /= other
+        with numpy.errstate(divide="ignore"):
+            plain[:, 7] /= right
+        assert numpy.asarray(ours).tobytes() == plain.tobytes()
+
+
+def test_products_of_columns_are_shared_and_have_numpys_bits() -> None:
+    (ours, _), (plain, _) = columns(np), columns(numpy)
+    expected = [plain[:, 7] @ plain[:, column] for column in range(160)]
+    for column in turns():
+        assert ours[:, 7] @ ours[:, column] == expected[column]
+    ours[8_000, 7] = numpy.inf
+    ours[8_000, 3] = 0.0
+    for _ in range(3):
+        with pytest.warns(RuntimeWarning, match="invalid value"):
+            assert numpy.isnan(ours[:, 7] @ ours[:, 3])

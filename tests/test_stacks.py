@@ -37,7 +37,7 @@ def test_products_have_numpys_bits(m: int, k: int, n: int) -> None:
             if found is not None:
                 done += 1
                 assert found.tobytes() == numpy.matmul(x, y).tobytes()
-    assert done or not stacks._multiplies(m, k, n, (True, True, False), (True, True, False))
+    assert done or not stacks._multiplies("d", m, k, n, (True, True, False), (True, True, False))
 
 
 @needs_extension
@@ -108,3 +108,44 @@ def test_a_program_gets_numpys_results_and_goes_on_recording() -> None:
     found = np.linalg.inv(y @ ours @ y.T)[:, :, :2]
     assert not elementwise.eager_errors
     assert numpy.asarray(found).tobytes() == expected.tobytes()
+
+
+def complexes(seed: int, *shape: int) -> Any:
+    return matrices(seed, *shape) + 1j * matrices(seed + 1, *shape)
+
+
+@needs_extension
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("m", [3, 8])
+def test_complex_products_of_few_elements_have_numpys_bits(m: int, n: int) -> None:
+    """The left operand is a part of a large array, the right one complex or real, a matrix or a stack; some
+    have zeros of both signs, numbers that are not finite, or no imaginary part."""
+    large = complexes(n, 30, 20, m, 6)
+    ours = np.array(large)
+    unit = numpy.eye(6)[:, :n]
+    rights = [complexes(m, 6, n), matrices(m, 6, n), complexes(m, 30, 6, n), matrices(m, n, 6).T, unit,
+              -unit + 0j, numpy.zeros((6, n)), numpy.where(unit == 1, numpy.inf, 1.0)]
+    for left in (slice(None), slice(None, None, -1), slice(1, 25)):
+        for right in rights:
+            if right.ndim == 3:
+                right = right[left]
+            with numpy.errstate(all="ignore"):
+                expected = large[left, 3] @ right
+                found = numpy.asarray(ours[left, 3] @ np.array(right, order="K"))
+            assert found.tobytes() == expected.tobytes() and found.strides == expected.strides
+    zeros = numpy.where(large[:, 4].real > 0.5, large[:, 4], 0.0)
+    for matrix in (zeros, -zeros, zeros.real + 0j):
+        expected = matrix @ rights[0]
+        ours[:, 4] = matrix
+        assert numpy.asarray(ours[:, 4] @ np.array(rights[0])).tobytes() == expected.tobytes()
+
+
+@needs_extension
+def test_large_complex_stacks_are_multiplied_here() -> None:
+    x = complexes(11, COUNT, 5, 7)
+    for y in (complexes(12, 7, 6), matrices(13, 7, 6)):
+        found = stacks.product(x, y)
+        assert found is not None or not stacks.agrees("D" + y.dtype.char, 5, 7, 6, 3, 2)
+        assert found is None or found.tobytes() == numpy.matmul(x, y).tobytes()
+    assert stacks.product(x, matrices(14, 6, 7).T) is None  # NumPy copies the matrix first
+    assert stacks.product(matrices(15, COUNT, 5, 7), complexes(12, 7, 6)) is None

@@ -175,15 +175,15 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
     if (found == NULL)
         return NULL;
     sides[n].data = PyArray_BYTES((PyArrayObject *)found);
-    int done = small_shared(loop, rows, shape, sides, n + 1);
-    if (done < 0) {
+    unsigned raised = 0;
+    if (!small_shared(loop, rows, shape, sides, n + 1, &raised)) {
         NPY_BEGIN_THREADS_DEF;
         if (size_of(found) >= state.small)
             NPY_BEGIN_THREADS;
-        done = small_ran(loop, rows, shape, sides, n + 1);
+        raised = !small_ran(loop, rows, shape, sides, n + 1);
         NPY_END_THREADS;
     }
-    if (!done)
+    if (raised)
         Py_CLEAR(found);
     return found;
 }
@@ -205,9 +205,12 @@ static int run_over(int name, const Loop *loop, int dims, npy_intp *shape, Side 
     dims = joined(dims, shape, sides, 3);
     if (loop->alone || brief(dims, shape))
         return 0;
-    small_clear();
-    run(loop, dims, shape, sides, 3);
-    unsigned raised = small_raised();
+    unsigned raised = 0;
+    if (!small_shared(loop, dims, shape, sides, 3, &raised)) {
+        small_clear();
+        run(loop, dims, shape, sides, 3);
+        raised = small_raised();
+    }
     return raised && small_report(name, raised) < 0 ? -1 : 1;
 }
 
@@ -379,7 +382,8 @@ int small_loop_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n, PyOb
     dims = joined(dims, shape, sides, m + 1);
     if ((loop->alone && rows_of(dims, shape) > 1) || brief(dims, shape))
         return 0;
-    return small_shared(loop, dims, shape, sides, m + 1) > 0;
+    unsigned raised = 0;
+    return small_shared(loop, dims, shape, sides, m + 1, &raised) && !raised;
 }
 
 PyObject *small_call_loop(Gate *gate, PyObject *const *low)

@@ -63,7 +63,8 @@ void small_run_gathered(const Loop *loop, int dims, const npy_intp *shape, npy_i
 
 /* Run a loop over all elements, row after row.  0 if there are floating-point errors to report. */
 int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count);
-/* Of shares.c: the same on the runtime's threads, with Python's lock held; -1, with nothing done, for few elements. */
-int small_shared(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count);
+/* Of shares.c: the same on the runtime's threads, with Python's lock held; 0, with nothing done, for few elements.
+ * `raised` gets the floating-point errors. */
+int small_shared(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count, unsigned *raised);
 
 #endif

@@ -1,6 +1,7 @@
 /* Products of matrices and vectors that are done at once: diffuse/numpy/ops/products.py in C. */
 #include "operators.h"
 #include "folds.h"
+#include "stacks.h"
 
 /* Elements of a matrix product.  Where shapes do not fit, NumPy says so. */
 static npy_intp product_size(PyObject *left, PyObject *right)
@@ -58,8 +59,14 @@ PyObject *small_product(PyObject *a, PyObject *b)
 {
     PyObject *left = small_number_or_near(a), *found = NULL;
     PyObject *right = left == NULL ? NULL : small_number_or_near(b);
-    if (right != NULL && product_size(left, right) < state.small)
-        found = small_shown(PyNumber_MatrixMultiply(left, right));
+    if (right != NULL && product_size(left, right) < state.small) {
+        found = small_stack_product(left, right);
+        if (found == NULL && !PyErr_Occurred())
+            found = small_dot_columns(left, right);
+        if (found == NULL && !PyErr_Occurred())
+            found = PyNumber_MatrixMultiply(left, right);
+        found = small_shown(found);
+    }
     Py_XDECREF(left);
     Py_XDECREF(right);
     if (found == NULL && !PyErr_Occurred())

@@ -14,7 +14,8 @@ typedef struct {
     const Loop *loop;
     const npy_intp *shape;
     const Side *sides;
-    int dims, count, raised;
+    int dims, count;
+    unsigned raised;
 } Call;
 
 enum { DOMAIN, TILE, CALL, WORDS };
@@ -46,21 +47,31 @@ static void part(char *block, int64_t point)
         sides[k].data += first * sides[k].strides[0];
     }
     if (!small_ran(call->loop, call->dims, shape, sides, call->count))
-        call->raised = 1;
+        __atomic_fetch_or(&call->raised, small_raised(), __ATOMIC_RELAXED);
     small_clear();
 }
 
-int small_shared(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count)
+/* How many elements that lie side by side take as long as one of these, as in a column of a matrix? */
+static npy_intp weight(int dims, const Side *sides, int count)
 {
-    npy_intp row = 1;
+    for (int k = 0; dims == 1 && k < count; k++)
+        if (sides[k].strides[0] >= SMALL_LINE)
+            return SMALL_APART;
+    return 1;
+}
+
+int small_shared(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count, unsigned *raised)
+{
+    npy_intp row = weight(dims, sides, count);
     for (int d = 1; d < dims; d++)
         row *= shape[d];
     if (dims == 0 || shape[0] * row < 2 * SMALL_SHARE || shape[0] * row > MOST || !small_usual())
-        return -1;
+        return 0;
     npy_intp kept[RANK];
     memcpy(kept, shape, sizeof kept);
     Call call = {.loop = loop, .shape = kept, .sides = sides, .dims = dims, .count = count};
     int64_t block[WORDS] = {1, shape[0], (int64_t)&call};
     small_team_run(part, NULL, block, WORDS, shape[0], row, dims == 1 ? STEP : 1, time_of(loop, shape[0] * row));
-    return !call.raised;
+    *raised = call.raised;
+    return 1;
 }

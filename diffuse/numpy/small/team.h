@@ -16,6 +16,8 @@ typedef void (*Finish)(char *block);
 unsigned small_team_run(Point run, Finish finish, int64_t *block, npy_intp words, npy_intp size, npy_intp row,
                         npy_intp leaf, int64_t *alone);
 enum { SMALL_SHARE = 30000 }; /* the fewest elements of a point */
+/* Bytes of a cache line, and how many elements of a row take as long as one that has a line of its own. */
+enum { SMALL_LINE = 64, SMALL_APART = 8 };
 void small_connect_team(PyObject *function);
 
 #endif
