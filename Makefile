@@ -20,8 +20,11 @@ run: $(INSTALLED)
 # One more than there are processors: tests wait for processes of their own a third of the time.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
-# mypy, which takes one processor, runs beside the tests.
+# mypy, which takes one processor, runs beside the tests.  Ranks find the kernels and Legate's task that the
+# other tests compiled.  `make test THOROUGH=1` runs more rounds of random programs.
+test: export DIFFUSE_CACHE_DIR = $(abspath $(VENV))/.kernels
 test: $(INSTALLED)-test
+	rm -rf $(VENV)/.kernels
 	$(MAKE) -j2 lint suite
 	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m ranks
 
@@ -56,10 +59,12 @@ $(INSTALLED): $(SOURCES) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
+# Python compiles the modules that tests import, a third of those that are installed.
 $(INSTALLED)-test: EXTRAS = test,legate,mpi
+$(INSTALLED)-test: COMPILED = --no-compile
 
 $(INSTALLED)-%: $(SOURCES) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(or $(EXTRAS),$*)]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(COMPILED) -e ".[$(or $(EXTRAS),$*)]"
 	touch $@ $(INSTALLED)
 
 clean:
