@@ -24,7 +24,7 @@ GROUPS = {
     "arrays": ["test_numpy_array.py", "test_numpy_views.py", "test_floaterrors.py", *RECORDED],
     "reductions": ["test_fuzz_reductions.py", "test_numpy_reductions.py",
                    "-k", f"({RECORDED[1]}) and (not every_axis or float64)"],
-    # of the tests with many random programs some; a "settings[2" stands for those of both files
+    # of the tests with many random programs one, of test_fuzz_stream.py
     "fuzz": ["test_fuzz_numpy.py", "test_fuzz_stream.py", "-k", "not settings[ or settings[20"],
     "stream": ["test_engine.py", "test_runtime.py"],
     # Legate's task is built in the kernels' folder of the test that starts Legate: that of all tests for the
