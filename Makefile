@@ -12,7 +12,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 SOURCES = pyproject.toml
 
-.PHONY: run test suite lint bench figures gpu bench-legate clean
+.PHONY: run test suite ranks lint bench figures gpu bench-legate clean
 
 run: $(INSTALLED)
 	$(BIN)/diffuse run --compare apps/channel_flow.py
@@ -20,13 +20,17 @@ run: $(INSTALLED)
 # One more than there are processors: tests wait for processes of their own a third of the time.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
-# mypy, which takes one processor, runs beside the tests.
+# mypy, which takes one processor, runs beside the tests.  Ranks find the kernels and Legate's task that the
+# other tests compiled.  `make test THOROUGH=1` runs more rounds of random programs.
 test: $(INSTALLED)-test
-	$(MAKE) -j2 lint suite
-	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m ranks
+	kernels=$$(mktemp -d) && trap 'rm -rf "$$kernels"' EXIT && export DIFFUSE_CACHE_DIR="$$kernels" && \
+	$(MAKE) -j2 lint suite && $(MAKE) ranks
 
 suite: $(INSTALLED)-test
 	$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not ranks"
+
+ranks: $(INSTALLED)-test
+	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m ranks
 
 lint: $(INSTALLED)-test
 	$(BIN)/ruff check .
@@ -56,10 +60,12 @@ $(INSTALLED): $(SOURCES) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
+# Python compiles the modules that tests import when they do.
 $(INSTALLED)-test: EXTRAS = test,legate,mpi
+$(INSTALLED)-test: COMPILED = --no-compile
 
 $(INSTALLED)-%: $(SOURCES) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(or $(EXTRAS),$*)]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(COMPILED) -e ".[$(or $(EXTRAS),$*)]"
 	touch $@ $(INSTALLED)
 
 clean:

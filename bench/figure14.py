@@ -1,6 +1,7 @@
 """The paper's figure 14: the throughput of every program beside its peers, at growing sizes.
 
-    python bench/figure14.py [--quick] [--apps NAME ...] [--sizes N ...] [--threads N ...] [--runs N] [--plot]
+    python bench/figure14.py [--quick] [--apps NAME ...] [--sizes N ...] [--threads N ...] [--runs N]
+        [--sample S] [--plot]
 
 Diffuse fused and with every task on its own, NumPy and SciPy, JAX's jit, loops fused by hand in Numba, PETSc
 with as many ranks as threads, and conjugate gradients optimised by hand: each in a process of its own, kept
@@ -70,23 +71,23 @@ def entries(program: Program, threads: int, cache: str) -> dict[str, harness.Ent
                                  contenders.environment(label, threads, cache)) for label in own}
 
 
-def plan(worker: harness.Worker, most: int, runs: int) -> tuple[int, int]:
-    """Iterations of a sample and number of samples; Diffuse settles meanwhile."""
+def plan(worker: harness.Worker, most: int, runs: int, sample: float) -> tuple[int, int]:
+    """Iterations of a sample of so many seconds, and number of samples; Diffuse settles meanwhile."""
     room = max(1, (most - WARM_UP - 2) // (runs + SETTLING))
     iterations = 1
     for _ in range(1 + SETTLING):
         ran, answer = iterations, worker.ask(run=iterations)
-        seconds, gained = answer.get("seconds", SAMPLE), answer.get("gained", {})
-        iterations = max(1, min(round(SAMPLE / seconds), room))
+        seconds, gained = answer.get("seconds", sample), answer.get("gained", {})
+        iterations = max(1, min(round(sample / seconds), room))
         busy = any(gained.get(name) for name in ("plans", "compilations", "interpreted"))
-        if not busy and (seconds > 5 * SAMPLE or iterations <= 2 * ran):
+        if not busy and (seconds > 5 * sample or iterations <= 2 * ran):
             break
     return iterations, max(min(3, runs), min(runs, int(LIMIT / (iterations * seconds))))
 
 
-def sampled(workers: dict[str, harness.Worker], most: int, runs: int) -> dict[str, Measures]:
+def sampled(workers: dict[str, harness.Worker], most: int, runs: int, sample: float) -> dict[str, Measures]:
     """What every contender took for an iteration: the mean without extremes, and all samples."""
-    plans = {label: plan(worker, most, runs) for label, worker in workers.items()}
+    plans = {label: plan(worker, most, runs, sample) for label, worker in workers.items()}
     peaks = {label: worker.ask(forget=True).get("peak", 0) for label, worker in workers.items()}
     samples: dict[str, list[float]] = {label: [] for label in workers}
     for turn in range(runs):
@@ -118,7 +119,7 @@ def wrong(found: Measures) -> str | None:
     return f"differs from NumPy by {found['scaled']:.1e} (allowed {ALLOWED:.0e})"
 
 
-def measure(program: Program, size: int, threads: int, runs: int) -> Measures:
+def measure(program: Program, size: int, threads: int, runs: int, sample: float) -> Measures:
     """One program at one size on so many threads."""
     options = {"size": size, "dtype": "float64", "iterations": 0}
     with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache, machine.bound(threads):
@@ -128,7 +129,7 @@ def measure(program: Program, size: int, threads: int, runs: int) -> Measures:
                 if why := wrong(found[label]):
                     found[label] |= {"absent": why, "wrong": True}
                     workers.pop(label).close()
-            for label, numbers in sampled(workers, program.most, runs).items():
+            for label, numbers in sampled(workers, program.most, runs, sample).items():
                 found[label] |= numbers
     return {"program": program.name, "size": size, "threads": threads, "runs": runs, "contenders": found,
             "elements": program.case.elements(size)}
@@ -142,6 +143,8 @@ def options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, nargs="+", metavar="N",
                         help="default 1 2, quick 2, as far as there are cores")
     parser.add_argument("--runs", type=int, help="samples of each contender, default 12, quick 4")
+    parser.add_argument("--sample", type=float, default=SAMPLE, metavar="S",
+                        help="seconds of a sample, at least; default %(default)s")
     parser.add_argument("--plot", nargs="?", const=str(ROOT / "bench/results/figure14.png"),
                         metavar="FILE", help="draw the throughput; needs matplotlib")
     args = parser.parse_args(argv)
@@ -158,7 +161,7 @@ def main(argv: list[str] | None = None) -> int:
     for program in programs.chosen(args.apps):
         for size in args.sizes or ((program.quick,) if args.quick else program.sizes):
             for threads in args.threads:
-                points.append(measure(program, size, threads, args.runs))
+                points.append(measure(program, size, threads, args.runs, args.sample))
                 print(speeds.text(points[-1]), flush=True)
     result: Measures = {"bench": "figure14", "runs": args.runs, "points": points,
                         "goals": speeds.goals(points), "machine": machine.description(max(args.threads))}

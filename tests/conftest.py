@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.each import fresh
+
 # Tests, and the processes that they start, keep their kernels to themselves.
 if "DIFFUSE_CACHE_DIR" not in os.environ:
     os.environ["DIFFUSE_CACHE_DIR"] = tempfile.mkdtemp(prefix="diffuse-tests-")
@@ -54,6 +56,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ranks: runs several ranks, which want the machine for themselves")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Thousands of tests are objects that stay: the garbage collector looks at them neither now nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     runtime = os.environ.get("DIFFUSE_RUNTIME")
     for name, (runtimes, _) in ELSEWHERE.items():
@@ -66,19 +79,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         refusal = OVER_MPI if marker.args == ("mpi",) else SEVERAL
         if refusal is not None:
             pytest.skip(refusal)
-    engine = sys.modules.get("diffuse.stream.engine")
-    if engine is not None:
-        if engine.current().stores.lost:
-            gc.collect()  # frames of an earlier test may hold a lost array, beside which groups run alone
-        # Tests wait for short chains again and again, and look at what is recorded (but test_soon.py).
-        engine.current().brevity.forget()  # which ends the trial of the beginning, too
-        engine.current().brevity.listener = None
-        for template in engine.current().templates.known.values():
-            template.alone = 0  # nothing is done at once because other tests waited for it alone
-        walk = engine.current().walk  # no test goes on with the loops over slices of another
-        walk.begun = False
-        walk.counts.clear()
-        walk.after.clear()
+    fresh()
 
 
 _started = "legate.core" in sys.modules

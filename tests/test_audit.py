@@ -17,6 +17,7 @@ import diffuse
 import diffuse.numpy as dnp
 from diffuse.settings import config
 from tests import audit, audit_calls, audit_parameters, stateful
+from tests.each import for_each
 from tests.outcomes import warned
 
 
@@ -93,7 +94,7 @@ FOUND = Path(__file__).with_name("audit_found.txt").read_text(encoding="utf-8").
 
 
 @pytest.mark.parametrize("small", [0, 16384])
-@pytest.mark.parametrize("code", FOUND)
+@for_each("code", FOUND)
 def test_what_was_found(code: str, small: int) -> None:
     config.small = small
     assert outcome(dnp, code) == outcome(numpy, code)

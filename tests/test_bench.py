@@ -17,6 +17,8 @@ from typing import Any
 import numpy
 import pytest
 
+from tests.each import rounds
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "bench"))        # its files are scripts that import each other by name
 everyday = importlib.import_module("everyday")
@@ -34,7 +36,7 @@ def bench(name: str, folder: Path, *options: str) -> tuple[dict[str, Any], str]:
     return json.loads(path.read_text()), done.stdout
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", rounds(("channel_flow", "conjugate_gradient"), APPLICATIONS))
 def test_an_application(name: str, tmp_path: Path) -> None:
     result, table = bench(name, tmp_path, "--rounds", "2", "--warmup", "1", "--batch", "2",
                           "--only", "numpy", "diffuse")
@@ -54,7 +56,7 @@ def test_an_application(name: str, tmp_path: Path) -> None:
     assert "first iteration / NumPy's" in table
 
 
-@pytest.mark.parametrize("name", ("stencil", "mandelbrot"))
+@pytest.mark.parametrize("name", rounds(("stencil",), ("stencil", "mandelbrot")))
 def test_numba_by_hand_computes_the_same(name: str, tmp_path: Path) -> None:
     """A peer that computed something else would be no yardstick.  Each bench compares all of them whenever it
     runs (test_bench_figures.py); Numba takes seconds to compile one."""
@@ -108,7 +110,7 @@ def test_partition(tmp_path: Path) -> None:
 
 
 def test_planned(tmp_path: Path) -> None:
-    result, table = bench("planned", tmp_path, "--ranks", "4", "--only", "matmul", "sweeps", "channel_flow")
+    result, table = bench("planned", tmp_path, "--ranks", "4", "--only", "matmul", "sweeps")
     assert all(goal["reached"] for goal in result["goals"])
     assert [row["planned"]["bytes"] for row in result["rows"][:2]] == [0.0, 2 * 8 * 512 * 512 * 3 / 4]
     assert "bytes by plan" in table and table.count("by hand") == 2

@@ -13,6 +13,7 @@ import pytest
 import diffuse
 import diffuse.numpy as np
 from diffuse.library import small_folds
+from tests.each import for_each
 from tests.outcomes import warned
 
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv]
@@ -29,7 +30,7 @@ def pair(shape: tuple[int, ...], dtype: str, seed: int) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("types", ["dd", "ff", "fd", "il", "?l", "??", "bd", "DD", "dD", "ee"])
-@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+@for_each("shapes", SHAPES)
 def test_results_and_layouts_are_numpys(types: str, shapes: Any) -> None:
     (x, a), (y, b) = pair(shapes[0], types[0], 0), pair(shapes[1], types[1], 1)
     for apply in OPERATORS:
@@ -77,8 +78,8 @@ def test_one_warning_and_one_error() -> None:
         a + b
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("count", range(1, 10))
+@for_each("dtype", ["float64", "float32"])
+@for_each("count", range(1, 10))
 def test_sums_of_short_rows_have_the_bits_of_the_tree(dtype: str, count: int) -> None:
     pick = numpy.random.default_rng(count)
     spread = pick.standard_normal((20_000, count)) * 10.0 ** pick.integers(-8, 8, (20_000, count))

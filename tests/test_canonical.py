@@ -17,6 +17,7 @@ from diffuse.ir.bounded import Bounded
 from diffuse.ir.text import key_text, window_text
 from tests import windows
 from tests.build import Region, array, key, over, reduction, task
+from tests.each import for_each
 
 Key = tuple[Any, ...]
 
@@ -59,7 +60,7 @@ def test_these_do_not_matter(first: list[IndexTask], second: list[IndexTask]) ->
     assert key(first) == key(second)
 
 
-@pytest.mark.parametrize("first, second", [
+@for_each("first, second", [
     ([task("add", [a, b], c)], [task("sub", [a, b], c)]),
     ([task("add", [a, b], c)], [task("add", [a, a], c)]),                            # which arguments alias
     ([task("add", [a, b], c)], [task("add", [a, b], c, points=2)]),                  # one point is special

@@ -11,6 +11,7 @@ from diffuse.ir import Privilege
 from diffuse.kernels.body.check import NUMBERED, RULES, check
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from tests.bodies import Case
+from tests.each import for_each
 
 READ, WRITE = Privilege.READ, Privilege.WRITE
 
@@ -109,13 +110,13 @@ def test_a_body_is_one() -> None:
     assert {rule for _, rule, _ in BREACHES} == {*RULES, *NUMBERED}
 
 
-@pytest.mark.parametrize("body, rule, sentence", BREACHES, ids=[sentence for _, _, sentence in BREACHES])
+@for_each("body, rule, sentence", BREACHES)
 def test_a_breach_is_named(body: Body, rule: str, sentence: str) -> None:
     with pytest.raises(TypeError) as raised:
         check(body, "hand", numbered=True)
     assert str(raised.value).startswith(f"{rule} after hand: ") and sentence in str(raised.value)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_random_bodies_are_bodies(seed: int) -> None:
     check(Case(seed, transcendental=seed % 2 == 0).body, "drawing lots")

@@ -19,6 +19,7 @@ from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.code import COMPONENT
 from diffuse.kernels.meaning import complexes
 from tests import test_lowering
+from tests.each import for_each
 from tests.test_lowering import MACHINES, precisely, runs
 from tests.test_ptx_machine import launch
 
@@ -91,8 +92,8 @@ def units(found: Array, want: Array, dtype: str) -> Any:
     return np.where(numbers, np.abs(found - want) / unit, 0)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", UNITS)
+@for_each("dtype", DTYPES)
+@for_each("name", UNITS)
 def test_errors_of_each_part(name: str, dtype: str) -> None:
     x = operands(dtype, 6000)
     found, want = computed(name, x), precisely(name, [x.astype(np.clongdouble)])

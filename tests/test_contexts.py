@@ -17,6 +17,7 @@ import diffuse.numpy
 from diffuse import settings
 from diffuse.stream import engine
 from tests import audit_compare
+from tests.each import for_each
 from tests.outcomes import warned
 
 pytestmark = pytest.mark.not_device("no floating-point flags are kept")
@@ -143,9 +144,9 @@ def noticed(np: Any, program: Program, one: str, other: str) -> tuple[list[tuple
 
 
 @pytest.mark.parametrize("small", [0, 16384], ids=["recorded", "small"])
-@pytest.mark.parametrize("other", MODES)
-@pytest.mark.parametrize("one", MODES)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+@for_each("other", MODES)
+@for_each("one", MODES)
 def test_errors_go_by_the_modes_of_the_call(program: Program, one: str, other: str, small: int,
                                             capfd: pytest.CaptureFixture[str]) -> None:
     with settings.using(small=small):

@@ -13,6 +13,7 @@ from diffuse.runtime.device import driver
 from diffuse.stream import engine
 from tests import assembler
 from tests.applications import results
+from tests.each import rounds
 from tests.interpreted_gpu import Interpreted
 
 pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
@@ -22,7 +23,7 @@ pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
     ("stencil", 40), ("black_scholes", 3000), ("conjugate_gradient", 20), ("jacobi", 60), ("mandelbrot", 20),
     ("cg", 24), ("bicgstab", 24), ("gmg", 16), ("shallow_water", 12), ("channel_flow", 9)])
 def test_programs_have_the_local_runtimes_bits(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And all of their kernels assemble for every architecture, as `assembler.check` says."""
+    """And all of their kernels assemble as `assembler.check` says, for every architecture or each for one."""
     images: dict[str, None] = {}
 
     class Recorded(Interpreted):
@@ -35,8 +36,8 @@ def test_programs_have_the_local_runtimes_bits(name: str, size: int, monkeypatch
     for key, array in here.items():
         assert there[key].tobytes() == array.tobytes(), key
     assert images
-    for text in images if assembler.path() else ():
-        for architecture in assembler.ARCHITECTURES:
+    for place, text in enumerate(images if assembler.path() else ()):
+        for architecture in assembler.ARCHITECTURES[rounds(place % 4, 0)::rounds(4, 1)]:
             assembler.check(text, architecture)
 
 

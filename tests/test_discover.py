@@ -9,11 +9,12 @@ import pytest
 
 from diffuse.spec import describe, discover, einsum, mismatches, verified
 from diffuse.spec.opspec import Loop, OpSpec, plain
+from tests.each import for_each
 from tests.network_operators import NETWORKS, missed
 from tests.operators import CATALOGUE, convolution, labels
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@for_each("name", CATALOGUE)
 def test_rules_of_the_catalogue(name: str) -> None:
     (function, operands), expected = CATALOGUE[name]
     found = discover(function, *operands)
@@ -21,8 +22,8 @@ def test_rules_of_the_catalogue(name: str) -> None:
     assert mismatches(found.spec, function, operands) == []
 
 
-@pytest.mark.parametrize("network, name", [(network, name) for network, some in NETWORKS.items()
-                                           for name in some])
+@for_each("network, name", [(network, name) for network, some in NETWORKS.items()
+                            for name in some])
 def test_operators_of_networks(network: str, name: str) -> None:
     """Discovery and derivation know nothing of each other, and find the same loops."""
     operator = NETWORKS[network][name]

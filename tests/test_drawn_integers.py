@@ -8,6 +8,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from tests.each import for_each
 
 RANGES = [(0, 2), (0, 40), (-5, 1000), (0, 3 << 30), (7, 8), (0, 1 << 32), (0, (1 << 32) - 1),
           (-5, (1 << 32) - 6), (-(1 << 62), 1 << 62), (10**12, 10**12 + 77), ((1 << 63) - 9, (1 << 63) - 1),
@@ -22,8 +23,8 @@ def pair(kind: str, seed: int, halves: int) -> list[Any]:
     return made
 
 
-@pytest.mark.parametrize("halves", [0, 1, 2])
-@pytest.mark.parametrize("kind", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
+@for_each("halves", [0, 1, 2])
+@for_each("kind", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
 def test_numbers_and_states_are_numpys(kind: str, halves: int) -> None:
     ours, plain = pair(kind, 5, halves)
     for low, high in RANGES:

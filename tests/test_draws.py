@@ -9,6 +9,7 @@ import pytest
 
 from diffuse.numpy.bridge import jumping
 from diffuse.numpy.bridge.ranks import draws
+from tests.each import for_each
 
 GENERATORS = [*draws.JUMPS, numpy.random.MT19937, numpy.random.Philox, numpy.random.SFC64]
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
@@ -29,8 +30,8 @@ def parts(fill: Any, like: Any) -> Any:
     return found
 
 
-@pytest.mark.parametrize("kind", GENERATORS)
-@pytest.mark.parametrize("call", CALLS)
+@for_each("kind", GENERATORS)
+@for_each("call", CALLS)
 def test_parts_are_those_of_the_whole(kind: Any, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draws, "CHUNK", 64)
     monkeypatch.setattr(draws, "MARKS", 5)

@@ -16,6 +16,7 @@ from diffuse.numpy.bridge.ranks import pieces, shuffling
 from diffuse.numpy.order import ranked
 from diffuse.runtime.mpi.virtual.played import played
 from tests import large
+from tests.each import for_each
 from tests.jobs import TINY, diffuse, over_mpi, script
 
 Array = numpy.ndarray[Any, Any]
@@ -45,8 +46,8 @@ def numbers(count: int, kind: str) -> Array:
     return x
 
 
-@pytest.mark.parametrize("kind", ["different", "few", "sorted", "equal", "nan", "normal"])
-@pytest.mark.parametrize("ranks, tile", [(1, 200), (2, 77), (5, 40), (4, 190)])
+@for_each("kind", ["different", "few", "sorted", "equal", "nan", "normal"])
+@for_each("ranks, tile", [(1, 200), (2, 77), (5, 40), (4, 190)])
 def test_ranks_find_where_the_sorted_whole_is_cut(kind: str, ranks: int, tile: int) -> None:
     x = numbers(151, kind)
     wanted = numpy.array([0, 1, 40, 75, 76, 149, 150])
@@ -111,8 +112,8 @@ def test_a_generator_that_draws_otherwise_is_noticed() -> None:
     assert not shuffling._draws_so(backwards, "backwards", numpy.random.RandomState(3))
 
 
-@pytest.mark.parametrize("count, length", [(50, 1), (50, 7), (50, 50), (9, 4)])
-@pytest.mark.parametrize("low, high", [(0, 1), (0, 0), (3, 5), (48, 50), (0, 9), (44, 58)])
+@for_each("count, length", [(50, 1), (50, 7), (50, 50), (9, 4)])
+@for_each("low, high", [(0, 1), (0, 0), (3, 5), (48, 50), (0, 9), (44, 58)])
 def test_elements_that_a_part_of_a_convolution_needs(count: int, length: int, low: int, high: int) -> None:
     high = min(high, count + length - 1)
     first, last = pieces.window(low, high, count, length)

@@ -9,6 +9,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.numpy.order import filters
+from tests.each import for_each
 from tests.test_fuzz_stream import stream
 
 COUNT = 5 * filters.BLOCK + 17
@@ -21,8 +22,8 @@ def agree(name: str, *args: Any) -> None:
     assert numpy.asarray(found).tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("length", [1, 2, 5, 11, 12, 64, 1000])
-@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@for_each("length", [1, 2, 5, 11, 12, 64, 1000])
+@for_each("mode", ["full", "same", "valid"])
 def test_parts_of_a_convolution_are_those_of_the_whole(mode: str, length: int) -> None:
     rng = numpy.random.default_rng(length)
     x, v = rng.standard_normal(COUNT), rng.standard_normal(length)
@@ -34,8 +35,8 @@ def test_parts_of_a_convolution_are_those_of_the_whole(mode: str, length: int) -
         agree("convolve", x[::-1], v[::-1], mode)
 
 
-@pytest.mark.parametrize("first", ["bool", "int8", "uint64", "float16", "float32", "complex64", "complex128"])
-@pytest.mark.parametrize("second", ["bool", "int64", "float32", "complex128"])
+@for_each("first", ["bool", "int8", "uint64", "float16", "float32", "complex64", "complex128"])
+@for_each("second", ["bool", "int64", "float32", "complex128"])
 def test_convolutions_of_several_types(first: str, second: str) -> None:
     rng = numpy.random.default_rng(3)
     x, v = rng.integers(0, 5, COUNT).astype(first), rng.integers(0, 5, 9).astype(second)

@@ -13,6 +13,7 @@ import diffuse.numpy
 from diffuse import settings
 from diffuse.numpy.bridge import errors as modes_followed
 from diffuse.stream import engine
+from tests.each import for_each
 from tests.outcomes import silent, warned
 
 pytestmark = pytest.mark.not_device("no floating-point flags are kept")
@@ -46,7 +47,7 @@ def said(np: Any, call: Callable[[Any], Any]) -> list[str]:
 
 @pytest.mark.parametrize("values", [ORDINARY, SPECIAL, ORDINARY.astype("f4")],
                          ids=["ordinary", "special", "single"])
-@pytest.mark.parametrize("name", UNARY)
+@for_each("name", UNARY)
 def test_one_operand(name: str, values: Any) -> None:
     def call(np: Any) -> Any:
         return getattr(np, name)(np.array(values))
@@ -55,7 +56,7 @@ def test_one_operand(name: str, values: Any) -> None:
 
 
 @pytest.mark.parametrize("values", [ORDINARY, SPECIAL], ids=["ordinary", "special"])
-@pytest.mark.parametrize("name", BINARY)
+@for_each("name", BINARY)
 def test_two_operands(name: str, values: Any) -> None:
     def call(np: Any) -> Any:
         return getattr(np, name)(np.array(values), np.array(numpy.roll(values, 9)))
@@ -90,7 +91,7 @@ def test_an_operation_beside_others_raises_none_of_their_flags(name: str, kind: 
 
 @pytest.mark.parametrize("values", [ORDINARY + 1j * ORDINARY[::-1], numpy.zeros(5000, complex)],
                          ids=["ordinary", "zero"])
-@pytest.mark.parametrize("name", COMPLEX)
+@for_each("name", COMPLEX)
 def test_complex_operands(name: str, values: Any) -> None:
     def call(np: Any) -> Any:
         return getattr(np, name)(np.array(values))
@@ -167,8 +168,8 @@ def one(dtype: str, ordinary: int, special: int) -> Any:
     return found
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.parametrize("name", DIVISIONS)
+@for_each("dtype", INTEGERS)
+@for_each("name", DIVISIONS)
 def test_divisions_of_integers(name: str, dtype: str) -> None:
     least, most = numpy.iinfo(dtype).min, numpy.iinfo(dtype).max
     for a, b in [(7, 3), (7, 0), (0, 0), (most, most), *([(least, -1), (7, -1)] if least else [])]:

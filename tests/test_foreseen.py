@@ -11,10 +11,13 @@ import pytest
 
 from diffuse.planning import regions
 from diffuse.stream import engine
+from tests.each import rounds
 from tests.simulated_programs import SIZES, alone, on_ranks, program, results
 from tests.test_simulated import simulated
 
 RANKS = (2, 3, 4, 8, 12, 16)
+SHARES = rounds(3, 1)
+"""Each program runs on every third number of ranks, beginning with another one than its neighbours."""
 TURNS = 10
 """After so many turns the stream, too, cuts arrays as it will go on to."""
 LONG = {"shallow_water": (3, 4), "channel_flow": (3, 4, 16), "gmg": (3, 4, 16)}
@@ -46,7 +49,9 @@ def sent(name: str, ranks: int, planned: bool) -> tuple[int, list[Any], dict[str
         return moved, sum(said, []), results(app, state)
 
 
-@pytest.mark.parametrize("name, ranks", [(name, ranks) for name in SIZES for ranks in LONG.get(name, RANKS)])
+@pytest.mark.parametrize("name, ranks", [
+    (name, ranks) for place, name in enumerate(SIZES)
+    for ranks in [*LONG.get(name, RANKS)][place % SHARES::SHARES]])
 def test_plans_say_what_is_sent(name: str, ranks: int) -> None:
     """By the simulator, small operations, borders, folds and ghosts included; and what they say of the
     default is what is sent without them.  Results have the bits of one process."""

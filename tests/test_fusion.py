@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from diffuse.fusion.constraints import Effects, admit, prefix
 from diffuse.ir import IndexTask
 from diffuse.ir.text import window_text
 from tests.build import Region, array, reduction, task
+from tests.each import for_each
 
 Golden = Callable[[str], None]
 
@@ -99,7 +98,7 @@ def rd(operator: str, points: int = 4, target: Region = s) -> IndexTask:
     return reduction(operator, a, target, points=points)
 
 
-@pytest.mark.parametrize("first, second, verdict", [
+@for_each("first, second, verdict", [
     # launch domains
     (w(a), r(a), None),
     (w(a), w(b, 2), "launch-domain equivalence"),

@@ -11,6 +11,7 @@ import scipy.sparse
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
 from diffuse.settings import config
+from tests.each import rounds
 from tests.outcomes import quiet_outcome as outcome
 
 KINDS = ("float64", "float32", "complex128", "complex64", "int64", "int32", "int8", "uint16", "bool")
@@ -142,7 +143,7 @@ def products(a: Any, x: Any, y: Any, scale: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(rounds(4, 8)))
 def test_products_are_scipys(form: str, seed: int) -> None:
     rng = numpy.random.default_rng([seed, FORMATS.index(form)])
     for _ in range(5):
@@ -180,7 +181,7 @@ def operations(a: Any, scale: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(rounds(3, 6)))
 def test_operations_are_scipys(form: str, seed: int) -> None:
     rng = numpy.random.default_rng([1, seed, FORMATS.index(form)])
     for _ in range(2):
@@ -195,7 +196,7 @@ def test_operations_are_scipys(form: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "dia"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(rounds(3, 6)))
 def test_changes_of_values_and_structure_are_seen(form: str, seed: int) -> None:
     """Products between writes to the arrays of a matrix, by tasks and by the host."""
     rng = numpy.random.default_rng([2, seed])

@@ -14,6 +14,7 @@ import diffuse.numpy as np
 from diffuse.numpy.arrays import access
 from diffuse.numpy.small import native
 from diffuse.observe import trace
+from tests.each import for_each
 from tests.kinds import is_ours
 
 ROOT = next(iter(diffuse.__path__))
@@ -52,7 +53,7 @@ def bits(value: Any) -> Any:
     return plain.dtype.str, plain.shape, plain.tobytes()
 
 
-@pytest.mark.parametrize("k", range(len(CALLS)))
+@for_each("k", range(len(CALLS)))
 def test_small_arrays_have_numpys_bits_at_hand_and_pending(k: int) -> None:
     wanted = bits(CALLS[k](numpy, VALUES))
     assert bits(CALLS[k](np, np.array(VALUES))) == wanted
@@ -80,8 +81,8 @@ VIEWS: list[Callable[[Any, Any], Any]] = [
     lambda m, x: x.T]
 
 
-@pytest.mark.parametrize("k", range(len(VIEWS)))
-@pytest.mark.parametrize("attached", [False, True])
+@for_each("k", range(len(VIEWS)))
+@for_each("attached", [False, True])
 def test_views_are_views(k: int, attached: bool) -> None:
     x, plain = np.array(VALUES), VALUES.copy()
     if attached:
@@ -145,7 +146,7 @@ def test_outputs_are_written_and_returned(call: Any) -> None:
     assert not numpy.asarray(large).any()
 
 
-@pytest.mark.parametrize("call", [
+@for_each("call", [
     lambda m, x: x + m.ones(7), lambda m, x: x.reshape(7, 7), lambda m, x: x[1000],
     lambda m, x: x @ m.ones(7),
     lambda m, x: m.concatenate([x, x.reshape(20, 30)]), lambda m, x: x.sum(axis=3), lambda m, x: m.zeros(-1),
@@ -194,7 +195,7 @@ WRITES: list[Callable[[Any, Any], Any]] = [
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("threshold")
-@pytest.mark.parametrize("write", WRITES)
+@for_each("write", WRITES)
 def test_calls_that_write_are_numpys(write: Callable[[Any, Any], Any]) -> None:
     found = []
     for m in (numpy, np):
@@ -251,8 +252,8 @@ def test_elements_of_large_arrays_at_hand_run_no_python_code() -> None:
     assert y.item(9) == 2.5
 
 
-@pytest.mark.parametrize("count", [0, 1, 100, 128, 5000, 100_000, -1, 1 << 62, 1 << 80])
-@pytest.mark.parametrize("name", ["empty", "zeros", "ones"])
+@for_each("count", [0, 1, 100, 128, 5000, 100_000, -1, 1 << 62, 1 << 80])
+@for_each("name", ["empty", "zeros", "ones"])
 def test_rows_of_elements_are_made_as_numpy_makes_them(name: str, count: int) -> None:
     def made(library: Any) -> Any:
         try:

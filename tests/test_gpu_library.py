@@ -15,6 +15,7 @@ from diffuse import settings
 from diffuse.observe import trace
 from diffuse.runtime.device import driver
 from diffuse.stream import engine
+from tests.each import for_each
 from tests.interpreted_gpu import Interpreted
 from tests.standin_cupy import StandIn, installed
 
@@ -68,8 +69,8 @@ CALLS: list[tuple[str, Callable[[Any, Any], Any]]] = [
     ("fft.irfft", lambda np, x: np.fft.irfft(x, 12)), ("fft.fft", lambda np, x: np.fft.fft(x[2:5, ::2]))]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-@pytest.mark.parametrize("number", range(len(CALLS)))
+@for_each("dtype", ["float32", "float64", "complex64", "complex128"])
+@for_each("number", range(len(CALLS)))
 def test_calls_go_through_cupy_without_a_copy(gpu: Interpreted, cupy: StandIn, dtype: str, number: int
                                               ) -> None:
     name, call = CALLS[number]
@@ -83,12 +84,12 @@ def test_calls_go_through_cupy_without_a_copy(gpu: Interpreted, cupy: StandIn, d
         same(found, call(np, values))
 
 
-@pytest.mark.parametrize("call", [
+@for_each("call", [
     lambda np, x: np.sort(x), lambda np, x: np.sort(x, axis=0), lambda np, x: np.sort(x, axis=None),
     lambda np, x: np.sort(x, kind="stable"), lambda np, x: np.sort(x, stable=True),
     lambda np, x: np.argsort(x, kind="stable"), lambda np, x: x.argsort(1, "mergesort"),
     lambda np, x: np.sort(x[::2])])
-@pytest.mark.parametrize("dtype", ["bool", "int16", "uint64", "float32", "float64"])
+@for_each("dtype", ["bool", "int16", "uint64", "float32", "float64"])
 def test_sorts_go_through_cupy(gpu: Interpreted, cupy: StandIn, call: Any, dtype: str) -> None:
     values, mine = made(3, (10, 10), dtype)
     copies = len(gpu.downloads)

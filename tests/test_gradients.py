@@ -12,6 +12,7 @@ import diffuse
 import diffuse.numpy as np
 from diffuse import library, settings
 from diffuse.gradients.variable import FUNCTIONS, UFUNCS
+from tests.each import for_each
 
 POSITIVE = {"log", "log1p", "log2", "log10", "sqrt", "arccosh", "power", "float_power", "pow", "cbrt"}
 WITHIN = {"arcsin", "arccos", "arctanh"}
@@ -100,7 +101,7 @@ def agrees(function: Callable[..., Any], given: list[Any]) -> None:
         numpy.testing.assert_allclose(numpy.asarray(found), expected, rtol=2e-5, atol=2e-7)
 
 
-@pytest.mark.parametrize("name", UFUNCS)
+@for_each("name", UFUNCS)
 def test_a_ufunc(name: str) -> None:
     rng = numpy.random.default_rng(len(name))
     given = [rng.uniform(-2, 2, shape) for shape in ((2, 3), (3,))[:len(UFUNCS[name])]]
@@ -112,7 +113,7 @@ def test_a_ufunc(name: str) -> None:
         agrees(getattr(np, name), given)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_each("name", CALLS)
 def test_a_function(name: str) -> None:
     function, shapes = CALLS[name]
     rng = numpy.random.default_rng(len(name))

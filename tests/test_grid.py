@@ -14,6 +14,7 @@ from diffuse.kernels.llvm.code import Code
 from diffuse.kernels.targets.nvptx import Nvptx
 from diffuse.kernels.targets.simt import simt
 from tests.bodies import Case, agreeing
+from tests.each import rounds
 from tests.simt import disagreement
 from tests.test_math import body
 
@@ -23,7 +24,7 @@ EVERY = 50
 FORMS = {"elements", "rows", "columns", "scan", "chunks", "results", "together"}
 
 
-@pytest.mark.parametrize("first", range(0, 500, EVERY))
+@pytest.mark.parametrize("first", range(0, rounds(200, 500), EVERY))
 def test_random_bodies_have_the_interpreters_bits_in_every_order_of_threads(first: int) -> None:
     seen = agreeing(range(first, first + EVERY), disagreement)
     assert seen >= FORMS - {"scan"}

@@ -13,6 +13,7 @@ from diffuse import library
 from diffuse.numpy.ops import choosing
 from diffuse.observe import trace
 from diffuse.settings import using
+from tests.each import for_each
 from tests.outcomes import outcome
 from tests.test_fuzz_stream import stream
 
@@ -102,7 +103,7 @@ def recorded() -> int:
     return trace.snapshot()["recorded"]
 
 
-@pytest.mark.parametrize("number", range(len(READS)))
+@for_each("number", range(len(READS)))
 @pytest.mark.local_only("some are NumPy's")
 def test_reads(number: int) -> None:
     call, before = READS[number], recorded()
@@ -110,7 +111,7 @@ def test_reads(number: int) -> None:
     assert recorded() > before, "nothing was recorded"
 
 
-@pytest.mark.parametrize("number", range(len(WRITES)))
+@for_each("number", range(len(WRITES)))
 @pytest.mark.local_only("some are NumPy's")
 def test_writes(number: int) -> None:
     ours, theirs = np.array(X), X.copy()
@@ -141,7 +142,7 @@ def test_small_arrays_that_are_pending() -> None:
             assert ours.__array__().tobytes() == theirs.tobytes()
 
 
-@pytest.mark.parametrize("number", range(len(WRONG)))
+@for_each("number", range(len(WRONG)))
 def test_errors_are_numpys(number: int) -> None:
     ours, theirs = np.array(X), X.copy()
     expected = outcome(WRONG[number], numpy, numpy.array, theirs)

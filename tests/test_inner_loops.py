@@ -11,6 +11,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as dn
+from tests.each import for_each
 from tests.outcomes import warned
 
 Pair = tuple[Any, Any]
@@ -98,8 +99,8 @@ VIEWS: list[tuple[tuple[int, ...], Callable[[Any], Any], tuple[int, ...], Callab
     ((0,), lambda x: x, (1,), lambda x: x)]
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("seed", [0, 1])
+@for_each("dtype", TYPES)
+@for_each("seed", [0, 1])
 def test_operators_on_two_arrays(dtype: str, seed: int) -> None:
     for first, one, second, other in VIEWS:
         a, b = viewed(both(first, dtype, seed), one), viewed(both(second, dtype, seed + 5), other)
@@ -120,8 +121,8 @@ def test_operators_on_one_array(dtype: str) -> None:
                 alike(called(name), a)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+@for_each("dtype", TYPES)
+@for_each("number", NUMBERS)
 def test_operators_with_numbers(dtype: str, number: Any) -> None:
     a = both((200,), dtype)
     for f in BINARY:
@@ -141,8 +142,8 @@ def changed(f: Callable[[Any, Any], Any], view: Callable[[Any], Any],
     return run
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("seed", [0, 1])
+@for_each("dtype", TYPES)
+@for_each("seed", [0, 1])
 def test_operators_in_place(dtype: str, seed: int) -> None:
     a, b = both((60, 200), dtype, seed), both((200,), dtype, seed + 5)
     for f in IN_PLACE:
@@ -155,8 +156,8 @@ def test_operators_in_place(dtype: str, seed: int) -> None:
         alike(changed(f, lambda x: x[3], lambda x: x[3, ::-1]), a, (None, None))
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("seed", [0, 1])
+@for_each("dtype", TYPES)
+@for_each("seed", [0, 1])
 def test_short_rows_in_place(dtype: str, seed: int) -> None:
     a, b, c = both((40, 30, 5), dtype, seed), both((39, 30, 3), dtype, seed + 5), both((30, 1), dtype, seed)
     for f in [*IN_PLACE, lambda x, y: x.__setitem__(..., y)]:
@@ -167,8 +168,8 @@ def test_short_rows_in_place(dtype: str, seed: int) -> None:
             alike(changed(f, view, lambda x: x[:-1, :, 2:]), a, (None, None))  # they overlap
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("kind", TYPES)
+@for_each("dtype", TYPES)
+@for_each("kind", TYPES)
 def test_assignments(dtype: str, kind: str) -> None:
     a, b = both((60, 200), dtype), both((60, 200), kind, 3)
     s = numpy.s_
@@ -187,8 +188,8 @@ def test_assignments(dtype: str, kind: str) -> None:
     alike(lambda x, y: assigned(x, y, [place for place in places if place != places[7]]), a, b)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+@for_each("dtype", TYPES)
+@for_each("number", NUMBERS)
 def test_assigned_numbers(dtype: str, number: Any) -> None:
     for size in (200, 40_000):
         def assigned(x: Any) -> Any:
@@ -240,8 +241,8 @@ REDUCED: list[Callable[[Any, Any], Any]] = [
     lambda m, x: m.sum(x), lambda m, x: m.mean(x), lambda m, x: x.any(), lambda m, x: m.all(x)]
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("size", [1, 2, 9, 127, 128, 129, 1000, 8193])
+@for_each("dtype", TYPES)
+@for_each("size", [1, 2, 9, 127, 128, 129, 1000, 8193])
 def test_reductions_of_small_vectors_are_numpys(size: int, dtype: str) -> None:
     for seed in (0, 1):
         plain, ours = both((size,), dtype, seed)

@@ -18,6 +18,7 @@ from diffuse.numpy.ops import compiled
 from diffuse.numpy.ops.ufuncs import UFUNCS
 from diffuse.settings import config
 from tests.bodies import Case, differences, folds
+from tests.each import for_each
 
 SEEDS = st.integers(0, 1 << 30)
 
@@ -49,8 +50,8 @@ def test_predicates_write_to_elements_that_lie_apart(name: str, step: int) -> No
     assert out.tolist() == [getattr(np, name)(value) for value in values]
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "i4"])
-@pytest.mark.parametrize("step", [1, 2, 4, 8, 16])
+@for_each("dtype", ["f8", "f4", "i8", "i4"])
+@for_each("step", [1, 2, 4, 8, 16])
 def test_elements_that_lie_apart_are_negated_in_place(dtype: str, step: int) -> None:
     for count in (1, 3, 6, 40):
         x = np.arange(count * step).astype(dtype)

@@ -36,6 +36,7 @@ from diffuse.ir.partition import Rows
 from diffuse.ir.text import partition_text
 from diffuse.movement import boxes
 from tests.build import Region, access, array, split
+from tests.each import for_each
 
 a, m = array(0, 12), array(1, 8, 6)
 R = Privilege.READ
@@ -60,7 +61,7 @@ def text(region: Region, splits: tuple[Split, ...]) -> str:
 
 
 #   a[1:11:2] by 2:   . 1 . 1 . 2 . 2 . 3 . .     tiles count as long as their pitch
-@pytest.mark.parametrize("region, points, axis, expected", [
+@for_each("region, points, axis, expected", [
     (a, 3, 0, "@4+0"),
     (a[1:], 3, 0, "@4+1"),
     (a[:-1], 3, 0, "@4+0<11"),
@@ -113,13 +114,13 @@ def test_disjoint(region: Region, points: int | Point, axis: int | Point, expect
     assert disjoint(partition(region, points, axis), domain) is expected
 
 
-@pytest.mark.parametrize("region, expected", [
+@for_each("region, expected", [
     (a, True), (a[::-1], True), (m.T, True), (a.to((3, 12)), True), (array(2), True),
     (a[1:], False), (a[::2], False), (m[0], False), (m[:, ::-2], False),
     (array(3, 4, 4).diagonal(), False), (array(3, 4, 4)[0].to((4, 4)), False),
     (Region(a.store, ((0, ((0, 3), (1, 1))),), (4, 3)), False),  # it does: cautious
 ])
-@pytest.mark.parametrize("count", [1, 2])
+@for_each("count", [1, 2])
 def test_covers(region: Region, expected: bool, count: int) -> None:
     splits = split(region.shape, count, 0 if region.shape else -1)
     assert covers(access(region, region.shape, splits, R)) is expected
@@ -130,7 +131,7 @@ big = array(1, 8, 8)
 
 
 #   a on 4 points: 0 0 0 1 1 1 2 2 2 3 3 3
-@pytest.mark.parametrize("first, second, one, four", [
+@for_each("first, second, one, four", [
     (a, a, SAME, SAME),
     (a[:6], a[6:], APART, APART),
     (a[::2], a[1::2], APART, APART),
@@ -216,7 +217,7 @@ def test_replicated_is_every_point_s_whole_store() -> None:
     assert sub_store(Replicated(), Store(0, (2, 2), "bool"), (7,)) == set(points((2, 2)))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_the_strides_of_a_view_are_those_of_its_map(seed: int) -> None:
     """Kernels compare strides, and fusion compares maps: also along dimensions of one index."""
     pick = Random(seed)
@@ -233,7 +234,7 @@ def test_the_strides_of_a_view_are_those_of_its_map(seed: int) -> None:
     assert view.located(plain, Store(0, found.frame, "float64"), part.shape).strides == found.strides
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_points_of_a_pass_have_the_elements_of_the_rows_that_they_run(seed: int) -> None:
     """Steps forward and backward, and maps in which rows move two dimensions of the store or none."""
     pick = Random(seed)

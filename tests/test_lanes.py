@@ -14,6 +14,7 @@ from diffuse.ir.loops import REPEATS
 from diffuse.kernels.body.expr import Body, Op
 from diffuse.kernels.llvm import nest
 from tests.bodies import Array
+from tests.each import for_each
 from tests.test_llvm import MACHINE, build, run
 
 
@@ -57,9 +58,9 @@ def test_a_short_chain_on_strided_elements_goes_element_by_element() -> None:
     assert "llvm.masked.gather.v8f64" in text and "llvm.masked.scatter.v8f64" in text
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int32", "int64"])
-@pytest.mark.parametrize("times", [2, 3, 4])
-@pytest.mark.parametrize("rows", [8, 26, 31])
+@for_each("dtype", ["float64", "float32", "int32", "int64"])
+@for_each("times", [2, 3, 4])
+@for_each("rows", [8, 26, 31])
 def test_elements_repeated_along_a_short_dimension(dtype: str, times: int, rows: int) -> None:
     rng = np.random.default_rng(rows)
     x = rng.integers(-50, 50, (64, 40, rows, times)).astype(dtype)

@@ -12,6 +12,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.stream import engine, layers
+from tests.each import for_each
 from tests.test_fuzz_stream import stream
 
 pytestmark = pytest.mark.local_only("the runtime places the memory of stores itself")
@@ -139,7 +140,7 @@ def ran(program: str, m: Any, arrays: dict[str, Any], turns: int) -> list[Any]:
     return [numpy.asarray(x) for x in seen]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_random_programs_on_layers_are_numpys(seed: int) -> None:
     pick = random.Random(seed)
     count, rest = pick.choice([2, 2, 3, 4]), pick.choice([(1500,), (1500,), (40, 30), (1, 2000)])

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.each import for_each
+
 ROOT = Path(__file__).resolve().parent.parent
 LINKS = {"runtime": "../runtime", "kernels": "../kernels"}
 HEAVY = {"numpy", "llvmlite", "numba", "scipy", "jax"}
@@ -134,7 +136,7 @@ def test_rooms_have_modules() -> None:
     assert not empty, f"these are no modules any more; take them out of {Path(__file__).name}: {empty}"
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each("name", MODULES)
 def test_imports_point_down(name: str) -> None:
     found = list(violations(name, ast.parse(MODULES[name].read_text())))
     assert not found, "\n".join(found)
@@ -164,7 +166,7 @@ def test_a_wrong_import_is_found(source: str, complaint: str) -> None:
 LIBRARIES = [name for name in MODULES if room(name) in ("diffuse.numpy", "diffuse.scipy")]
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@for_each("name", LIBRARIES)
 def test_array_libraries_use_the_public_way_in(name: str) -> None:
     allowed = ("diffuse.library", "diffuse.settings", "diffuse.numpy", "diffuse.scipy")
     found = [target for target in imports(ast.parse(MODULES[name].read_text()))
@@ -203,7 +205,7 @@ def test_links_are_links(name: str, target: str) -> None:
     assert (link / "__init__.py").is_file()
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each("name", MODULES)
 def test_a_module_says_what_it_does(name: str) -> None:
     assert ast.get_docstring(ast.parse(MODULES[name].read_text())), f"{name} wants a docstring"
 

@@ -13,6 +13,7 @@ import scipy.sparse
 
 from diffuse.runtime.base import Gather
 from diffuse.runtime.legate.ghosts import DenseOperand, Reads, pays, reads, tabled
+from tests.each import for_each
 from tests.jobs import ROOT, TINY, diffuse, job, needs_legate, script
 
 FUZZ: dict[str, Any] = {**TINY, "DIFFUSE_MIN_CHUNK": "16", "DIFFUSE_FALLBACK": "silent"}
@@ -34,7 +35,7 @@ def some(seed: int) -> tuple[Any, int, DenseOperand]:
     return found, points, operand(-(-rows // points), -(-columns // points), columns)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_points_read_what_their_rows_name(seed: int) -> None:
     matrix, points, divided = some(seed)
     found = reads(divided, points, matrix.indptr[:-1], matrix.indptr[1:], matrix.indices)

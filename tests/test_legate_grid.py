@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.each import rounds
 from tests.jobs import DISTRIBUTED, ROOT, TINY, found_in, job, needs_legate, python, run
 from tests.legate_grid import INSTALLED
 from tests.test_legate_trampoline import EVERYTHING, RECORDED, START, on_threads
@@ -41,7 +42,7 @@ def expected() -> list[str]:
     return on_threads()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", rounds(["one", "three"], [*MODES]))
 def test_the_same_bits_as_on_processors(mode: str, expected: list[str]) -> None:
     *found, counted = child(EVERYTHING + COUNT, mode)
     assert len(found) > 60 and counted == "0 True"

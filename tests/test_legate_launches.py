@@ -16,6 +16,7 @@ import pytest
 
 from diffuse.runtime.legate import libraries
 from tests.bodies import Case
+from tests.each import rounds
 from tests.grid_devices import STREAM, InPtx, OnGpu, OnHost, Place, driver
 from tests.grid_launches import Failed, Run, check
 from tests.test_cuda import library, needs_compiler
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.skipif(libraries.compiler() is None,
                                 reason="a C++ compiler builds what drives grid.h")
 
 
-@pytest.mark.parametrize("first", [0, 100])
+@pytest.mark.parametrize("first", rounds([0], [0, 100]))
 @pytest.mark.parametrize("several", [False, True])
 def test_random_bodies_on_the_host(first: int, several: bool) -> None:
     ran = [check(seed, OnHost, several, 20) for seed in range(first, first + 100)]
@@ -36,9 +37,9 @@ def test_random_bodies_on_the_host(first: int, several: bool) -> None:
 
 @pytest.mark.parametrize("several", [False, True])
 def test_random_bodies_in_ptx_over_memory_that_the_host_does_not_see(several: bool) -> None:
-    ran = [check(seed, InPtx, several, 8) for seed in range(80 if several else 20)]
+    ran = [check(seed, InPtx, several, 8) for seed in range(rounds(40, 80) if several else rounds(10, 20))]
     done = [one for one in ran if one is not None]
-    assert len(done) > 8 and set().union(*(one.streams for one in done)) == {STREAM}
+    assert len(done) > rounds(4, 8) and set().union(*(one.streams for one in done)) == {STREAM}
 
 
 def test_a_launch_that_the_driver_refuses_is_reported_and_nothing_follows_it() -> None:

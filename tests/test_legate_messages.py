@@ -24,6 +24,7 @@ from diffuse.runtime.legate.joining import WHOLE
 from diffuse.runtime.legate.requirements import Need, cut
 from diffuse.stream import layout as layouts
 from tests.build import array
+from tests.each import for_each
 from tests.layouts import READ, REDUCE, WRITE, Case, legate_point, legate_points, low_of, named, valid
 
 # -- messages ----------------------------------------------------------------------------------------------
@@ -233,8 +234,8 @@ def test_exchange_stores_are_inputs_behind_all_others() -> None:
 # -- partials ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operator", ["sum", "argmax"])
-@pytest.mark.parametrize("seed", range(80))
+@for_each("operator", ["sum", "argmax"])
+@for_each("seed", range(80))
 def test_planes_give_each_point_the_partials_that_it_fills(
         seed: int, operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of kernels/body/abi.py: rows [output element][leaf], columns [leaf][output element]."""

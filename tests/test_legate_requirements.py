@@ -18,6 +18,7 @@ from diffuse.runtime.legate import requirements
 from diffuse.runtime.legate.joining import WHOLE, pieces
 from diffuse.runtime.legate.requirements import Cut, Need, cut
 from tests.build import access, array, split
+from tests.each import for_each
 from tests.layouts import READ, REDUCE, WRITE, Case, legate_point, legate_points, low_of, named, valid
 
 
@@ -100,7 +101,7 @@ def test_pieces_of_stores_are_apart_and_have_what_a_point_touches(first: int, mo
     assert assembled > 100
 
 
-@pytest.mark.parametrize("seed", range(100))
+@for_each("seed", range(100))
 def test_pieces_are_disjoint_and_cover_the_boxes(seed: int) -> None:
     pick, given = Random(seed), []
     for _ in range(pick.randint(1, 7)):

@@ -23,6 +23,7 @@ from diffuse.kernels.llvm import iteration, nest
 from diffuse.kernels.meaning.reduce import definition
 from diffuse.kernels.targets.host import Host
 from tests.bodies import Case, differences
+from tests.each import for_each
 
 Array = NDArray[Any]
 R, W = Privilege.READ, Privilege.WRITE
@@ -81,9 +82,8 @@ def plus(dtype: str, letter: str) -> Body:
 # layouts
 
 
-@pytest.mark.parametrize(
-    "dtype", "bool int8 uint16 int32 int64 float16 float32 float64 complex64 complex128".split())
-@pytest.mark.parametrize("step", [1, 2, -1, -3])
+@for_each("dtype", "bool int8 uint16 int32 int64 float16 float32 float64 complex64 complex128".split())
+@for_each("step", [1, 2, -1, -3])
 def test_every_length_around_the_lanes(dtype: str, step: int) -> None:
     draw = np.random.default_rng(0)
     for n in [*range(20), 31, 32, 33, 63, 64, 65, 70]:
@@ -174,8 +174,8 @@ def test_a_kernel_means_what_its_body_means(seed: int) -> None:
 # reductions and scans
 
 
-@pytest.mark.parametrize("operator", ["sum", "prod", "min", "max", "nanmin", "nanmax", "argmin", "argmax"])
-@pytest.mark.parametrize("classes", ["00", "s0", "01"])
+@for_each("operator", ["sum", "prod", "min", "max", "nanmin", "nanmax", "argmin", "argmax"])
+@for_each("classes", ["00", "s0", "01"])
 def test_a_reduction_has_the_bits_of_the_tree_for_any_number_of_points(operator: str, classes: str) -> None:
     result = "int64" if operator.startswith("arg") else "float64"
     ops = LOAD[0], Op("reduce", "float64", (0,), (operator, 1))
@@ -242,8 +242,8 @@ def test_a_reduction_beside_a_scan_has_the_same_bits() -> None:
     assert beside[0] == total[0] and np.array_equal(out, np.cumsum(x))
 
 
-@pytest.mark.parametrize("count", [2, 3, 4])
-@pytest.mark.parametrize("dtype", ["float64", "uint8", "bool", "float16", "complex64"])
+@for_each("count", [2, 3, 4])
+@for_each("dtype", ["float64", "uint8", "bool", "float16", "complex64"])
 def test_components_are_picked_from_whole_vectors(dtype: str, count: int) -> None:
     """Of which none reaches beyond the last element: behind it, the page is not there."""
     body = build(Op("load", dtype, (), 0), put(0, 1, dtype), views=[f"R{count}", f"W{count}"], dtype=dtype)
@@ -345,9 +345,9 @@ def test_loops_over_bytes_take_wide_steps_where_bytes_are_masked() -> None:
         assert "<64 x" not in nest.emit(body, machine)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "bool"])
-@pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 127, 130, 1000])
-@pytest.mark.parametrize("letter", ["1", "s1"])
+@for_each("dtype", ["uint8", "int8", "bool"])
+@for_each("count", [1, 7, 63, 64, 65, 127, 130, 1000])
+@for_each("letter", ["1", "s1"])
 def test_loops_over_bytes_write_their_elements_and_no_others(dtype: str, count: int, letter: str) -> None:
     pick = np.random.default_rng(count)
     shape = (count,) if letter == "1" else (3, count)

@@ -7,11 +7,11 @@ import math
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from diffuse.kernels.body.expr import Body, Op
 from diffuse.kernels.llvm.math.table import TABLE
+from tests.each import for_each
 from tests.test_llvm import LOAD, build, native, put, run
 
 Array = NDArray[Any]
@@ -20,8 +20,8 @@ NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh
          "atanh": "arctanh"}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", [name for name in TABLE if name not in BINARY])
+@for_each("dtype", ["float32", "float64"])
+@for_each("name", [name for name in TABLE if name not in BINARY])
 def test_a_function_is_close_and_the_same_in_every_lane(name: str, dtype: str) -> None:
     body = math_body(name, dtype)
     draw = np.random.default_rng(7)
@@ -61,7 +61,7 @@ def reference(name: str, x: Array) -> Array:
         return np.asarray(getattr(np, NUMPY.get(name, name))(x.astype(np.longdouble)))
 
 
-@pytest.mark.parametrize("name, value, flags", [
+@for_each("name, value, flags", [
     ("exp", math.inf, 0), ("exp", -math.inf, 0), ("exp", math.nan, 0), ("exp", 1.0, 0),
     ("exp", 1e4, 8), ("exp", -1e4, 16), ("log", -1.0, 1),
     ("sin", 1e30, 0), ("sin", math.inf, 1), ("cos", 1e30, 0), ("tan", 1e30, 0), ("log", 0.0, 4),
@@ -69,7 +69,7 @@ def reference(name: str, x: Array) -> Array:
     ("acosh", 1.0, 0), ("acosh", 0.5, 1), ("atanh", 1.0, 4), ("atanh", 2.0, 1), ("tanh", math.inf, 0),
     ("asinh", math.inf, 0), ("atan", 1e30, 0), ("erf", math.nan, 0), ("asin", math.nan, 0), ("acos", 2.0, 1),
 ])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@for_each("dtype", ["float32", "float64"])
 def test_flags_are_those_that_results_warrant(name: str, value: float, flags: int | None, dtype: str) -> None:
     body, x = math_body(name, dtype), np.full(11, value, dtype)
     out, libm = np.empty_like(x), ctypes.CDLL("libm.so.6")

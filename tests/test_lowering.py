@@ -24,6 +24,7 @@ from diffuse.kernels.llvm.ops.integers import COMPARISONS
 from diffuse.kernels.llvm.ops.rules import RULES, fold, supported
 from diffuse.kernels.targets.host import Host
 from tests import precise
+from tests.each import for_each
 
 Array = NDArray[Any]
 
@@ -224,7 +225,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("operation", sorted(RULES))
+@for_each("operation", sorted(RULES))
 def test_rule(operation: str) -> None:
     meaning = numpy_function(operation)
     for inputs, result in signatures(operation):

@@ -29,6 +29,7 @@ from diffuse.kernels.llvm.math import (
     trigonometric,
 )
 from tests import precise
+from tests.each import for_each
 from tests.precise import LONG, pi, polynomial
 from tests.test_lowering import MACHINES, precisely, runs, same
 
@@ -158,7 +159,7 @@ def root_error(coefficients: tuple[float, ...]) -> Any:
     return polynomial(coefficients, h) * np.sqrt(1 - h) - 1
 
 
-@pytest.mark.parametrize("error, coefficients, bound", [
+@for_each("error, coefficients, bound", [
     (exp_error, exponential.EXP, -56.3), (exp_error, exponential.EXP_SHORT, -33.2),
     (exp_error, exponential.EXP_SINGLE, -28.2),
     (log_error, logarithm.LOG, -58.9), (precise_log_error, precise_logarithm.LOG, -65.0),
@@ -226,8 +227,8 @@ def exact(name: str, operands: list[Array]) -> Any:
     return precisely(OPERATIONS.get(name, name), [v.astype(LONG) for v in operands])
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", table.TABLE)
+@for_each("dtype", ["float64", "float32"])
+@for_each("name", table.TABLE)
 def test_errors(name: str, dtype: str) -> None:
     given = operands(name, dtype, 20_000)
     found, want = compiled(name, dtype)(*given), exact(name, given)
@@ -270,7 +271,7 @@ EXACT = [("exp", 0.0, 1.0), ("exp2", 10.0, 1024.0), ("exp2", -1074.0, 5e-324), (
          ("acosh", 1.0, 0.0), ("cosh", 0.0, 1.0), ("expm1", -100.0, -1.0)]
 
 
-@pytest.mark.parametrize("name, x, result", EXACT)
+@for_each("name, x, result", EXACT)
 def test_exact_results(name: str, x: float, result: float) -> None:
     assert compiled(name, "float64")(np.full(11, x)).tolist() == [result] * 11
     if x == float(np.float32(x)) and result == float(np.float32(result)):
@@ -294,8 +295,8 @@ SPECIAL = [math.inf, math.nan, 0.0, 1.0, 0.5, 2.0, 3.0, 1e300, 5e-324, 1e-310, 1
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86's floating-point flags")
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", [name for name in table.TABLE if not name.startswith("logaddexp")])
+@for_each("dtype", ["float64", "float32"])
+@for_each("name", [name for name in table.TABLE if not name.startswith("logaddexp")])
 def test_special_values_and_flags_are_those_of_libm(name: str, dtype: str) -> None:
     """The flag of underflow may also be raised where an operand is below the normal numbers."""
     libm, kind = ctypes.CDLL("libm.so.6"), ctypes.c_double if dtype == "float64" else ctypes.c_float
@@ -363,8 +364,8 @@ def test_infinities_beside_each_other_raise_no_flag(name: str, machine: str,
     assert not raised & ~16
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", table.TABLE)
+@for_each("dtype", ["float64", "float32"])
+@for_each("name", table.TABLE)
 def test_no_library_is_called(name: str, dtype: str) -> None:
     text = nest.emit(body(name, dtype), MACHINES["AVX2"])
     outside = [line for line in text.splitlines() if line.startswith("declare") and "@llvm." not in line]

@@ -17,6 +17,7 @@ from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, Module
 from diffuse.kernels.targets.host import host
 from diffuse.settings import using
+from tests.each import for_each
 
 Program = Callable[[Any, Any], Any]
 
@@ -56,8 +57,8 @@ def components(module: Any, x: list[Any]) -> Any:
 SHAPES = [(9, 8, 11), (3, 4, 5, 2), (5, 3, 3, 2, 2), (4, 3, 1, 7), (6, 40), (2, 3, 17)]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int16", "complex128", "int64"])
+@for_each("shape", SHAPES)
+@for_each("dtype", ["float64", "float32", "int16", "complex128", "int64"])
 @pytest.mark.parametrize("program", [whole, rows, repeated, components], ids=lambda x: x.__name__)
 def test_values_are_numpys(program: Program, shape: tuple[int, ...], dtype: str) -> None:
     expected = program(numpy, fields(numpy, shape, dtype))

@@ -16,6 +16,7 @@ from diffuse.runtime.mpi.gathers import holders, lacking, own, read, written
 from diffuse.runtime.mpi.validity import made, tidy
 from diffuse.runtime.ranks.numbers import distinct
 from diffuse.stream.gathers import gathers
+from tests.each import for_each
 from tests.jobs import ROOT, diffuse, over_mpi, script
 
 ROWS, WIDTH = 41, 3
@@ -29,7 +30,7 @@ def some_rows(pick: random.Random) -> np.ndarray:
     return np.arange(pick.randrange(ROWS // 2), pick.randint(ROWS // 2, ROWS), kind)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_requests_are_read_as_they_were_written(seed: int) -> None:
     rows = some_rows(random.Random(seed))
     message = written(rows)
@@ -53,7 +54,7 @@ def some_have(pick: random.Random, ranks: int) -> Layout:
     return tuple([tidy(held) for held in have])
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_a_rank_gets_each_row_that_it_lacks_from_one_that_has_it(seed: int) -> None:
     pick = random.Random(seed)
     state = made((ROWS, WIDTH), 8, some_have(pick, 4), ((),) * 4)

@@ -23,6 +23,7 @@ from diffuse.runtime.mpi.moves import collecting
 from diffuse.runtime.mpi.shares import boxes, owned, scaled, share
 from diffuse.runtime.mpi.steps import LaunchStep, fetched, moved, step
 from diffuse.runtime.mpi.validity import Validity, all_of, everywhere, fresh, made
+from tests.each import for_each
 from tests.test_mpi_validity import elements, some_box
 
 READ, WRITE, BOTH, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.READ_WRITE, Privilege.REDUCE
@@ -316,7 +317,7 @@ def test_ranks_see_what_one_would(seed: int) -> None:
         ranks.check()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_parts_of_elements_lie_in_boxes_of_these(seed: int) -> None:
     """Boxes of real numbers in a complex store: the store's elements under them, without gaps filled."""
     pick = random.Random(seed)

@@ -15,6 +15,7 @@ from diffuse.runtime.mpi.moves import region
 from diffuse.runtime.mpi.shares import parted, run, runs, spread
 from diffuse.runtime.mpi.steps import trimmed
 from diffuse.runtime.mpi.validity import MOST_BOXES, all_of, everywhere, fresh, made, tidy
+from tests.each import for_each
 
 
 def elements(holding: Holding) -> set[Point]:
@@ -29,7 +30,7 @@ def some_box(pick: random.Random, shape: Point) -> Box:
     return tuple(found)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_tidy_boxes_have_the_same_elements_once(seed: int) -> None:
     pick = random.Random(seed)
     shape = tuple(pick.randint(1, 9) for _ in range(pick.randint(0, 3)))

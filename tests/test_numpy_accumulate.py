@@ -11,6 +11,7 @@ import pytest
 import diffuse.numpy as dnp
 from diffuse.kernels.body.operations import FOLDS
 from diffuse.settings import using
+from tests.each import for_each
 
 DTYPES = "bool int8 uint16 int32 int64 uint64 float32 float64 complex128".split()
 CALLS = {
@@ -47,8 +48,8 @@ def outcome(call: Any, np: Any, name: str, plain: Any) -> Any:
     return found.dtype, found.shape, found.strides, found.copy()
 
 
-@pytest.mark.parametrize("compile", ["wait", "off"])
-@pytest.mark.parametrize("name", sorted(set(FOLDS.values()) - {"multiply"}))
+@for_each("compile", ["wait", "off"])
+@for_each("name", sorted(set(FOLDS.values()) - {"multiply"}))
 def test_ufuncs_fold_as_numpys_do(name: str, compile: str) -> None:
     with using(compile=compile):
         for dtype in DTYPES:
@@ -74,8 +75,8 @@ def test_running_values_of_elements_that_are_not_aligned_lie_as_numpys() -> None
             assert ours.strides == numpys.strides and numpy.array_equal(numpy.asarray(ours), numpys)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "float32", "float64"])
-@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin", "bitwise_xor", "logical_and"])
+@for_each("dtype", ["int8", "uint32", "int64", "float32", "float64"])
+@for_each("name", ["maximum", "minimum", "fmax", "fmin", "bitwise_xor", "logical_and"])
 def test_running_values_of_whole_vectors_have_numpys_bits(name: str, dtype: str) -> None:
     """Of lengths around those of vectors, with NaN of both signs and zeros of both."""
     r = numpy.random.default_rng(7)

@@ -18,6 +18,7 @@ from diffuse.numpy.ops.operands import wrap
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.stream import engine
+from tests.each import for_each
 from tests.kinds import is_ours
 
 pytestmark = pytest.mark.usefixtures("threshold")
@@ -67,7 +68,7 @@ CREATED: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("make", CREATED)
+@for_each("make", CREATED)
 def test_creation_gives_numpys_values_types_and_layout(make: Callable[[Any], Any]) -> None:
     ours, plain = make(np), make(numpy)
     assert isinstance(ours, ndarray)
@@ -124,9 +125,7 @@ def test_conversions_to_python() -> None:
     assert complex(full((), 2.0)) == 2 and bool(ones(1))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+@for_each("wrong", [
         lambda x: bool(x),
         lambda x: float(x),
         lambda x: int(x),
@@ -152,8 +151,7 @@ def test_conversions_to_python() -> None:
         lambda x: x.__iadd__(1j),
         lambda x: x.__iand__(1.5),
         lambda x: numpy.add(x, x, out=numpy.ones(5)),
-    ],
-)
+    ])
 def test_mistakes_raise_numpys_errors(wrong: Callable[[Any], Any]) -> None:
     plain = numpy.arange(6.0).reshape(2, 3)
     ours = wrap(plain.copy()) + 0
@@ -321,8 +319,8 @@ SHAPES = [4.2, numpy.float64(4.2), True, numpy.True_, {}, None, "a", 1j, [[1]], 
           (2, -1), (1,) * 70, numpy.int64(3), numpy.array([2, 3]), numpy.array(2), (), range(2), 1 << 70]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=repr)
-@pytest.mark.parametrize("name", ["zeros", "ones", "empty", "zeros_like", "identity"])
+@for_each("shape", SHAPES)
+@for_each("name", ["zeros", "ones", "empty", "zeros_like", "identity"])
 def test_shapes_are_what_numpy_takes_for_shapes(name: str, shape: Any) -> None:
     def made(m: Any) -> Any:
         try:
@@ -336,8 +334,8 @@ def test_shapes_are_what_numpy_takes_for_shapes(name: str, shape: Any) -> None:
 
 
 @pytest.mark.skipif(native is None, reason="the extension names the class")
-@pytest.mark.parametrize("use", [hash, lambda x: x(), lambda x: x.none, lambda x: {x: 1}, lambda x: "%d" % x,
-                                 lambda x: setattr(x, "none", 1), lambda x: "".join([x]), open])
+@for_each("use", [hash, lambda x: x(), lambda x: x.none, lambda x: {x: 1}, lambda x: "%d" % x,
+                  lambda x: setattr(x, "none", 1), lambda x: "".join([x]), open])
 def test_errors_name_the_class_as_numpys(use: Callable[[Any], Any]) -> None:
     with pytest.raises((TypeError, AttributeError)) as theirs:
         use(numpy.ones(300))
@@ -371,7 +369,7 @@ def test_arrays_show_numpys_class() -> None:
 
 
 @pytest.mark.skipif(native is None, reason="the extension was not built")
-@pytest.mark.parametrize("name", """
+@for_each("name", """
     all argmax choose clip compress cumsum dot fill item max mean nonzero ravel repeat reshape round
     searchsorted squeeze std sum swapaxes take tolist trace transpose var view""".split())
 def test_arguments_that_a_method_does_not_take_are_refused_in_numpys_words(name: str) -> None:

@@ -7,11 +7,11 @@ import inspect
 from typing import Any
 
 import numpy
-import pytest
 from numpy.testing.overrides import get_overridable_numpy_array_functions
 
 import diffuse.numpy as np
 from diffuse import settings
+from tests.each import for_each
 
 CREATION = {"ones", "full", "eye", "identity", "tri", "fromfunction", "genfromtxt", "loadtxt", "require"}
 """Functions that ask what `like` is given alone; positional arguments of ours are extents."""
@@ -40,7 +40,7 @@ def functions() -> list[tuple[str, Any]]:
     return sorted(found)
 
 
-@pytest.mark.parametrize(("name", "theirs"), functions(), ids=[name for name, _ in functions()])
+@for_each("name, theirs", functions())
 def test_a_foreign_array_is_asked(name: str, theirs: Any) -> None:
     module, _, attribute = name.rpartition(".")
     ours = getattr(importlib.import_module(f"diffuse.{module}"), attribute)

@@ -14,6 +14,7 @@ from diffuse.numpy.ops import conversion
 from diffuse.observe import trace
 from diffuse.settings import config
 from diffuse.stream import engine
+from tests.each import for_each
 from tests.outcomes import warned
 
 FOLDS: list[Callable[[Any], Any]] = [
@@ -49,7 +50,7 @@ def idle(values: Any) -> Any:
 
 
 @pytest.mark.local_only("reductions are recorded where their data is")
-@pytest.mark.parametrize("k", range(len(FOLDS)))
+@for_each("k", range(len(FOLDS)))
 def test_a_fold_of_an_idle_array_is_not_recorded_and_has_the_same_bits(k: int) -> None:
     pick = numpy.random.default_rng(k)
     values = pick.standard_normal((150, 300)) * 10.0 ** pick.integers(-9, 9, (150, 300))
@@ -86,8 +87,8 @@ def test_a_fold_of_what_is_pending_is_recorded() -> None:
 
 
 @pytest.mark.local_only("reductions are recorded where their data is")
-@pytest.mark.parametrize("shape", [(500_000,), (5, 100_000), (100_000, 5), (3, 400, 300)])
-@pytest.mark.parametrize("name", ["bool", "float64", "int32", "complex64"])
+@for_each("shape", [(500_000,), (5, 100_000), (100_000, 5), (3, 400, 300)])
+@for_each("name", ["bool", "float64", "int32", "complex64"])
 def test_any_and_all_end_where_the_first_elements_decide(shape: tuple[int, ...], name: str) -> None:
     plain = numpy.zeros(shape, name)
     plain.flat[7] = 1

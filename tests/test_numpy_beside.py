@@ -16,6 +16,7 @@ import pytest
 import diffuse
 import diffuse.numpy as dnp
 from diffuse.numpy.small import native
+from tests.each import for_each
 from tests.outcomes import warned
 
 ANY = """
@@ -327,8 +328,8 @@ def test_arrays_of_both_kinds(shape: tuple[int, ...], own: str) -> None:
 
 
 @pytest.mark.skipif(native is None, reason="without it NumPy asks an array for a number of Python's")
-@pytest.mark.parametrize("kind", ["i1", "i8", ">i4", "f4", "?", "c16", "O", "U5", "M8[s]", "i4,f8"])
-@pytest.mark.parametrize("method", [False, True])
+@for_each("kind", ["i1", "i8", ">i4", "f4", "?", "c16", "O", "U5", "M8[s]", "i4,f8"])
+@for_each("method", [False, True])
 def test_an_element_of_numpys_own_array_takes_an_array_as_numpy_does(kind: str, method: bool) -> None:
     """NumPy would ask for int(b) or float(b), which know nothing of element types."""
     def assigned(np: Any, values: Any, shape: tuple[int, ...]) -> Any:

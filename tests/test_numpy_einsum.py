@@ -11,6 +11,7 @@ import pytest
 import diffuse.numpy as dnp
 from diffuse.observe import trace
 from diffuse.settings import using
+from tests.each import for_each
 
 LETTERS = "abcdef"
 
@@ -78,8 +79,8 @@ def test_large_ones_are_recorded(subscripts: str, shapes: list[tuple[int, ...]])
     assert (found == numpy.einsum(subscripts, *map(numpy.asarray, operands)) + 1).all()
 
 
-@pytest.mark.parametrize("subscripts", ["ij,ij->i", "ij,j->i", "ij->i", "ij,ij->", "ij,ij->j", "ij,ij"])
-@pytest.mark.parametrize("shape", [(700, 1600), (3, 400_000), (260_000, 5)])
+@for_each("subscripts", ["ij,ij->i", "ij,j->i", "ij->i", "ij,ij->", "ij,ij->j", "ij,ij"])
+@for_each("shape", [(700, 1600), (3, 400_000), (260_000, 5)])
 def test_sums_at_hand_are_numpys(subscripts: str, shape: tuple[int, int]) -> None:
     """The first call leaves them to NumPy's function; later ones share rows of the result among threads."""
     pick = numpy.random.default_rng(3)

@@ -10,6 +10,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from tests.each import for_each
 
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv]
 FEW = numpy.arange(3.0)
@@ -31,8 +32,8 @@ def outcome(function: Callable[[], Any]) -> Any:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("pending", [False, True])
-@pytest.mark.parametrize("right", RIGHT, ids=lambda x: f"{x.dtype}{x.shape}")
-@pytest.mark.parametrize("left", LEFT, ids=lambda x: f"{type(x).__name__}{x.dtype}{x.shape}")
+@for_each("right", RIGHT)
+@for_each("left", LEFT)
 def test_results_and_errors_are_numpys(left: Any, right: Any, pending: bool) -> None:
     for apply in OPERATORS:
         ours = np.array(right) + np.zeros_like(right) if pending else np.array(right)

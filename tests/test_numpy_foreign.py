@@ -14,6 +14,7 @@ import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
 from diffuse.numpy.small import native
 from diffuse.settings import using
+from tests.each import for_each
 from tests.kinds import is_ours
 
 VALUES = [[1.0, 2.0], [0.0, 4.0]]
@@ -37,8 +38,8 @@ def same(found: Any, expected: Any) -> None:
     assert found.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("name", ["csr_array", "csr_matrix", "csc_array", "coo_matrix", "lil_array"])
-@pytest.mark.parametrize("function, args", [
+@for_each("name", ["csr_array", "csr_matrix", "csc_array", "coo_matrix", "lil_array"])
+@for_each("function, args", [
     ("transpose", ()), ("real", ()), ("imag", ()), ("reshape", ((1, 4),)), ("flip", ()), ("squeeze", ()),
     ("swapaxes", (0, 1)), ("moveaxis", (0, 1)), ("ravel", ()), ("round", (0,))])
 def test_functions_ask_a_sparse_array(name: str, function: str, args: Any) -> None:
@@ -55,8 +56,8 @@ def test_functions_ask_a_sparse_array(name: str, function: str, args: Any) -> No
         same(found, expected)
 
 
-@pytest.mark.parametrize("make", [lambda: numpy.matrix(VALUES), masked])
-@pytest.mark.parametrize("function, args", [
+@for_each("make", [lambda: numpy.matrix(VALUES), masked])
+@for_each("function, args", [
     ("transpose", ()), ("real", ()), ("imag", ()), ("ravel", ()), ("reshape", ((1, 4),)), ("squeeze", ()),
     ("swapaxes", (0, 1)), ("flip", ()), ("atleast_2d", ()), ("expand_dims", (0,)), ("round", ()), ("fix", ()),
     ("clip", (0, 1)), ("astype", (numpy.float32,)), ("trace", ()), ("nansum", ()), ("nanprod", ()),
@@ -73,11 +74,11 @@ def test_a_number_has_a_real_part_that_is_a_number() -> None:
     assert is_ours(np.real([1.0, 2.0]))
 
 
-@pytest.mark.parametrize("symbol", OPERATORS)
-@pytest.mark.parametrize("make", [
+@for_each("symbol", OPERATORS)
+@for_each("make", [
     lambda: scipy.sparse.csr_array(numpy.array(VALUES)), lambda: scipy.sparse.csc_matrix(numpy.array(VALUES)),
-    lambda: numpy.matrix(VALUES), masked], ids=["csr_array", "csc_matrix", "matrix", "masked"])
-@pytest.mark.parametrize("left", [True, False])
+    lambda: numpy.matrix(VALUES), masked])
+@for_each("left", [True, False])
 def test_operators_leave_the_last_word_to_whom_numpy_does(symbol: str, make: Any, left: bool) -> None:
     """SciPy's own matrices know NumPy's arrays only; an array times a matrix is a product of matrices."""
     function = getattr(operator, symbol)
@@ -171,8 +172,8 @@ def test_who_knows_our_arrays_gets_them() -> None:
     assert (a == Answering()) is False
 
 
-@pytest.mark.parametrize("make", [lambda: numpy.matrix(VALUES), masked])
-@pytest.mark.parametrize("function, args", [
+@for_each("make", [lambda: numpy.matrix(VALUES), masked])
+@for_each("function, args", [
     ("sum", ()), ("sum", (0,)), ("prod", ()), ("max", (1,)), ("min", ()), ("mean", ()), ("var", ()),
     ("std", (0,)), ("argmax", ()), ("argmax", (1,)), ("argmin", (0,)), ("cumsum", ()), ("cumprod", (0,)),
     ("ptp", ()), ("average", ()), ("isreal", ()), ("iscomplex", ()), ("asanyarray", ()), ("repeat", (2,)),
@@ -260,12 +261,11 @@ class Recorded(numpy.ndarray[Any, Any]):
     """A class derived from NumPy's array."""
 
 
-@pytest.mark.parametrize("name", ["mean", "var", "std", "sum", "prod", "any"])
-@pytest.mark.parametrize("options", [{"axis": 0}, {"axis": ()}, {"axis": 0, "keepdims": True}, {"axis": (0,)},
-                                     {"axis": 1, "where": numpy.arange(300) % 3 > 0}],
-                         ids=["axis", "no axis", "kept", "axes", "where"])
-@pytest.mark.parametrize("kind", [numpy.ndarray, Recorded])
-@pytest.mark.parametrize("dtype", [">f8", ">c16", "i8", "f2"])
+@for_each("name", ["mean", "var", "std", "sum", "prod", "any"])
+@for_each("options", [{"axis": 0}, {"axis": ()}, {"axis": 0, "keepdims": True}, {"axis": (0,)},
+                      {"axis": 1, "where": numpy.arange(300) % 3 > 0}])
+@for_each("kind", [numpy.ndarray, Recorded])
+@for_each("dtype", [">f8", ">c16", "i8", "f2"])
 def test_methods_of_numpys_arrays_write_their_results_into_ours(
         name: str, options: Any, kind: Any, dtype: str, threshold: None) -> None:
     values = (numpy.arange(90_000).reshape(300, 300) % 11 - 4).astype(dtype).view(kind)

@@ -9,6 +9,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from tests.each import for_each
 from tests.test_fuzz_numpy import pitches
 
 pytestmark = pytest.mark.usefixtures("threshold")
@@ -92,8 +93,8 @@ MAKERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", MAKERS)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@for_each("call", MAKERS)
+@for_each("layout", LAYOUTS)
 def test_a_fresh_array_lies_as_numpys(layout: str, call: str) -> None:
     values = numpy.arange(60.0).reshape(3, 4, 5)
     expected = MAKERS[call](numpy, LAYOUTS[layout](numpy, values))
@@ -112,9 +113,9 @@ def test_arrays_that_are_asked_for_what_they_are_give_themselves() -> None:
     assert columns.astype(float, order="A", copy=False) is columns
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["int64", "float64", "float32"])
+@for_each("call", CALLS)
+@for_each("layout", LAYOUTS)
+@for_each("dtype", ["int64", "float64", "float32"])
 def test_a_result_lies_as_numpys(layout: str, call: str, dtype: str) -> None:
     values = numpy.arange(60).reshape(3, 4, 5).astype(dtype)
     expected = CALLS[call](numpy, LAYOUTS[layout](numpy, values))

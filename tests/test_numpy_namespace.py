@@ -22,6 +22,7 @@ import pytest
 import diffuse.numpy as ours
 from diffuse.numpy.bridge import namespace
 from diffuse.settings import using
+from tests.each import for_each
 from tests.jobs import python
 from tests.kinds import is_ours
 from tests.numpy_calls import CALLS, ELSEWHERE, lines
@@ -67,7 +68,7 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("small", [8192, 4], ids=["small", "recorded"])
-@pytest.mark.parametrize("call", lines())
+@for_each("call", lines())
 def test_a_function_gives_numpys_answer(call: str, small: int) -> None:
     expected = eval(call, {}, arrays(numpy, numpy.array))
     with using(small=small):
@@ -80,7 +81,7 @@ def test_a_function_gives_numpys_answer(call: str, small: int) -> None:
 UFUNCS = sorted(name for name in numpy.__all__ if isinstance(getattr(numpy, name), numpy.ufunc))
 
 
-@pytest.mark.parametrize("name", UFUNCS)
+@for_each("name", UFUNCS)
 def test_a_ufunc_gives_numpys_answer(name: str) -> None:
     real, function = getattr(numpy, name), getattr(ours, name)
     if real.signature is not None:
@@ -152,7 +153,7 @@ def test_every_function_of_random_is_drawn_from() -> None:
     assert functions - set(DRAWS) == {"default_rng", "seed", "shuffle", "get_state", "set_state"}
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@for_each("name", DRAWS)
 def test_random_gives_numpys_numbers_as_our_arrays(name: str) -> None:
     numpy.random.seed(3)
     expected = getattr(numpy.random, name)(*DRAWS[name])
@@ -268,7 +269,7 @@ def test_classes_and_constants_are_numpys() -> None:
         ours.nonsense
 
 
-@pytest.mark.parametrize("call", [
+@for_each("call", [
     "concatenate((m,x))", "concatenate([])", "concatenate((x,x),axis=3)", "concatenate((x,c),dtype='f8')",
     "stack((x,m))", "stack([])", "reshape(x,(3,5))", "moveaxis(m,5,0)", "squeeze(m,0)", "split(x,7)",
     "flip(m,4)",
@@ -291,11 +292,11 @@ def test_wrong_calls_raise_what_numpy_raises(call: str) -> None:
             eval(call, {}, arrays(ours, ours.array))
 
 
-@pytest.mark.parametrize("call", [
+@for_each("call", [
     "transpose(m)", "m[1:3]", "reshape(m,-1)", "squeeze(m[None])", "flip(m,0)", "rot90(m)", "split(m,2)[1]",
     "moveaxis(t,0,-1)", "diagonal(t)", "real(c)", "ravel(m)", "lib.stride_tricks.sliding_window_view(x,3)",
     "expand_dims(m,0)", "atleast_3d(m)", "broadcast_arrays(m,m[:1])[0]", "vsplit(m,2)[0]"])
-@pytest.mark.parametrize("small", [8192, 4], ids=["small", "recorded"])
+@for_each("small", [8192, 4])
 def test_views_see_later_writes_as_numpys_do(call: str, small: int) -> None:
     with using(small=small):
         results = []

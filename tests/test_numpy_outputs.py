@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
-import pytest
 
 import diffuse.numpy
 from diffuse.settings import using
+from tests.each import for_each
 
 ROWS, COLUMNS = 40, 10
 LAYOUTS: dict[str, Callable[[Any], Any]] = {
@@ -30,8 +30,8 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("call", CALLS)
+@for_each("layout", LAYOUTS)
+@for_each("call", CALLS)
 def test_an_output_gets_what_numpy_writes(call: str, layout: str) -> None:
     found = []
     for np in (diffuse.numpy, numpy):

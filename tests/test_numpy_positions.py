@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy
-import pytest
 
 import diffuse.numpy as dnp
 from diffuse.observe import trace
+from tests.each import for_each
 
 
 def outcome(call: Any, np: Any) -> Any:
@@ -21,9 +21,9 @@ def outcome(call: Any, np: Any) -> Any:
     return isinstance(found, tuple), said
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64", "float64"])
-@pytest.mark.parametrize("order", ["C", "F", "X"])
-@pytest.mark.parametrize("top", [100, 127])
+@for_each("dtype", ["int8", "int32", "int64", "uint64", "float64"])
+@for_each("order", ["C", "F", "X"])
+@for_each("top", [100, 127])
 def test_they_are_numpys(dtype: str, order: str, top: int) -> None:
     r = numpy.random.default_rng(3)
     first, second = r.integers(0, top, (150, 203)).astype(dtype), r.integers(0, 30, (150, 203)).astype(dtype)

@@ -16,6 +16,7 @@ import pytest
 import diffuse.numpy as dnp
 from diffuse.numpy.arrays import access
 from diffuse.numpy.arrays.interface import Interface
+from tests.each import for_each
 from tests.kinds import is_ours
 from tests.test_numpy_same_code import outcome
 
@@ -40,7 +41,7 @@ class Answering:
         return found.copy() if copy else found
 
 
-@pytest.mark.parametrize("code", [part.strip() for part in JOINED.split("|")])
+@for_each("code", [part.strip() for part in JOINED.split("|")])
 def test_objects_whose_array_method_gives_diffuse_arrays(code: str) -> None:
     found = []
     for np in (dnp, numpy):
@@ -90,7 +91,7 @@ meshgrid(x,q) | zeros_like(q) | full_like(q,3) | copy(q) | array([1],like=q) | z
 ones(3,like=q) | full(3,1,like=q) | eye(3,like=q) | arange(3,like=q)"""
 
 
-@pytest.mark.parametrize("code", [part.strip() for part in ASKING.split("|")])
+@for_each("code", [part.strip() for part in ASKING.split("|")])
 def test_other_libraries_arrays_answer_numpys_functions(code: str) -> None:
     name = code.partition("(")[0]
     found = [eval("np." + code, {"np": np, "x": np.arange(3.0), "q": Asked()}) for np in (dnp, numpy)]
@@ -193,8 +194,8 @@ asanyarray(1,like=q) | ascontiguousarray(1,like=q) | asfortranarray(1,like=q) | 
 fromfunction(abs,(2,),like=q) | fromstring("1",sep=" ",like=q) | require([1],like=q) | tri(2,like=q)"""
 
 
-@pytest.mark.parametrize("code", [part.strip() for part in NAMES.split("|")])
-@pytest.mark.parametrize("kind", ["Other", "Mine"])
+@for_each("code", [part.strip() for part in NAMES.split("|")])
+@for_each("kind", ["Other", "Mine"])
 def test_overrides_are_handed_the_function_that_the_program_called(code: str, kind: str) -> None:
     names = in_a_program(OVERRIDING)
     q = names["Other"]() if kind == "Other" else dnp.arange(3.0).view(names["Mine"])
@@ -220,7 +221,7 @@ add.accumulate(q,axis=1) | add.reduceat(q,[0],1) | add.outer(x,q) | add.at(q,[0]
 modf(q,None,None) | add(x,q,out=x)"""
 
 
-@pytest.mark.parametrize("code", [part.strip() for part in CALLS.split("|")])
+@for_each("code", [part.strip() for part in CALLS.split("|")])
 def test_overrides_are_handed_the_ufunc_and_the_arrays_of_the_call(code: str) -> None:
     names = in_a_program(OVERRIDING)
     names["q"], names["x"] = names["Other"](), dnp.arange(3.0)
@@ -303,8 +304,8 @@ def test_ufuncs_have_signatures_and_give_arrays_where_asked() -> None:
             np.add.missing
 
 
-@pytest.mark.parametrize("number", [numpy.float64(1.5), numpy.float32(0.75), numpy.int64(3)], ids=repr)
-@pytest.mark.parametrize("op", [operator.add, operator.sub, operator.mul, operator.truediv])
+@for_each("number", [numpy.float64(1.5), numpy.float32(0.75), numpy.int64(3)])
+@for_each("op", [operator.add, operator.sub, operator.mul, operator.truediv])
 def test_numbers_of_numpys_on_the_left_of_arrays_and_of_other_things(op: Any, number: Any) -> None:
     """The extension takes the operators of these numbers before NumPy does."""
     for dtype in (numpy.float32, numpy.float64, numpy.int16, numpy.complex64):

@@ -6,11 +6,11 @@ import warnings
 from typing import Any
 
 import numpy
-import pytest
 
 import diffuse.numpy as dnp
 from diffuse.numpy.bridge.namespace import REBOUND
 from diffuse.observe import trace
+from tests.each import for_each
 from tests.outcomes import warned
 
 LINES = """
@@ -97,7 +97,7 @@ def outcome(line: str, np: Any) -> tuple[Any, ...]:
     return numpy.ndim(found), said.dtype, said.shape, where, said
 
 
-@pytest.mark.parametrize("line", LINES)
+@for_each("line", LINES)
 def test_large_arrays_give_what_numpy_gives(line: str) -> None:
     ours, plain = outcome(line, dnp), outcome(line, numpy)
     if len(plain) == 2:

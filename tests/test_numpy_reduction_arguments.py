@@ -11,6 +11,7 @@ import pytest
 import diffuse.numpy
 from diffuse import settings
 from diffuse.stream import engine
+from tests.each import for_each
 from tests.outcomes import warned
 
 pytestmark = pytest.mark.usefixtures("threshold")
@@ -34,8 +35,8 @@ def both(name: str, values: Any, *arguments: Any, out: Any = None, **options: An
     numpy.testing.assert_allclose(ours, plain, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "nansum", "nanprod", "max", "add.reduce", "mean", "cumsum"])
-@pytest.mark.parametrize("dtype", ["int64", "int32", "float32", "complex128", "bool", "uint8"])
+@for_each("name", ["sum", "prod", "nansum", "nanprod", "max", "add.reduce", "mean", "cumsum"])
+@for_each("dtype", ["int64", "int32", "float32", "complex128", "bool", "uint8"])
 def test_an_output_of_another_type_receives_what_numpy_puts_there(name: str, dtype: str) -> None:
     shape = (5, 8) if name == "cumsum" else (5,)
     both(name, VALUES, 1, out=numpy.zeros(shape, dtype))
@@ -114,8 +115,8 @@ def test_methods_of_ufuncs_take_a_tuple_of_one_output() -> None:
         diffuse.numpy.sum(x, axis=0, out=(diffuse.numpy.zeros(8),))
 
 
-@pytest.mark.parametrize("name", ["mean", "var", "std"])
-@pytest.mark.parametrize("dtype", ["complex128", "float32", "float16", "int64"])
+@for_each("name", ["mean", "var", "std"])
+@for_each("dtype", ["complex128", "float32", "float16", "int64"])
 def test_moments_in_a_type_that_was_asked_for(name: str, dtype: str) -> None:
     both(name, VALUES, dtype=dtype)
     both(name, VALUES, None if dtype == "int64" else 0, dtype=dtype)
@@ -174,9 +175,9 @@ def test_a_total_of_elements_that_lie_across_those_of_the_store() -> None:
     assert ours.sum() == plain.sum() and (ours.sum(axis=0) == plain.sum(axis=0)).all()
 
 
-@pytest.mark.parametrize("keepdims", [numpy.True_, numpy.float64(1), numpy.array(True), numpy.int8(1), 1, 2,
-                                      True])
-@pytest.mark.parametrize("name", ["sum", "mean", "var", "std"])
+@for_each("keepdims", [numpy.True_, numpy.float64(1), numpy.array(True), numpy.int8(1), 1, 2,
+                       True])
+@for_each("name", ["sum", "mean", "var", "std"])
 def test_moments_take_what_numpy_takes_for_keepdims(name: str, keepdims: Any) -> None:
     told = []
     for library in (numpy, diffuse.numpy):

@@ -16,6 +16,7 @@ from diffuse.numpy.ops.creation import arange, ones, zeros
 from diffuse.numpy.ops.operands import wrap
 from diffuse.numpy.order import team
 from diffuse.settings import using
+from tests.each import for_each
 
 pytestmark = pytest.mark.usefixtures("threshold")
 
@@ -49,7 +50,7 @@ def sample(dtype: str) -> Any:
     return ((numpy.arange(24) * 7 % 5) - (0 if dtype[0] in "ub" else 1)).reshape(2, 3, 4).astype(dtype)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_axis(name: str, dtype: str) -> None:
     if (name, dtype) == ("ptp", "bool"):
@@ -74,8 +75,8 @@ def test_positions(name: str) -> None:
             close(getattr(x, name)(axis=axis, keepdims=True), getattr(values, name)(axis=axis, keepdims=True))
 
 
-@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
-@pytest.mark.parametrize("dtype", ["bool", "int32", "float32", "float64", "complex128"])
+@for_each("name", ["cumsum", "cumprod"])
+@for_each("dtype", ["bool", "int32", "float32", "float64", "complex128"])
 def test_scans(name: str, dtype: str) -> None:
     plain = sample(dtype)
     for axis in (None, 0, 1, -1):
@@ -201,8 +202,8 @@ def test_vdot_conjugates_its_first_operand(first: str, second: str) -> None:
     assert got.dtype == want.dtype and abs(complex(got) - want) <= 1e-5 * abs(want)
 
 
-@pytest.mark.parametrize("dtype", "fdFD")
-@pytest.mark.parametrize("shape", [(700,), (20, 30)])
+@for_each("dtype", "fdFD")
+@for_each("shape", [(700,), (20, 30)])
 def test_norms_of_small_arrays_have_numpys_bits(dtype: str, shape: tuple[int, ...]) -> None:
     rng = numpy.random.default_rng(3)
     with warnings.catch_warnings():

@@ -12,6 +12,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as dnp
+from tests.each import for_each
 from tests.outcomes import warned
 
 pytestmark = [pytest.mark.usefixtures("threshold"),
@@ -293,18 +294,18 @@ def lines(text: str) -> list[str]:
     return text.strip().splitlines()
 
 
-@pytest.mark.parametrize("code", lines(IN_PLACE + METHODS + TYPES + KEYWORDS))
+@for_each("code", lines(IN_PLACE + METHODS + TYPES + KEYWORDS))
 def test_calls(code: str) -> None:
     assert outcome(code, dnp) == outcome(code, numpy)
 
 
-@pytest.mark.parametrize("code", lines(FLAGS + RESIZED + RETYPED + OTHERS))
+@for_each("code", lines(FLAGS + RESIZED + RETYPED + OTHERS))
 def test_calls_on_an_array(code: str) -> None:
     make = "x=np.arange(6.)*2; "
     assert outcome(make + code, dnp) == outcome(make + code, numpy)
 
 
-@pytest.mark.parametrize("code", [part.strip() for part in WRITES.split("|")])
+@for_each("code", [part.strip() for part in WRITES.split("|")])
 def test_read_only_arrays_cannot_be_written(code: str) -> None:
     for forbid in ("x.setflags(write=False)", "x.flags.writeable=False", "x.flags['W']=False"):
         made = f"x=np.arange(6.)*2; {forbid}; {code}; 0"
@@ -320,7 +321,7 @@ def test_every_device_but_the_processor_is_an_error() -> None:
             assert outcome(code, dnp) == outcome(code, numpy), code
 
 
-@pytest.mark.parametrize("code", [part.strip() for part in ORDERS.split("|")])
+@for_each("code", [part.strip() for part in ORDERS.split("|")])
 def test_orders_in_small_letters_and_wrong_ones(code: str) -> None:
     for order in ("'f'", "'c'", "'a'", "'k'", "None", "'Q'", "'CF'"):
         line = f"m=np.arange(6).reshape(2,3)*1; y={code.replace('%', order)}; (y*1, y.strides)"

@@ -28,6 +28,7 @@ from diffuse import library, settings
 from diffuse.numpy.arrays.access import ready
 from diffuse.numpy.arrays.core import PENDING
 from diffuse.numpy.small import native
+from tests.each import for_each
 
 SIZE = 100_000
 
@@ -66,7 +67,7 @@ USES: list[Callable[[Any, Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("use", USES)
+@for_each("use", USES)
 def test_a_pending_number_serves_as_numpys(use: Callable[[Any, Any], Any]) -> None:
     assert use(total(), count()) == use(numpy.float64(50_000.0), numpy.int64(SIZE))
 
@@ -108,8 +109,8 @@ ODD: list[Any] = [decimal.Decimal("1.5"), fractions.Fraction(1, 3), datetime.tim
                   numpy.str_("a"), numpy.timedelta64(3, "s"), numpy.longdouble(2), numpy.ma.masked]
 
 
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
-@pytest.mark.parametrize("dtype", ["f8", "f4", "?"])
+@for_each("odd", ODD)
+@for_each("dtype", ["f8", "f4", "?"])
 def test_operands_that_no_ufunc_knows_meet_the_value_of_a_pending_number(odd: Any, dtype: str) -> None:
     names = "add sub mul truediv floordiv mod pow lt le eq ne and_ lshift matmul".split()
     plain = numpy.ones(SIZE, dtype).max()
@@ -284,8 +285,8 @@ def test_a_scalar_becomes_an_array_without_waiting() -> None:
 
 
 @pytest.mark.skipif(native is None, reason="without it NumPy asks the number for one of Python's")
-@pytest.mark.parametrize("kind", ["u1", "i8", "?", "f4", "c16", "O", "U5", "m8[s]"])
-@pytest.mark.parametrize("code", [
+@for_each("kind", ["u1", "i8", "?", "f4", "c16", "O", "U5", "m8[s]"])
+@for_each("code", [
     "z[1] = x", "z[...] = x", "z[:2] = [x, x]", "z.flat[1] = x", "z.flat[:2] = [x, 1]", "z.fill(x)",
     "z[[0]] = x",
     "numpy.ndarray.__setitem__(z, 0, x)", "z = numpy.timedelta64(x, 's')", "z = np.array(x, z.dtype)"])
@@ -315,8 +316,8 @@ def test_a_pending_number_that_is_not_a_number_is_found_by_its_identity() -> Non
         assert hash(np.full(20, 2.0).max()) == hash(2.0)
 
 
-@pytest.mark.parametrize("name", """real imag shape dtype ndim size itemsize nbytes T flat strides flags base
-                                     data device other""".split())
+@for_each("name", """real imag shape dtype ndim size itemsize nbytes T flat strides flags base
+                      data device other""".split())
 def test_assigning_an_attribute_of_a_number_raises_numpys_error(name: str) -> None:
     for number in total(), count():
         with pytest.raises(AttributeError) as expected:

@@ -14,6 +14,7 @@ from diffuse.numpy.arrays.array import ndarray
 from diffuse.numpy.ops.creation import arange, ones, zeros
 from diffuse.numpy.ops.operands import wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
+from tests.each import for_each
 from tests.outcomes import silent
 
 pytestmark = pytest.mark.usefixtures("threshold")
@@ -41,9 +42,7 @@ def close(ours: Any, plain: Any) -> None:
     assert numpy.allclose(got, plain, rtol=tolerance, atol=tolerance, equal_nan=True), (got, plain)
 
 
-@pytest.mark.parametrize(
-    "name", sorted({f.__name__ for f in UFUNCS.values() if f.recordable and f.nout == 1})
-)
+@for_each("name", sorted({f.__name__ for f in UFUNCS.values() if f.recordable and f.nout == 1}))
 def test_every_ufunc_on_every_type(name: str) -> None:
     function, real = UFUNCS[name], getattr(numpy, name)
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
@@ -103,7 +102,7 @@ OPERATORS: list[Callable[[Any, Any], Any]] = [
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("number", OPERANDS, ids=repr)
+@for_each("number", OPERANDS)
 def test_scalars_promote_as_numpys_do(dtype: str, number: Any) -> None:
     plain = sample(dtype)
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):

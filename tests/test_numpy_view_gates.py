@@ -11,6 +11,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.numpy import small
+from tests.each import for_each
 
 EXPRESSIONS = """x.reshape(-1); x.reshape(2, -1); x.reshape((2, -1)); x.reshape(7); x.reshape()
     x.T.reshape(-1); x.ravel(); x.T.ravel(); x.transpose(); x.transpose(1, 0); x.transpose((1, 0))
@@ -43,8 +44,8 @@ def evaluated(text: str, m: Any, x: Any) -> Any:
 
 
 @pytest.mark.usefixtures("threshold")
-@pytest.mark.parametrize("text", [line.strip() for line in EXPRESSIONS.replace("\n", ";").split(";")])
-@pytest.mark.parametrize("shape", [(20, 10), (200, 100)])
+@for_each("text", [line.strip() for line in EXPRESSIONS.replace("\n", ";").split(";")])
+@for_each("shape", [(20, 10), (200, 100)])
 def test_views_are_numpys(text: str, shape: tuple[int, int]) -> None:
     real = numpy.arange(shape[0] * shape[1] * 1.0).reshape(shape)
     pending = np.array(real - 1.0) + 1.0

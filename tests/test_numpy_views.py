@@ -12,6 +12,7 @@ import pytest
 import diffuse.numpy
 from diffuse.numpy.ops.creation import arange, zeros
 from diffuse.numpy.ops.operands import wrap
+from tests.each import for_each
 
 pytestmark = pytest.mark.usefixtures("threshold")
 
@@ -55,7 +56,7 @@ def pair() -> tuple[Any, Any]:
     return wrap(plain.copy()) + 0, plain
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@for_each("view", VIEWS)
 def test_views_show_and_change_the_same_elements(view: Callable[[Any], Any]) -> None:
     ours, plain = pair()
     first, second = view(ours), view(plain)
@@ -68,7 +69,7 @@ def test_views_show_and_change_the_same_elements(view: Callable[[Any], Any]) -> 
     assert numpy.array_equal(numpy.array(ours), plain)
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@for_each("view", VIEWS)
 def test_writing_the_parent_shows_in_the_view(view: Callable[[Any], Any]) -> None:
     ours, plain = pair()
     first, second = view(ours), view(plain)
@@ -97,7 +98,7 @@ OVERLAPS: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("change", OVERLAPS)
+@for_each("change", OVERLAPS)
 def test_overlapping_updates_read_before_they_write(change: Callable[[Any], Any]) -> None:
     ours, plain = pair()
     change(ours)
@@ -127,7 +128,7 @@ ASSIGNMENTS: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("index, value", ASSIGNMENTS)
+@for_each("index, value", ASSIGNMENTS)
 @pytest.mark.parametrize("dtype", ["float64", "int32", "complex64", "bool", "uint8"])
 def test_assignment(index: Any, value: Any, dtype: str) -> None:
     plain = numpy.arange(20).reshape(4, 5).astype(dtype)
@@ -242,7 +243,7 @@ def test_every_index_selects_what_numpys_does(shape: tuple[int, ...]) -> None:
             assert told(ours, index[0]) == told(plain, index[0]), index
 
 
-@pytest.mark.parametrize("kind", "?BifdlqD")
+@for_each("kind", "?BifdlqD")
 def test_fills_of_all_lengths(kind: str) -> None:
     for n in (128, 129, 511, 512, 513, 5000):
         for begin, end, step in ((0, n, 1), (1, n, 1), (3, n - 2, 1), (n - 1, 0, -1), (0, n, 2), (5, 5, 1)):
@@ -280,7 +281,7 @@ REFUSED: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("call", REFUSED)
+@for_each("call", REFUSED)
 def test_arguments_that_numpy_refuses_are_refused(call: Callable[[Any], Any]) -> None:
     with pytest.raises((TypeError, ValueError, AttributeError, OverflowError)) as theirs:
         call(numpy)
@@ -297,8 +298,8 @@ COPIES: list[Callable[[Any, Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("copy", ["f8", "", None, False, True, 0, 2, *numpy._CopyMode, []], ids=repr)
-@pytest.mark.parametrize("use", COPIES, ids=["view", "copy", "array", "cast"])
+@for_each("copy", ["f8", "", None, False, True, 0, 2, *numpy._CopyMode, []])
+@for_each("use", COPIES)
 def test_copy_is_what_numpy_takes_it_for(use: Callable[[Any, Any], Any], copy: Any) -> None:
     def outcome(np: Any) -> tuple[Any, ...]:
         x = np.arange(40.0).reshape(5, 8)

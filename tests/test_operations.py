@@ -14,11 +14,12 @@ from diffuse.kernels.meaning import functions
 from diffuse.numpy.ops import elementwise
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import DIVIDE, INVALID, OVERFLOW, UNDERFLOW
+from tests.each import for_each
 
 OPS = [name for name, row in TABLE.items() if row.body is None and not name.startswith("user.")]
 
 
-@pytest.mark.parametrize("name", OPS)
+@for_each("name", OPS)
 def test_an_op_has_lowering_rules_and_a_meaning(name: str) -> None:
     assert name in RULES and name not in STRUCTURAL
     assert callable(functions.function(name))

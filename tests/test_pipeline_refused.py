@@ -8,6 +8,7 @@ import pytest
 
 import diffuse.numpy
 from diffuse.stream import engine
+from tests.each import for_each
 from tests.test_pipeline import Program, data, pipelined, points  # noqa: F401 (a fixture)
 
 
@@ -126,8 +127,8 @@ def test_reversed_rows_between(index: Any) -> None:
     assert pipelined(program, data(80)) == (0 if len(index) == 1 else 1)
 
 
-@pytest.mark.parametrize("case", ["none", "write reversed", "write steps", "read transposed",
-                                  "first reversed", "first transposed", "first broadcast", "first steps"])
+@for_each("case", ["none", "write reversed", "write steps", "read transposed",
+                   "first reversed", "first transposed", "first broadcast", "first steps"])
 def test_rows_that_do_not_run_alongside(case: str) -> None:
     def program(_: Any, p: Any, b: Any) -> Any:
         source = {"first reversed": p[:64][::-1], "first transposed": p[:64].T, "first broadcast": p[3],

@@ -17,6 +17,7 @@ from diffuse import settings
 from diffuse.kernels.body.operations import EXPONENTS
 from diffuse.kernels.build import routines
 from diffuse.stream import engine
+from tests.each import for_each
 from tests.outcomes import warned
 
 INTEGERS = [name for name, exponent in EXPONENTS.items() if exponent == int(exponent)]
@@ -85,8 +86,8 @@ def test_single_precision_within_one_unit(name: str) -> None:
     assert numpy.abs(found.view("i4").astype("i8") - best.view("i4")).max() <= 1
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", EXPONENTS)
+@for_each("dtype", ["float32", "float64"])
+@for_each("name", EXPONENTS)
 def test_special_values_are_numpys(name: str, dtype: str) -> None:
     x = SPECIAL.astype(dtype)
     found, want = apply(name, x), numpy.power(x, EXPONENTS[name])

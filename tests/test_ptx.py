@@ -12,13 +12,14 @@ from diffuse.runtime.legate import copying
 from tests import test_complex_math
 from tests.assembler import ARCHITECTURES, assemble, check
 from tests.bodies import Case
+from tests.each import rounds
 from tests.jobs import python
 from tests.test_math import body
 
 pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
 pytest.importorskip("nvidia.cu13", reason="nvidia-nvjitlink assembles PTX without a GPU")
 
-@pytest.mark.parametrize("first", range(0, 20, 5))
+@pytest.mark.parametrize("first", range(0, rounds(10, 20), 5))
 def test_random_bodies_assemble_for_every_architecture_and_spill_nothing(first: int) -> None:
     for seed in range(first, first + 5):
         case = Case(seed)

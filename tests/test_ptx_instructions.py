@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.bodies import Array, differences
+from tests.each import for_each
 from tests.ptx.instructions import DTYPES
 from tests.ptx_machine import Fault, Machine, Memory, PtxError
 
@@ -183,7 +184,7 @@ INTEGER += [
 ]
 
 
-@pytest.mark.parametrize("case", INTEGER, ids=[case[0] for case in INTEGER])
+@for_each("case", INTEGER)
 def test_integers(case: tuple[str, str, tuple[str, ...], Callable[..., int]]) -> None:
     name, result, sources, function = case
     arrays = [DRAW.integers(0, 2, 960, "u2") if s == "pred" else crossed(s)[0] for s in sources]

@@ -21,6 +21,7 @@ from diffuse.kernels.llvm import reduce
 from diffuse.kernels.meaning import interpret
 from diffuse.kernels.targets.nvptx import Nvptx
 from tests.bodies import Array, Case, agreeing, differences
+from tests.each import for_each, rounds
 from tests.ptx_machine import Fault, Machine, Memory
 from tests.simt import expected
 
@@ -62,7 +63,7 @@ def disagreement(case: Case, change: Change = str, parts: int = 2) -> tuple[set[
 EVERY = 25
 
 
-@pytest.mark.parametrize("first", range(0, 150, EVERY))
+@pytest.mark.parametrize("first", range(0, rounds(75, 150), EVERY))
 def test_random_bodies_have_the_interpreters_bits(first: int) -> None:
     seen = agreeing(range(first, first + EVERY), disagreement)
     assert seen >= {"elements", "rows", "columns", "chunks", "results"}
@@ -125,8 +126,8 @@ def test_black_scholes_has_the_interpreters_bits(dtype: str) -> None:
     assert np.all(given.arrays[-1] > -1e-3)
 
 
-@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "uint8"])
+@for_each("name", ["fmod", "remainder", "floor_divide"])
+@for_each("dtype", ["float64", "float32", "float16", "int64", "uint8"])
 def test_remainders_are_exact(name: str, dtype: str) -> None:
     draw = np.random.default_rng(2)
     if np.dtype(dtype).kind == "f":

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from diffuse.kernels.llvm.math.table import TABLE
+from tests.each import for_each
 from tests.test_math import BINARY, SPECIAL, body, compiled, operands
 from tests.test_ptx_machine import launch
 
 pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", TABLE)
+@for_each("dtype", ["float64", "float32"])
+@for_each("name", TABLE)
 def test_the_bits_are_those_of_the_host(name: str, dtype: str) -> None:
     with np.errstate(all="ignore"):
         line = np.array([*SPECIAL, *(-v for v in SPECIAL)]).astype(dtype)

@@ -215,7 +215,7 @@ SUMS = """
 def test_products_that_ranks_add_up_are_added_up_in_a_region(tmp_path: Path, ranks: int) -> None:
     """`x.T @ y` sums over the rows that ranks have; moving the rows would take many times the bytes.  A plan
     knows what that costs, and does so where it takes the least time."""
-    done = command("run", "--predict", str(ranks), script(tmp_path, SUMS), **TINY)
+    done = command("run", "--predict", str(ranks), script(tmp_path, SUMS), **TINY, OPENBLAS_NUM_THREADS="1")
     assert done.returncode == 0, done.tail
     usual, planned, said = done.stdout.splitlines()[:3]
     found = re.match(r"([\d,]+) bytes in (\S+) ms, ([\d,]+) in (\S+) by default", said)

@@ -13,6 +13,7 @@ import scipy.sparse.csgraph
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
 from diffuse.scipy.sparse import csgraph
+from tests.each import for_each
 from tests.kinds import is_ours
 
 
@@ -53,7 +54,7 @@ CALLS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_each("name", CALLS)
 def test_functions_are_scipys(name: str) -> None:
     same(CALLS[name](sp, np), CALLS[name](scipy.sparse, numpy))
 

@@ -20,6 +20,7 @@ import diffuse.scipy.sparse.linalg as ours
 from diffuse.numpy.arrays import core
 from diffuse.observe import trace
 from diffuse.stream import engine
+from tests.each import for_each
 from tests.kinds import is_ours
 from tests.outcomes import silent
 
@@ -74,7 +75,7 @@ def agree(theirs: Any, mine: Any, close: float = 1e-8) -> None:
 # -- the same results ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(3))
+@for_each("seed", range(3))
 @pytest.mark.parametrize("name, kind", [(n, k) for n in SOLVERS for k in "dfDF"])
 def test_random_systems(name: str, kind: str, seed: int) -> None:
     A = matrix(kind, seed=seed, symmetric=name in SYMMETRIC)
@@ -83,8 +84,8 @@ def test_random_systems(name: str, kind: str, seed: int) -> None:
     agree(*both(name, A, side(kind if name != "minres" else A.dtype.char, seed=seed)), close=EPS[kind])
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("given", ["dense", "sparse", "Diffuse", "Diffuse sparse", "SciPy's", "operator"])
+@for_each("name", SOLVERS)
+@for_each("given", ["dense", "sparse", "Diffuse", "Diffuse sparse", "SciPy's", "operator"])
 def test_kinds_of_matrices(name: str, given: str) -> None:
     A = matrix("d", symmetric=name in SYMMETRIC)
     made: dict[str, Callable[[], Any]] = {
@@ -108,9 +109,9 @@ def test_kinds_of_right_sides() -> None:
             assert numpy.asarray(b).ravel().tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("how", ["jacobi", "ilu"])
-@pytest.mark.parametrize("kind", "df")
+@for_each("name", SOLVERS)
+@for_each("how", ["jacobi", "ilu"])
+@for_each("kind", "df")
 def test_preconditioned(name: str, how: str, kind: str) -> None:
     A = matrix(kind, symmetric=name in SYMMETRIC)
     if how == "jacobi":
@@ -123,8 +124,8 @@ def test_preconditioned(name: str, how: str, kind: str) -> None:
     agree(*both(name, A, side(kind), M=M), close=EPS[kind])
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("maxiter", [1, 2, 5])
+@for_each("name", SOLVERS)
+@for_each("maxiter", [1, 2, 5])
 def test_iterations_run_out(name: str, maxiter: int) -> None:
     A = matrix("d", symmetric=name in SYMMETRIC)
     options = {"restart": 3} if name == "gmres" else {}
@@ -141,8 +142,8 @@ def test_a_right_side_of_zeros(name: str) -> None:
     numpy.testing.assert_allclose(numpy.asarray(mine[0]), theirs[0], atol=1e-9)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("start", ["exact", "near", "column", "Mb"])
+@for_each("name", SOLVERS)
+@for_each("start", ["exact", "near", "column", "Mb"])
 def test_first_guesses(name: str, start: str) -> None:
     A, b = matrix("d", symmetric=name in SYMMETRIC), side("d")
     exact = numpy.linalg.solve(A.toarray(), b)
@@ -213,9 +214,9 @@ def test_what_the_callback_of_gmres_is_given(kind: str, maxiter: int) -> None:
         ours.gmres(A, b, callback=lambda v: None)
 
 
-@pytest.mark.parametrize("shape", [(40, 40), (60, 30), (30, 60)])
-@pytest.mark.parametrize("options", [{}, {"damp": 0.5}, {"calc_var": True}, {"iter_lim": 3}, {"x0": True},
-                                     {"conlim": 1.5}])
+@for_each("shape", [(40, 40), (60, 30), (30, 60)])
+@for_each("options", [{}, {"damp": 0.5}, {"calc_var": True}, {"iter_lim": 3}, {"x0": True},
+                      {"conlim": 1.5}])
 def test_least_squares(shape: tuple[int, int], options: dict[str, Any]) -> None:
     rng = numpy.random.default_rng(5)
     A = scipy.sparse.random_array(shape, density=0.2, rng=rng).tocsr() + scipy.sparse.eye_array(*shape)

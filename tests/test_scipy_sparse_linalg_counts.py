@@ -20,6 +20,7 @@ import scipy.sparse.linalg as scipys
 import diffuse.numpy as np
 import diffuse.scipy.sparse.linalg as ours
 from diffuse.settings import using
+from tests.each import for_each
 
 SOLVERS = ("cg", "bicg", "cgs", "bicgstab", "gmres", "minres")
 SYMMETRIC = ("cg", "minres")
@@ -57,8 +58,8 @@ def solved(module: Any, name: str, a: Any, b: Any, rtol: float = 1e-5) -> tuple[
     return numpy.asarray(x), info, len(calls)
 
 
-@pytest.mark.parametrize("condition", [10, 1000])
-@pytest.mark.parametrize("name, kind", CASES)
+@for_each("condition", [10, 1000])
+@for_each("name, kind", CASES)
 def test_small_systems_have_the_bits_of_scipys(name: str, kind: str, condition: float) -> None:
     for seed in range(2):
         a, b = system(kind, seed, condition, name in SYMMETRIC)
@@ -129,7 +130,7 @@ class Counted:
         return [getattr(module, name)(self.A, b, **options)[1], *self.seen]
 
 
-@pytest.mark.parametrize("case", ["plain", "near", "exact", "zeros", "one", "three", "identity", "turn"])
+@for_each("case", ["plain", "near", "exact", "zeros", "one", "three", "identity", "turn"])
 @pytest.mark.parametrize("name", (*SOLVERS, "lsqr"))
 def test_small_systems_take_the_products_of_scipys(name: str, case: str) -> None:
     if case == "turn" and name in ("cg", "minres"):

@@ -12,13 +12,14 @@ import scipy.sparse
 import scipy.sparse.linalg as scipys
 
 import diffuse.scipy.sparse.linalg as ours
+from tests.each import for_each
 from tests.test_scipy_sparse_linalg import SOLVERS, SYMMETRIC, agree, both, matrix, side
 
 sparse: Any = importlib.import_module("diffuse.scipy.sparse")
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("A, b, options", [
+@for_each("name", SOLVERS)
+@for_each("A, b, options", [
     (numpy.ones((3, 4)), numpy.ones(3), {}),
     (numpy.eye(3), numpy.ones(4), {}),
     (numpy.eye(3), numpy.ones((3, 2)), {}),
@@ -43,8 +44,8 @@ def test_a_tolerance_that_is_none(atol: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", (*SOLVERS, "lsqr"))
-@pytest.mark.parametrize("where", ["b", "A", "x0", "A later"])
+@for_each("name", (*SOLVERS, "lsqr"))
+@for_each("where", ["b", "A", "x0", "A later"])
 def test_nan_is_named(name: str, where: str) -> None:
     """SciPy's result is NaN; ours is an error that says who brought it in."""
     A, b = matrix("d", symmetric=name in SYMMETRIC).toarray(), side("d")

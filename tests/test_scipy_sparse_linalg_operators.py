@@ -15,6 +15,7 @@ import diffuse.numpy as np
 import diffuse.scipy.sparse.linalg as ours
 from diffuse.numpy.bridge import fallback
 from diffuse.settings import config
+from tests.each import for_each
 from tests.kinds import is_ours
 from tests.test_scipy_sparse_linalg import matrix, side
 
@@ -100,10 +101,10 @@ def test_operators_refuse() -> None:
 # -- norms, and what SciPy computes ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil"])
-@pytest.mark.parametrize("ord", [None, "fro", 1, -1, numpy.inf, -numpy.inf, 2, 0, 3])
-@pytest.mark.parametrize("axis", [None, 0, 1, -1, (0, 1), (1, 0)])
-@pytest.mark.parametrize("kind", "dD")
+@for_each("form", ["csr", "csc", "coo", "lil"])
+@for_each("ord", [None, "fro", 1, -1, numpy.inf, -numpy.inf, 2, 0, 3])
+@for_each("axis", [None, 0, 1, -1, (0, 1), (1, 0)])
+@for_each("kind", "dD")
 def test_norms(form: str, ord: Any, axis: Any, kind: str) -> None:
     A = matrix(kind, 20).asformat(form)
     mine = getattr(sparse, f"{form}_array")(A)

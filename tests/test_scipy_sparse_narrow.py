@@ -15,6 +15,7 @@ import scipy.sparse
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
 from diffuse.scipy.sparse import narrow
+from tests.each import for_each
 
 SIDE = 200
 X = numpy.random.default_rng(5).normal(size=SIDE * SIDE)
@@ -53,7 +54,7 @@ def test_a_product_has_scipys_bits_and_half_the_indices() -> None:
     assert ours._held.indices.dtype == numpy.int64
 
 
-@pytest.mark.parametrize("use", [
+@for_each("use", [
     lambda a: a.T, lambda a: a.T.tocsr(), lambda a: a * 2.0, lambda a: a[3:9], lambda a: a.tocsc(),
     lambda a: a + a, lambda a: a.copy(), lambda a: pickle.loads(pickle.dumps(a)), copy.copy, copy.deepcopy,
     lambda a: a @ a, lambda a: vars(a)["indices"], lambda a: a.indptr, lambda a: type(a)(a),

@@ -14,6 +14,7 @@ import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
 import diffuse.scipy.sparse.linalg  # noqa: F401
 from diffuse import settings
+from tests.each import for_each
 
 DENSE = [[1.5, 2.0, 0.0], [0.0, 4.0, 7.0]]
 NAMES = [f"{form}_{kind}" for form in ("csr", "csc", "coo", "bsr", "dia", "lil", "dok")
@@ -26,7 +27,7 @@ def both(name: str, values: Any = None) -> tuple[Any, Any]:
     return getattr(sp, name)(np.array(values)), getattr(scipy.sparse, name)(numpy.array(values))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_vars_shows_what_scipys_objects_have(name: str) -> None:
     ours, real = both(name)
     ours.note = real.note = "mine"
@@ -47,7 +48,7 @@ def test_vars_shows_the_arrays_themselves() -> None:
     assert ours[0, 0] == 9.0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_attributes_of_the_program_are_kept(name: str) -> None:
     ours, _ = both(name)
     ours.note = ["mine"]
@@ -68,8 +69,8 @@ def test_a_derived_class_survives_a_pickle() -> None:
         assert type(other) is Derived
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("array")])
-@pytest.mark.parametrize("exponent", [1, 2, 2.2, 1 + 3j, numpy.float32(1.3), True])
+@for_each("name", [name for name in NAMES if name.endswith("array")])
+@for_each("exponent", [1, 2, 2.2, 1 + 3j, numpy.float32(1.3), True])
 def test_a_power_has_the_bits_of_the_dense_one(name: str, exponent: Any) -> None:
     """Arrays of all formats raise their elements as dense arrays do, not by another routine."""
     values = numpy.random.default_rng(0).uniform(1, 9, (4, 4))

@@ -15,6 +15,7 @@ from diffuse import settings
 from diffuse.numpy.arrays import access, core
 from diffuse.observe import trace
 from diffuse.stream import engine
+from tests.each import for_each
 from tests.outcomes import quiet_outcome as outcome
 from tests.outcomes import warned
 
@@ -76,9 +77,9 @@ def slack(m: Any) -> float:
 
 
 @pytest.mark.usefixtures("ways")
-@pytest.mark.parametrize("kind", ["array", "matrix"])
-@pytest.mark.parametrize("dtype", KINDS)
-@pytest.mark.parametrize("form", FORMATS)
+@for_each("kind", ["array", "matrix"])
+@for_each("dtype", KINDS)
+@for_each("form", FORMATS)
 def test_sums_and_means_are_scipys(form: str, dtype: str, kind: str) -> None:
     real = matrix(form, kind, dtype)
     for axis in AXES:
@@ -87,9 +88,9 @@ def test_sums_and_means_are_scipys(form: str, dtype: str, kind: str) -> None:
 
 
 @pytest.mark.usefixtures("ways")
-@pytest.mark.parametrize("axis", [None, 0, 1, (1,)])
-@pytest.mark.parametrize("wanted", ["float32", "float64", "complex64", "int16", "int64", "bool", "uint8"])
-@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@for_each("axis", [None, 0, 1, (1,)])
+@for_each("wanted", ["float32", "float64", "complex64", "int16", "int64", "bool", "uint8"])
+@for_each("form", ["csr", "csc", "coo"])
 def test_element_types_that_were_asked_for(form: str, wanted: str, axis: Any) -> None:
     for dtype in ("float64", "complex64", "int8", "bool"):
         real = matrix(form, "array", dtype)
@@ -100,8 +101,8 @@ def test_element_types_that_were_asked_for(form: str, wanted: str, axis: Any) ->
 
 
 @pytest.mark.usefixtures("ways")
-@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
-@pytest.mark.parametrize("axis", [0, 1])
+@for_each("form", ["csr", "csc", "coo"])
+@for_each("axis", [0, 1])
 def test_results_that_were_given(form: str, axis: int) -> None:
     real = matrix(form, "array", "float64")
     for shape in (real.sum(axis=axis).shape, (3,)):
@@ -115,8 +116,8 @@ def test_results_that_were_given(form: str, axis: int) -> None:
 
 
 @pytest.mark.usefixtures("ways")
-@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (1, 1), (1, 9), (9, 1), (4, 4)])
-@pytest.mark.parametrize("form", FORMATS)
+@for_each("shape", [(0, 0), (0, 5), (5, 0), (1, 1), (1, 9), (9, 1), (4, 4)])
+@for_each("form", FORMATS)
 def test_shapes_with_little_in_them(form: str, shape: tuple[int, int]) -> None:
     for kind in ("array", "matrix"):
         make = getattr(scipy.sparse, f"{form}_{kind}")
@@ -132,7 +133,7 @@ def test_shapes_with_little_in_them(form: str, shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.usefixtures("ways")
-@pytest.mark.parametrize("axis", [2, -3, (), (0, 0), (0, 1, 1), "0", (0.5,), 0.5])
+@for_each("axis", [2, -3, (), (0, 0), (0, 1, 1), "0", (0.5,), 0.5])
 def test_axes_that_there_are_not(axis: Any) -> None:
     real = matrix("csr", "array", "float64")
     for name in ("sum", "mean"):
@@ -142,8 +143,8 @@ def test_axes_that_there_are_not(axis: Any) -> None:
 
 
 @pytest.mark.usefixtures("ways")
-@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
-@pytest.mark.parametrize("axis", AXES)
+@for_each("form", ["csr", "csc", "coo"])
+@for_each("axis", AXES)
 def test_duplicates_and_unsorted_indices(form: str, axis: Any) -> None:
     rng = numpy.random.default_rng(1)
     if form == "coo":
@@ -157,8 +158,8 @@ def test_duplicates_and_unsorted_indices(form: str, axis: Any) -> None:
 
 
 @pytest.mark.usefixtures("ways")
-@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+@for_each("form", ["csr", "csc", "coo"])
+@for_each("dtype", ["float64", "float32", "complex128"])
 def test_no_sum_is_minus_zero(form: str, dtype: str) -> None:
     """Rows and columns of one, two and more elements that all are."""
     full = numpy.tril(numpy.ones((12, 12), dtype))

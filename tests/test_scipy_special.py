@@ -24,6 +24,7 @@ real = pytest.importorskip("scipy.special")
 
 from diffuse.scipy import special  # noqa: E402 (they need SciPy)
 from diffuse.scipy.special import ufuncs  # noqa: E402 (they need SciPy)
+from tests.each import for_each  # noqa: E402
 from tests.outcomes import silent  # noqa: E402
 
 VALUES = Path(__file__).parent / "golden" / "test_scipy_special" / "values.txt"
@@ -75,7 +76,7 @@ def compute(name: str, arrays: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_values_and_special_values_are_scipys(name: str, dtype: str, threshold: None) -> None:
     arrays = arguments(name, dtype)
     with numpy.errstate(all="ignore"), warnings.catch_warnings():
@@ -83,7 +84,7 @@ def test_values_and_special_values_are_scipys(name: str, dtype: str, threshold: 
         close(name, compute(name, arrays), getattr(real, name)(*arrays))
 
 
-@pytest.mark.parametrize("name", sorted({line.split()[0] for line in VALUES.read_text().splitlines()}))
+@for_each("name", sorted({line.split()[0] for line in VALUES.read_text().splitlines()}))
 def test_values_are_within_four_units_in_the_last_place(name: str) -> None:
     rows = [line.split() for line in VALUES.read_text().splitlines() if line.split()[0] == name]
     with using(small=0):
@@ -94,7 +95,7 @@ def test_values_are_within_four_units_in_the_last_place(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_compiled_and_interpreted_have_the_same_bits(name: str, dtype: str) -> None:
     arrays = arguments(name, dtype)
     operation, count = ufuncs.UFUNCS[name].operation, arrays[0].size
@@ -106,7 +107,7 @@ def test_compiled_and_interpreted_have_the_same_bits(name: str, dtype: str) -> N
     assert same(compiled, interpreted).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_a_result_does_not_depend_on_its_place(name: str) -> None:
     arrays = [a[:61] for a in arguments(name)]
     with using(small=0):
@@ -116,7 +117,7 @@ def test_a_result_does_not_depend_on_its_place(name: str) -> None:
             assert same(part, whole[first:first + count]).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_small_arrays_have_scipys_bits(name: str) -> None:
     arrays = arguments(name)
     with numpy.errstate(all="ignore"), using(small=1 << 20):
@@ -141,9 +142,9 @@ def test_a_chain_of_them_is_one_task() -> None:
     assert plans[0].loops == 1 and plans[0].vanished >= 5
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint64",
-                                   "float16", "float32"])
-@pytest.mark.parametrize("name", ["gamma", "expit", "xlogy", "entr", "psi"])
+@for_each("dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint64",
+                    "float16", "float32"])
+@for_each("name", ["gamma", "expit", "xlogy", "entr", "psi"])
 def test_types_promote_as_scipys(name: str, dtype: str, threshold: None) -> None:
     function = getattr(special, name)
     arrays = [numpy.array([1, 0, 1, 3, 5]).astype(dtype)] * function.nin
@@ -237,7 +238,7 @@ def test_complex_and_long_double_arrays_are_scipys_with_a_warning() -> None:
     assert special.expit(wide).dtype == "longdouble"
 
 
-@pytest.mark.parametrize("call", [
+@for_each("call", [
     lambda s, x: s.xlogy(x, x) * 2, lambda s, x: s.gamma(x - 2) + x, lambda s, x: s.gammaln(x - 2) + x,
     lambda s, x: s.digamma(x - 2) + x, lambda s, x: s.logit(x / 4) + x, lambda s, x: s.log1p(x - 1) + x,
     lambda s, x: s.entr(x) * x, lambda s, x: s.rel_entr(x, x + 1) * x, lambda s, x: s.kl_div(x, x + 1) * x,

@@ -6,10 +6,11 @@ import numpy
 import pytest
 
 from diffuse.numpy.order import cells
+from tests.each import for_each
 from tests.test_sorting import TYPES, alike, elements, parallel, seeds  # noqa: F401 (a fixture)
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@for_each("kind", TYPES)
 def test_searches(kind: str) -> None:
     for seed in seeds(kind):
         x = elements(seed, kind, 600)

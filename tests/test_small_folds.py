@@ -14,6 +14,7 @@ from diffuse import settings
 from diffuse.kernels.build import small_folds
 from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.meaning import reduce
+from tests.each import for_each
 from tests.outcomes import warned
 
 SHAPES: list[tuple[int, ...]] = [(33,), (100,), (1025,), (5000,), (64, 64), (3, 700), (700, 3), (1, 40),
@@ -41,7 +42,7 @@ def numbers(char: str, shape: tuple[int, ...]) -> Any:
     return (found + 1j * found[::-1] if char in "FD" else found).astype(char)
 
 
-@pytest.mark.parametrize("operator, char, shape, axes", list(cases()))
+@for_each("operator, char, shape, axes", list(cases()))
 def test_compiled_folds_have_the_bits_of_the_tree(operator: str, char: str, shape: tuple[int, ...],
                                                   axes: tuple[int, ...]) -> None:
     array = numbers(char, shape)
@@ -164,9 +165,9 @@ def test_means_that_are_too_small_for_their_type_warn_as_numpys() -> None:
     assert said[0] == said[1] and said[0]
 
 
-@pytest.mark.parametrize("ufunc", [np.add, np.maximum, np.minimum])
-@pytest.mark.parametrize("shape", [(), (1,), (40,), (50_000,), (5, 8), (250, 200), (30, 40, 50)])
-@pytest.mark.parametrize("char", "dfibB?")
+@for_each("ufunc", [np.add, np.maximum, np.minimum])
+@for_each("shape", [(), (1,), (40,), (50_000,), (5, 8), (250, 200), (30, 40, 50)])
+@for_each("char", "dfibB?")
 def test_reductions_of_ufuncs_go_along_the_first_axis(ufunc: Any, shape: tuple[int, ...], char: str) -> None:
     array = (numpy.random.default_rng(3).random(shape) * 4).astype(char)
     given, plain = np.array(array), getattr(numpy, ufunc.__name__)

@@ -12,6 +12,7 @@ import diffuse
 import diffuse.numpy as np
 from diffuse.numpy.arrays import core
 from diffuse.numpy.ops import known
+from tests.each import for_each
 
 ROWS, COLUMNS = 2000, 40
 
@@ -52,8 +53,8 @@ CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "function": lambda x, row, library: library.maximum(row, x)}
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("form", list(forms(numpy.arange(COLUMNS, dtype=float))))
+@for_each("call", CALLS)
+@for_each("form", list(forms(numpy.arange(COLUMNS, dtype=float))))
 def test_elements_are_read_at_the_call(call: str, form: str) -> None:
     row = forms(numpy.arange(COLUMNS, dtype=float) / 4)[form]
     changes = row.flags.writeable
@@ -115,8 +116,8 @@ def test_errors_are_numpys(wrong: Any) -> None:
     assert str(found.value) == str(expected.value)
 
 
-@pytest.mark.parametrize("elements", [40, 1000, 40_000])
-@pytest.mark.parametrize("write", [
+@for_each("elements", [40, 1000, 40_000])
+@for_each("write", [
     lambda m, x, y, z: m.add(x, y, z), lambda m, x, y, z: m.sqrt(x, z),
     lambda m, x, y, z: m.clip(x, y, 7.5, out=z), lambda m, x, y, z: x.clip(1.5, 7.5, z),
     lambda m, x, y, z: m.cumsum(x, out=z),
@@ -141,8 +142,8 @@ def test_an_output_of_an_extremum_by_position_is_deprecated(elements: int) -> No
     assert diffuse.to_numpy(out).tolist() == [0.5] * elements
 
 
-@pytest.mark.parametrize("elements", [40, 1000, 40_000])
-@pytest.mark.parametrize("call", [
+@for_each("elements", [40, 1000, 40_000])
+@for_each("call", [
     lambda x, row: x + row, lambda x, row: row - x, lambda x, row: x <= row, lambda x, row: row == x,
     lambda x, row: x.__iadd__(row), lambda x, row: x * (2,), lambda x, row: x / [2.5]])
 def test_lists_of_numbers_are_arrays(call: Callable[..., Any], elements: int) -> None:
@@ -166,8 +167,8 @@ def test_lists_that_do_not_fit_are_refused_as_by_numpy(wrong: Any) -> None:
             call(np.ones((50, 20)))
 
 
-@pytest.mark.parametrize("elements", [40, 1000, 40_000])
-@pytest.mark.parametrize("write", [
+@for_each("elements", [40, 1000, 40_000])
+@for_each("write", [
     lambda m, x, y: m.copyto(x, y), lambda m, x, y: m.putmask(x, y > 3, 0.5),
     lambda m, x, y: m.put(x, [1, 2], 9),
     lambda m, x, y: m.place(x, y > 3, [0.5, 1.5]), lambda m, x, y: m.copyto(x, 2),

@@ -15,9 +15,10 @@ from diffuse.ir import Relation, alias, relation
 from diffuse.ir.spans import FEW, Spans
 from diffuse.stream import engine
 from tests import windows
+from tests.each import for_each
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_what_may_meet_is_found(seed: int) -> None:
     rng = Random(seed)
     accesses = [access for _ in range(30) for task in windows.window(rng) for access in task.accesses

@@ -21,6 +21,7 @@ from diffuse.kernels.llvm.flags import MXCSR_INVALID, MXCSR_OVERFLOW
 from diffuse.kernels.targets.host import Host
 from diffuse.observe import trace
 from diffuse.stream import engine
+from tests.each import for_each
 from tests.outcomes import warned
 from tests.test_llvm import BODIES
 
@@ -114,8 +115,8 @@ def test_the_numbers_are_special() -> None:
 
 
 @pytest.mark.parametrize("columns", [None, 1, 3, 11])
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("special", SPECIALS)
+@for_each("dtype", FLOATS)
+@for_each("special", SPECIALS)
 def test_products_are_silent_among_operations_that_could_have_warned(special: str, dtype: str,
                                                                      columns: int | None) -> None:
     a, x = operands(special, dtype, columns)
@@ -130,8 +131,8 @@ def test_products_are_silent_among_operations_that_could_have_warned(special: st
     assert ours == theirs == set()
 
 
-@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
-@pytest.mark.parametrize("special", SPECIALS)
+@for_each("form", ["csr", "csc", "coo"])
+@for_each("special", SPECIALS)
 def test_products_alone_are_silent(special: str, form: str) -> None:
     a, x = operands(special, "float64", None, form)
     ours, theirs = both(lambda np, sp: (lazily(sp, a) @ np.array(x), np.array(x) @ lazily(sp, a)))
@@ -142,9 +143,9 @@ CULPRITS = {"sqrt": "invalid value", "square": "overflow", "divide": "divide by 
 
 
 @pytest.mark.not_device("no floating-point flags are kept")
-@pytest.mark.parametrize("culprit", CULPRITS)
-@pytest.mark.parametrize("where", [0, 7, ROW - 1, ROW, ROW + 1, ROWS - 1])
-@pytest.mark.parametrize("special", ["infinity times zero", "product too large", "product too small"])
+@for_each("culprit", CULPRITS)
+@for_each("where", [0, 7, ROW - 1, ROW, ROW + 1, ROWS - 1])
+@for_each("special", ["infinity times zero", "product too large", "product too small"])
 @pytest.mark.parametrize("columns", [None, 3])
 def test_what_other_operations_raise_is_reported(culprit: str, where: int, special: str,
                                                  columns: int | None) -> None:

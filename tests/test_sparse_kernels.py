@@ -18,6 +18,7 @@ from diffuse.kernels.build import jit
 from diffuse.observe import trace
 from diffuse.scipy.sparse.products import PackedMatrix, spmv, totals
 from diffuse.stream import engine
+from tests.each import for_each
 
 Matrix = Any
 
@@ -52,9 +53,9 @@ def same_bits(ours: Any, expected: numpy.ndarray[Any, Any]) -> None:
 
 
 @pytest.mark.usefixtures("everything_recorded")
-@pytest.mark.parametrize("dtype", "float64 float32 complex128 complex64 int64 int32 int8 uint16 bool".split())
-@pytest.mark.parametrize("index", ["int32", "int64"])
-@pytest.mark.parametrize("columns", [None, 1, 3, 17])
+@for_each("dtype", "float64 float32 complex128 complex64 int64 int32 int8 uint16 bool".split())
+@for_each("index", ["int32", "int64"])
+@for_each("columns", [None, 1, 3, 17])
 def test_products_have_the_bits_of_scipy(dtype: str, index: str, columns: int | None) -> None:
     a = matrix(201, 103, dtype, index, seed=1)
     draw = numpy.random.default_rng(2)
@@ -108,8 +109,7 @@ def test_a_vector_that_is_still_being_made_is_waited_for() -> None:
 
 
 @pytest.mark.usefixtures("everything_recorded")
-@pytest.mark.parametrize("dtype",
-                         "float64 float32 complex128 complex64 int64 int32 int8 uint64 uint16 bool".split())
+@for_each("dtype", "float64 float32 complex128 complex64 int64 int32 int8 uint64 uint16 bool".split())
 def test_sums_of_rows_have_the_bits_of_reduceat(dtype: str) -> None:
     """Rows without elements, up to 8, to 128 and beyond: each is added up in a way of its own, to zero."""
     draw = numpy.random.default_rng(10)
@@ -139,9 +139,9 @@ def product(dtype: str, width: int | None) -> Body:
     return Body((Space(rank, (0,)),), arguments, (), (Loop(0, tuple(range(rank)), ops),), split=(4,))
 
 
-@pytest.mark.parametrize("first, number", [(0, 103), (20, 50), (0, 0), (90, 13)])
-@pytest.mark.parametrize("dtype, width", [("float64", None), ("float32", None), ("complex128", None),
-                                          ("int8", None), ("float64", 3), ("complex64", 17)])
+@for_each("first, number", [(0, 103), (20, 50), (0, 0), (90, 13)])
+@for_each("dtype, width", [("float64", None), ("float32", None), ("complex128", None),
+                           ("int8", None), ("float64", 3), ("complex64", 17)])
 def test_rows_of_the_operand_lie_in_two_places(dtype: str, width: int | None, first: int, number: int
                                                ) -> None:
     """What lies elsewhere is marked with a number that would show in the result."""

@@ -17,6 +17,7 @@ from diffuse import library, settings
 from diffuse.ir import IndexTask
 from diffuse.kernels.body import operations
 from diffuse.spec import discover, mismatches, of_task
+from tests.each import for_each
 from tests.operators import labels
 
 ROWS, COLUMNS = 7, 9
@@ -159,7 +160,7 @@ def task(name: str, function: Function, given: list[Any]) -> IndexTask:
     return found[0]
 
 
-@pytest.mark.parametrize("name", CASES)
+@for_each("name", CASES)
 def test_an_operation(name: str) -> None:
     make, kinds, (theirs, ours) = CASES[name]
     given = operands(kinds, 1)

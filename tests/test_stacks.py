@@ -9,6 +9,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse.numpy.ops import elementwise, stacks
 from diffuse.numpy.small import native
+from tests.each import for_each
 
 COUNT = 5000
 needs_extension = pytest.mark.skipif(native is None, reason="the extension is not there")
@@ -47,8 +48,8 @@ def test_a_matrix_with_its_own_transpose_is_left_to_numpy() -> None:
 
 
 @needs_extension
-@pytest.mark.parametrize("n", [2, 3, 4])
-@pytest.mark.parametrize("kind", ["any", "symmetric", "diagonal", "permuted", "integers", "near"])
+@for_each("n", [2, 3, 4])
+@for_each("kind", ["any", "symmetric", "diagonal", "permuted", "integers", "near"])
 def test_inverses_have_numpys_bits(n: int, kind: str) -> None:
     x = matrices(n, 6000, n, n)
     if kind == "symmetric":

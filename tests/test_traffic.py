@@ -15,6 +15,7 @@ from diffuse.movement.direct import busiest, exchange, volumes
 from diffuse.runtime.mpi.shares import _disjoint
 from diffuse.runtime.mpi.traffic import Traffic, received
 from diffuse.runtime.mpi.validity import all_of, fresh, made, tidy
+from tests.each import for_each
 from tests.jobs import TINY, Job, diffuse, over_mpi, script
 from tests.test_mpi_validity import elements, some_box
 
@@ -28,7 +29,7 @@ def some_layout(pick: random.Random, ranks: int) -> Layout:
 # -- what is counted for many ranks, by its definition -----------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_volumes_are_those_of_the_exchange(seed: int) -> None:
     pick = random.Random(seed)
     have, want = some_layout(pick, 5), some_layout(pick, 5)
@@ -40,7 +41,7 @@ def test_volumes_are_those_of_the_exchange(seed: int) -> None:
     assert received(arrivals, fresh(SHAPE, 8, 5)) == 8 * volumes(have, want)[0]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_the_busiest_rank_is_that_of_the_exchange(seed: int) -> None:
     pick = random.Random(seed)
     have, want = (all_of(SHAPE), *some_layout(pick, 4)), some_layout(pick, 5)
@@ -51,7 +52,7 @@ def test_the_busiest_rank_is_that_of_the_exchange(seed: int) -> None:
     assert busiest(have, want) == (max(map(sum, sums)), max(map(len, sums)))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_who_wrote_an_element_holds_it_and_nobody_else(seed: int) -> None:
     pick = random.Random(seed)
     have, by = some_layout(pick, 4), some_layout(pick, 4)
@@ -62,7 +63,7 @@ def test_who_wrote_an_element_holds_it_and_nobody_else(seed: int) -> None:
         assert elements(held) == known - others | elements(by[rank])
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_disjoint_writes(seed: int) -> None:
     pick = random.Random(seed)
     writes = some_layout(pick, 3)

@@ -16,6 +16,7 @@ from diffuse.kernels.build.scalar_ir import INTRINSICS
 from diffuse.runtime.device import driver
 from diffuse.stream import engine
 from tests import test_lowering
+from tests.each import for_each
 from tests.interpreted_gpu import Interpreted
 from tests.test_ptx_machine import launch
 from tests.test_vectorize import TRIED, VECTORIZED, arguments, branches, escape, nested
@@ -88,7 +89,7 @@ def applied(name: str, dtype: str) -> UserFunction:
 WHOLE = ("smin", "smax", "umin", "umax", "abs", "ctpop")
 
 
-@pytest.mark.parametrize("name, dtype", [
+@for_each("name, dtype", [
     (name, dtype) for name in INTRINSICS if name not in ("fmin", "fmax")
     for dtype in (("int32", "int64") if name in WHOLE else ("float32", "float64"))])
 def test_every_intrinsic_has_the_hosts_bits(name: str, dtype: str) -> None:

@@ -14,6 +14,7 @@ from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
 from diffuse.observe import trace
 from diffuse.settings import using
+from tests.each import for_each
 from tests.test_walks import PLAIN, SIDE, busy
 
 pytestmark = pytest.mark.local_only("every rank records the same, whatever is at hand there")
@@ -187,10 +188,10 @@ def test_slices_of_an_array_that_was_lost_raise_although_its_memory_was_known() 
     assert not current().stores.lost
 
 
-@pytest.mark.parametrize("number", [numpy.float32(0.3), numpy.float64(0.3), numpy.int8(3), numpy.complex64(1)
-                                    ], ids=str)
-@pytest.mark.parametrize("dtype", ["float32", "int16", "complex128"])
-@pytest.mark.parametrize("size", [200, 40_000])
+@for_each("number", [numpy.float32(0.3), numpy.float64(0.3), numpy.int8(3), numpy.complex64(1)
+                     ])
+@for_each("dtype", ["float32", "int16", "complex128"])
+@for_each("size", [200, 40_000])
 def test_numbers_of_numpys_on_the_left_count_as_in_numpy(number: Any, dtype: str, size: int) -> None:
     plain = (1 + numpy.arange(size) % 50).astype(dtype)
     x = np.array(plain)

@@ -14,6 +14,7 @@ from diffuse import settings
 from diffuse.numpy.small import native
 from tests import audit, audit_compare, audit_wrong
 from tests.audit_calls import Call
+from tests.each import for_each
 
 pytestmark = pytest.mark.skipif(native is None, reason="Python words these errors otherwise")
 
@@ -191,7 +192,7 @@ OPERANDS = ("x = np.arange(200.)", "i = np.arange(200) % 4", "m = np.ones((20, 1
 
 
 @pytest.mark.parametrize("small", [0, 16384])
-@pytest.mark.parametrize("code", FOUND.strip().splitlines())
+@for_each("code", FOUND.strip().splitlines())
 def test_what_was_found(code: str, small: int) -> None:
     settings.config.small = small
     call = Call("wrong", 0, code, OPERANDS, code)
