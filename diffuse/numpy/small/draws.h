@@ -13,13 +13,14 @@ typedef struct {
     bitgen_t *source;
 } Drawing;
 
-enum { SMALL_BLOCK = 256, SMALL_LANES = 4 }; /* words that are made together, of sequences that are made side by side */
+enum { SMALL_BLOCK = 256, SMALL_LANES = 8 }; /* words that are made together, of sequences that are made side by side */
 
 /* Words of a PCG64 in their order, and how many were taken. */
 typedef struct {
     long long taken;
     int at; /* the next word of the block */
-    uint64_t states[2 * SMALL_LANES], stride[4]; /* the next state of each sequence; what moves it to its next one */
+    uint64_t low[SMALL_LANES], high[SMALL_LANES]; /* the next state of each sequence */
+    uint64_t stride[4]; /* the factor and the term that move it to its next one, the lower half of each first */
     uint64_t block[SMALL_BLOCK];
 } Words;
 
@@ -49,6 +50,13 @@ typedef npy_intp (*Make)(Words *words, long long end, const Recipe *recipe, void
  * them.  -1 with an exception. */
 npy_intp small_draw_pieces(Drawing *drawing, PyArrayObject *array, npy_intp first, Make make, const Recipe *recipe);
 int small_is_pcg64(PyObject *bits);
+
+/* Of wide.c, for processors that it says are wide: the next block of words; a block's integers, and whether any of them
+ * is refused; normal numbers of some words, all that come before one that a word may not be, or but for less than 8. */
+int small_is_wide(void);
+void small_wide_words(Words *words);
+int small_wide_integers(const uint64_t *words, int64_t *out, int64_t low, uint32_t length);
+int small_wide_normals(const uint64_t *words, int many, double *out, const double *width, const uint64_t *least);
 
 int small_begin_drawing(PyObject *generator, Drawing *drawing); /* -1 with an exception */
 int small_end_drawing(Drawing *drawing); /* whether it was begun or not; -1 with an exception, one before or its own */

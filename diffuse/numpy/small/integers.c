@@ -42,6 +42,8 @@ static void fill(bitgen_t *source, int64_t *out, npy_intp count, int64_t low, ui
 __attribute__((optimize("O3"))) static int block_drawn(const uint64_t *words, int64_t *out, int64_t low, uint32_t length)
 {
     uint32_t least = -length % length, any = 0;
+    if (small_is_wide())
+        return small_wide_integers(words, out, low, length);
     for (int k = 0; k < SMALL_BLOCK; k++) {
         uint64_t one = (words[k] & 0xffffffff) * length, other = (words[k] >> 32) * length;
         out[2 * k] = low + (int64_t)(one >> 32);

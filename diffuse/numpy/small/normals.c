@@ -134,6 +134,8 @@ static npy_intp piece(Words *words, long long end, const Recipe *recipe, void *m
         const uint64_t *block = words->block + words->at;
         int plain = 1;
         many = many < room ? many : room;
+        if (small_is_wide())
+            n += k = small_wide_normals(block, (int)many, out + n, width, least);
         while (k < many && plain) {
             uint64_t word = block[k++], layer = word & (LAYERS - 1), far = word >> FAR & (((uint64_t)1 << BITS) - 1);
             union { double number; uint64_t bits; } found = {.number = (double)(int64_t)far * width[layer]};

@@ -3,17 +3,17 @@
  * A piece is what a fixed number of words gives.  The generator's state can be moved on by any number of words, so that
  * each thread draws its pieces apart from the others, into memory of its own.  How many numbers a piece gives is known
  * when it is drawn: then the thread waits until it is known of all pieces before, and copies its numbers to their place.
- * A number may take words of the next piece, too, which is drawn once more then, behind these. */
+ * Where that takes long, as the thread that draws the piece before has no processor, it draws that one, too.  A number
+ * may take words of the next piece, which is drawn once more then, behind these. */
 #include "draws.h"
 #include <stdatomic.h>
-#include <sched.h>
 
 #ifdef __SIZEOF_INT128__
 typedef unsigned __int128 Wide;
 
 enum { LANES = SMALL_LANES, WORDS = 8192 }; /* words of a piece */
-enum { LEAST = 20000, SHARED = 200000 };    /* numbers that are worth this, and several threads */
-enum { PATIENCE = 1000 };                   /* looks at other threads before the processor is left to them */
+enum { LEAST = 20000, SHARED = 400000 };    /* numbers that are worth this, and words that are worth several threads */
+enum { PATIENCE = 20000 };                  /* looks for a piece before it is drawn once more */
 
 /* What some steps of the generator do to its state. */
 typedef struct {
@@ -29,8 +29,8 @@ typedef struct {
     npy_intp count, most;     /* numbers that are asked for, and of a piece at most */
     Make make;
     Recipe recipe;
-    atomic_llong claimed, joined; /* pieces */
-    long long numbers, over;      /* of all pieces that are joined; words that the last one took of the next one */
+    atomic_llong claimed, joining, joined; /* pieces */
+    atomic_llong numbers, over;   /* of all pieces that are joined; words that the last one took of the next one */
     atomic_int full;              /* no piece has room any more */
 } Work;
 
@@ -62,28 +62,31 @@ static inline uint64_t word_of(Wide state)
     return both >> turned | both << (-turned & 63);
 }
 
-__attribute__((optimize("O3"))) void small_more_words(Words *words)
+static inline Wide both(const uint64_t *low, const uint64_t *high)
 {
-    Wide lanes[LANES], factor = (Wide)words->stride[1] << 64 | words->stride[0],
-         term = (Wide)words->stride[3] << 64 | words->stride[2];
-    for (int j = 0; j < LANES; j++)
-        lanes[j] = (Wide)words->states[2 * j + 1] << 64 | words->states[2 * j];
-    for (int k = 0; k < SMALL_BLOCK; k += LANES)
-        for (int j = 0; j < LANES; j++) {
-            words->block[k + j] = word_of(lanes[j]);
-            lanes[j] = lanes[j] * factor + term;
-        }
-    for (int j = 0; j < LANES; j++) {
-        words->states[2 * j] = (uint64_t)lanes[j];
-        words->states[2 * j + 1] = (uint64_t)(lanes[j] >> 64);
-    }
-    words->at = 0;
+    return (Wide)*high << 64 | *low;
 }
 
-static void put(uint64_t *at, Wide value)
+static inline void put(uint64_t *low, uint64_t *high, Wide value)
 {
-    at[0] = (uint64_t)value;
-    at[1] = (uint64_t)(value >> 64);
+    *low = (uint64_t)value;
+    *high = (uint64_t)(value >> 64);
+}
+
+void small_more_words(Words *words)
+{
+    words->at = 0;
+    if (small_is_wide()) {
+        small_wide_words(words);
+        return;
+    }
+    Jump stride = {both(words->stride, words->stride + 1), both(words->stride + 2, words->stride + 3)};
+    for (int k = 0; k < SMALL_BLOCK; k += LANES)
+        for (int j = 0; j < LANES; j++) {
+            Wide state = both(words->low + j, words->high + j);
+            words->block[k + j] = word_of(state);
+            put(words->low + j, words->high + j, moved(state, stride));
+        }
 }
 
 /* Draw piece `k` without the first words, which the piece before it took; gives how many numbers it has. */
@@ -92,9 +95,9 @@ static npy_intp made(Work *work, long long k, long long first, Words *words, voi
     Wide state = moved(work->begin, repeated(work->piece, k));
     state = moved(state, repeated(work->step, first));
     for (int j = 0; j < LANES; j++)
-        put(words->states + 2 * j, state = moved(state, work->step));
-    put(words->stride, work->stride.factor);
-    put(words->stride + 2, work->stride.term);
+        put(words->low + j, words->high + j, state = moved(state, work->step));
+    put(words->stride, words->stride + 1, work->stride.factor);
+    put(words->stride + 2, words->stride + 3, work->stride.term);
     words->at = SMALL_BLOCK;
     words->taken = first;
     npy_intp found = work->make(words, WORDS, &work->recipe, out);
@@ -102,41 +105,50 @@ static npy_intp made(Work *work, long long k, long long first, Words *words, voi
     return found;
 }
 
-/* Wait until all pieces before `k` are joined: 0 if none of those from `k` on has room. */
-static int awaited(Work *work, long long k)
+/* Join piece `k`, which follows on those that are joined, unless another thread does it: `count` numbers that were drawn,
+ * or those that are drawn here if these are -1 or other ones. */
+static void join(Work *work, long long k, npy_intp count, long long over, Words *words, int64_t *found)
 {
-    for (int looks = 0; atomic_load_explicit(&work->joined, memory_order_acquire) < k; looks++) {
-        if (atomic_load_explicit(&work->full, memory_order_relaxed))
-            return 0;
-        if (looks >= PATIENCE)
-            sched_yield();
+    long long first = atomic_load(&work->over), numbers = atomic_load(&work->numbers);
+    if (numbers + work->most > work->count) {
+        atomic_store(&work->full, 1);
+        return;
     }
-    if (work->numbers + work->most <= work->count)
-        return 1;
-    atomic_store(&work->full, 1);
-    return 0;
+    if (count < 0 || first)
+        count = made(work, k, first, words, found, &over);
+    if (!atomic_compare_exchange_strong(&work->joining, &(long long){k}, k + 1))
+        return;
+    atomic_store(&work->over, over);
+    atomic_store(&work->numbers, numbers + count);
+    atomic_store(&work->joined, k + 1);
+    memcpy(work->out + numbers, found, count * sizeof *found);
+}
+
+/* Wait until all pieces before `k` are joined, or none of those from `k` on has room. */
+static void await(Work *work, long long k, Words *words, int64_t *found)
+{
+    long long joined;
+    for (int looks = 1; (joined = atomic_load(&work->joined)) < k && !atomic_load(&work->full); looks++) {
+        if (looks % PATIENCE == 0)
+            join(work, joined, -1, 0, words, found);
+    }
 }
 
 /* Draw pieces until no other one has room. */
 static void work_on(Work *work)
 {
-    char *memory = malloc(sizeof(Words) + (work->most + 1) * sizeof(int64_t));
+    size_t room = (work->most + 1) * sizeof(int64_t);
+    char *memory = malloc(sizeof(Words) + 2 * room);
     Words *words = (Words *)memory;
-    int64_t *found = (int64_t *)(memory + sizeof *words);
-    while (memory != NULL && !atomic_load_explicit(&work->full, memory_order_relaxed)) {
+    int64_t *found = (int64_t *)(memory + sizeof *words), *other = (int64_t *)(memory + sizeof *words + room);
+    while (memory != NULL && !atomic_load(&work->full)) {
         long long k = atomic_fetch_add(&work->claimed, 1), over = 0;
-        if ((k + 1) * work->most > work->count && !awaited(work, k)) /* rarely has room */
-            break;
-        npy_intp count = made(work, k, 0, words, found, &over);
-        if (!awaited(work, k))
-            break;
-        if (work->over)
-            count = made(work, k, work->over, words, found, &over);
-        int64_t *out = work->out + work->numbers;
-        work->numbers += count;
-        work->over = over;
-        atomic_store_explicit(&work->joined, k + 1, memory_order_release);
-        memcpy(out, found, count * sizeof *out);
+        npy_intp count = -1;
+        if ((k + 1) * work->most <= work->count) /* else it rarely has room */
+            count = made(work, k, 0, words, found, &over);
+        await(work, k, words, other);
+        if (atomic_load(&work->joined) == k)
+            join(work, k, count, over, words, found);
     }
     free(memory);
 }
@@ -160,10 +172,10 @@ static PyObject *run(PyObject *capsule, PyObject *unused)
 static PyMethodDef running = {"draw", run, METH_NOARGS, "Draws pieces of an array of random numbers."};
 
 /* Run the work of a capsule in threads, or in this one: -1 with an exception. */
-static int done(PyObject *capsule, npy_intp count)
+static int done(PyObject *capsule, npy_intp words)
 {
     PyObject *function = PyCFunction_New(&running, capsule);
-    PyObject *said = function == NULL ? NULL : count < SHARED || share == NULL
+    PyObject *said = function == NULL ? NULL : words < SHARED || share == NULL
         ? PyObject_CallNoArgs(function) : PyObject_CallOneArg(share, function);
     Py_XDECREF(said);
     Py_XDECREF(function);
@@ -219,7 +231,7 @@ static npy_intp drawn(Wide *state, Wide increment, PyArrayObject *array, npy_int
     work->most = WORDS * recipe->each;
     work->make = make;
     work->recipe = *recipe;
-    npy_intp found = done(capsule, work->count) < 0 ? -1 : (npy_intp)work->numbers;
+    npy_intp found = done(capsule, work->count / recipe->each) < 0 ? -1 : (npy_intp)work->numbers;
     if (found > 0)
         *state = moved(moved(*state, repeated(work->piece, work->joined)), repeated(work->step, work->over));
     Py_DECREF(capsule);
