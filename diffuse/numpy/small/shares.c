@@ -56,6 +56,13 @@ static int far_apart(int dims, const npy_intp *strides)
     return strides[dims - 1] >= LINE || strides[dims - 1] <= -LINE;
 }
 
+int small_scattered(PyObject *x)
+{
+    PyArrayObject *array = (PyArrayObject *)x;
+    return PyArray_CheckExact(x) && PyArray_NDIM(array) > 0 && far_apart(PyArray_NDIM(array), PyArray_STRIDES(array))
+        && size_of(x) * FAR >= 2 * SMALL_SHARE && size_of(x) <= MOST;
+}
+
 int small_shared(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count)
 {
     npy_intp row = 1, weight = 1;
