@@ -1,4 +1,4 @@
-"""Random numbers that several threads draw in pieces (small/pieces.c): NumPy's, with NumPy's state afterwards."""
+"""Random numbers that threads draw in pieces (small/pieces.c): NumPy's, with NumPy's state after them."""
 
 from __future__ import annotations
 
