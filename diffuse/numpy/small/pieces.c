@@ -240,8 +240,9 @@ static npy_intp drawn(Wide *state, Wide increment, PyArrayObject *array, npy_int
 
 npy_intp small_draw_pieces(Drawing *drawing, PyArrayObject *array, npy_intp first, Make make, const Recipe *recipe)
 {
-    if (PyArray_SIZE(array) - first < LEAST || !small_is_pcg64(drawing->bits))
-        return 0;
+    npy_intp count = PyArray_SIZE(array) - first;
+    if (count < LEAST || (count / recipe->each < SHARED && !small_is_wide()) || !small_is_pcg64(drawing->bits))
+        return 0; /* without vectors NumPy's generator is as fast in one thread */
     Wide state, increment;
     npy_intp found = -1;
     PyObject *described = PyObject_GetAttrString(drawing->bits, "state"), *type, *error, *trace;
