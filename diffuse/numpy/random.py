@@ -13,6 +13,7 @@ import numpy.random as _real
 from numpy.random import _generator as _compiled
 from numpy.random import _pickle
 
+from diffuse import library as _library
 from diffuse.numpy.arrays import core as _core
 from diffuse.numpy.arrays.core import Array as _Array
 from diffuse.numpy.arrays.lending import owned as _owned
@@ -177,6 +178,14 @@ def _connect_normals() -> None:
     _native.connect_normals(_ctypes.cast(function, _ctypes.c_void_p).value, _real.Generator)
 
 
+def _together(draw: Callable[[], None]) -> None:
+    """Call a function in all threads that compute, at the same time."""
+    from diffuse.numpy.order import team
+
+    one = _library.current().runtime.ranks > 1
+    team.together([draw] * (1 if one else team.threads()))
+
+
 def _agree() -> bool:
     """Does the extension draw the integers that NumPy draws, and leave NumPy's state?"""
     for high in (3, 1000, 3 << 30):
@@ -191,7 +200,7 @@ def _agree() -> bool:
 
 if _native is not None:
     _connect_normals()
-    _native.connect_integers(_real.PCG64, _agree)
+    _native.connect_integers(_real.PCG64, _agree, _together)
 Generator: Any = _generator(_real.Generator, _stored_generator)
 RandomState: Any = _generator(_real.RandomState, _stored_state)
 SeedSequence: Any = _seeded(_real.SeedSequence)

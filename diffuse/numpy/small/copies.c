@@ -152,34 +152,36 @@ int small_apart(PyArrayObject *array)
     return PyArray_NDIM(array) > 0 && reach > 0;
 }
 
-/* Copy to an array whose rows are short; 0 if NumPy has to do it, as it is quicker for others. */
+/* Copy to an array whose rows are short, or whose many elements lie far apart; 0 if NumPy has to do it, as it is quicker
+ * for others. */
 static int put_rows(PyArrayObject *array, PyObject *value)
 {
     PyArrayObject *other = (PyArrayObject *)value;
     int dims = PyArray_NDIM(array), kind = small_kind(PyArray_TYPE(array)), missing;
-    npy_intp row = dims > 1 && dims <= RANK ? PyArray_DIM(array, dims - 1) : SHORT, width = PyArray_ITEMSIZE(array);
-    npy_intp step[RANK] = {0};
-    if (row >= SHORT || PyArray_SIZE(array) <= row * SHORT || PyArray_IS_C_CONTIGUOUS(array) || !small_apart(array))
+    if (dims > RANK || PyArray_IS_C_CONTIGUOUS(array) || !small_apart(array))
         return 0;
+    npy_intp row = PyArray_DIM(array, dims - 1), width = PyArray_ITEMSIZE(array), step[RANK] = {0};
+    int brief = row < SHORT && PyArray_SIZE(array) > row * SHORT;
+    Number number;
+    const char *from = (const char *)&number;
     if (!PyArray_CheckExact(value)) {
-        Number number;
         if (!small_taken(kind, value, &number))
             return 0;
-        small_move(dims, PyArray_DIMS(array), width, PyArray_BYTES(array), PyArray_STRIDES(array), (const char *)&number,
-                   step);
-        return 1;
-    }
-    if (!small_plain(value) || PyArray_TYPE(other) != PyArray_TYPE(array)
-            || (missing = dims - PyArray_NDIM(other)) < 0 || PyArray_SIZE(other) == 0 || small_overlap(array, other))
-        return 0;
-    for (int d = missing; d < dims; d++) {
-        npy_intp n = PyArray_DIM(other, d - missing);
-        if (n != 1 && n != PyArray_DIM(array, d))
+    } else {
+        if (!small_plain(value) || PyArray_TYPE(other) != PyArray_TYPE(array)
+                || (missing = dims - PyArray_NDIM(other)) < 0 || PyArray_SIZE(other) == 0 || small_overlap(array, other))
             return 0;
-        step[d] = n == 1 ? 0 : PyArray_STRIDE(other, d - missing);
+        for (int d = missing; d < dims; d++) {
+            npy_intp n = PyArray_DIM(other, d - missing);
+            if (n != 1 && n != PyArray_DIM(array, d))
+                return 0;
+            step[d] = n == 1 ? 0 : PyArray_STRIDE(other, d - missing);
+        }
+        from = PyArray_BYTES(other);
     }
-    small_move(dims, PyArray_DIMS(array), width, PyArray_BYTES(array), PyArray_STRIDES(array), PyArray_BYTES(other),
-               step);
+    if (!brief)
+        return small_move_shared(dims, PyArray_DIMS(array), width, PyArray_BYTES(array), PyArray_STRIDES(array), from, step);
+    small_move(dims, PyArray_DIMS(array), width, PyArray_BYTES(array), PyArray_STRIDES(array), from, step);
     return 1;
 }
 

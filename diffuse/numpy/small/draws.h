@@ -13,6 +13,51 @@ typedef struct {
     bitgen_t *source;
 } Drawing;
 
+enum { SMALL_BLOCK = 256, SMALL_LANES = 8 }; /* words that are made together, of sequences that are made side by side */
+
+/* Words of a PCG64 in their order, and how many were taken. */
+typedef struct {
+    long long taken;
+    int at; /* the next word of the block */
+    uint64_t low[SMALL_LANES], high[SMALL_LANES]; /* the next state of each sequence */
+    uint64_t stride[4]; /* the factor and the term that move it to its next one, the lower half of each first */
+    uint64_t block[SMALL_BLOCK];
+} Words;
+
+void small_more_words(Words *words); /* the next block */
+
+static inline uint64_t small_word(Words *words)
+{
+    if (words->at == SMALL_BLOCK)
+        small_more_words(words);
+    words->taken++;
+    return words->block[words->at++];
+}
+
+/* Which numbers are drawn: at most `each` of a word, of 8 bytes each. */
+typedef struct {
+    npy_intp each;
+    int64_t low;      /* of integers: the least one, and how many there are */
+    uint32_t length;
+    int scaled;       /* of normal numbers: are they multiplied by scale[1] and moved by scale[0]? */
+    double scale[2];
+} Recipe;
+
+/* Draw numbers until so many words were taken, those included that were taken before; gives how many numbers. */
+typedef npy_intp (*Make)(Words *words, long long end, const Recipe *recipe, void *out);
+
+/* Draw numbers of an array from number `first` on; gives how many, which may be none.  NumPy's generator goes on behind
+ * them.  -1 with an exception. */
+npy_intp small_draw_pieces(Drawing *drawing, PyArrayObject *array, npy_intp first, Make make, const Recipe *recipe);
+int small_is_pcg64(PyObject *bits);
+
+/* Of wide.c, for processors that it says are wide: the next block of words; a block's integers, and whether any of them
+ * is refused; normal numbers of some words, all that come before one that a word may not be, or but for less than 8. */
+int small_is_wide(void);
+void small_wide_words(Words *words);
+int small_wide_integers(const uint64_t *words, int64_t *out, int64_t low, uint32_t length);
+int small_wide_normals(const uint64_t *words, int many, double *out, const double *width, const uint64_t *least);
+
 int small_begin_drawing(PyObject *generator, Drawing *drawing); /* -1 with an exception */
 int small_end_drawing(Drawing *drawing); /* whether it was begun or not; -1 with an exception, one before or its own */
 int small_shape_of(PyObject *size, npy_intp *shape); /* the number of dimensions; -1 where that is not plain */

@@ -57,6 +57,12 @@ int small_apart(PyArrayObject *array);
 /* Of rows.c.  Copy elements of such a width between two arrays of strides of any kind that do not overlap. */
 void small_move(int dims, const npy_intp *shape, npy_intp width, char *to, const npy_intp *far, const char *from,
                 const npy_intp *step);
+/* Do the elements of an array lie so far apart, and are they so many, that threads share them? */
+int small_scattered(PyObject *x);
+/* Of shares.c: the same for many rows of elements that lie far apart at their places, on the runtime's threads, with
+ * Python's lock held; 0, with nothing done, for others. */
+int small_move_shared(int dims, const npy_intp *shape, npy_intp width, char *to, const npy_intp *far, const char *from,
+                      const npy_intp *step);
 /* Run a loop over all elements, with operands that are gathered where their rows are short, and a result of `out` bytes,
  * the last side, in C's order.  It needs nothing of Python's. */
 void small_run_gathered(const Loop *loop, int dims, const npy_intp *shape, npy_intp out, const Side *sides, int count);

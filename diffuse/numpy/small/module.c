@@ -165,10 +165,11 @@ static PyObject *connect_normals(PyObject *module, PyObject *args)
 static PyObject *connect_integers(PyObject *module, PyObject *args)
 {
     PyTypeObject *pcg64;
-    PyObject *agree;
-    if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &pcg64, &agree))
+    PyObject *agree, *share;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &pcg64, &agree, &share))
         return NULL;
     small_connect_integers(pcg64, agree);
+    small_connect_pieces(share);
     Py_RETURN_NONE;
 }
 
@@ -356,7 +357,7 @@ static PyMethodDef methods[] = {
     {"connect_normals", connect_normals, METH_VARARGS,
      "Give the address of NumPy's random_standard_normal, and the class of the generators that draw by it."},
     {"connect_integers", connect_integers, METH_VARARGS,
-     "Give the class of the generators that integers are drawn from, and a function that says whether they are NumPy's."},
+     "Give the class PCG64, a function that says whether integers are NumPy's, and one that calls a function in threads."},
     {"integers", small_integers_of, METH_VARARGS, "Integers from a range, as a generator of NumPy's draws them, or None."},
     {"tridiagonal", small_tridiagonal, METH_VARARGS,
      "Solve for some columns of right-hand sides; False where the matrix is singular or a solution is not finite."},

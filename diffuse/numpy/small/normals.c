@@ -105,6 +105,54 @@ static int layers_found(void)
     return 1;
 }
 
+static uint64_t taken_word(void *words)
+{
+    return small_word(words);
+}
+
+static uint32_t taken_half(void *words) /* NumPy's function asks for none */
+{
+    return (uint32_t)small_word(words);
+}
+
+static double taken_double(void *words)
+{
+    return (double)(small_word(words) >> 11) * 0x1p-53;
+}
+
+/* Numbers of a piece (pieces.c). */
+static npy_intp piece(Words *words, long long end, const Recipe *recipe, void *memory)
+{
+    bitgen_t source = {.state = words, .next_uint64 = taken_word, .next_uint32 = taken_half,
+                       .next_double = taken_double, .next_raw = taken_word};
+    double *out = memory;
+    npy_intp n = 0;
+    while (words->taken < end) {
+        if (words->at == SMALL_BLOCK)
+            small_more_words(words);
+        long long room = end - words->taken, many = SMALL_BLOCK - words->at, k = 0;
+        const uint64_t *block = words->block + words->at;
+        int plain = 1;
+        many = many < room ? many : room;
+        if (small_is_wide())
+            n += k = small_wide_normals(block, (int)many, out + n, width, least);
+        while (k < many && plain) {
+            uint64_t word = block[k++], layer = word & (LAYERS - 1), far = word >> FAR & (((uint64_t)1 << BITS) - 1);
+            union { double number; uint64_t bits; } found = {.number = (double)(int64_t)far * width[layer]};
+            found.bits ^= word >> SIGN << 63;
+            out[n++] = found.number;
+            plain = far < least[layer];
+        }
+        words->at += k;
+        words->taken += k;
+        if (!plain)
+            out[n - 1] = drawn_from(block[k - 1], &source, &plain);
+    }
+    for (npy_intp k = 0; recipe->scaled && k < n; k++)
+        out[k] = recipe->scale[0] + recipe->scale[1] * out[k];
+    return n;
+}
+
 static void fill(bitgen_t *source, double *out, npy_intp count, const double *scaled)
 {
     for (npy_intp k = 0; k < count; k++)
@@ -119,9 +167,14 @@ static PyObject *drawn(PyObject *generator, int rank, npy_intp *shape, const dou
     Drawing drawing;
     PyObject *array = NULL;
     if (small_begin_drawing(generator, &drawing) == 0 && (array = PyArray_EMPTY(rank, shape, NPY_DOUBLE, 0)) != NULL) {
-        npy_intp count = PyArray_SIZE((PyArrayObject *)array);
+        Recipe recipe = {.each = 1, .scaled = scaled != NULL};
+        if (scaled != NULL)
+            memcpy(recipe.scale, scaled, sizeof recipe.scale);
+        npy_intp begun = small_draw_pieces(&drawing, (PyArrayObject *)array, 0, piece, &recipe);
+        npy_intp count = PyArray_SIZE((PyArrayObject *)array) - begun;
         PyThreadState *thread = count > HOLD ? PyEval_SaveThread() : NULL;
-        fill(drawing.source, PyArray_DATA((PyArrayObject *)array), count, scaled);
+        if (begun >= 0)
+            fill(drawing.source, (double *)PyArray_DATA((PyArrayObject *)array) + begun, count, scaled);
         if (thread != NULL)
             PyEval_RestoreThread(thread);
     }

@@ -51,27 +51,67 @@ static void part(char *block, int64_t point)
     small_clear();
 }
 
-/* How many elements that lie side by side take as long as one of these, as in a column of a matrix? */
-static npy_intp weight(int dims, const Side *sides, int count)
+static int far_apart(int dims, const npy_intp *strides)
 {
-    for (int k = 0; dims == 1 && k < count; k++)
-        if (sides[k].strides[0] >= SMALL_LINE)
-            return SMALL_APART;
-    return 1;
+    return strides[dims - 1] >= SMALL_LINE || strides[dims - 1] <= -SMALL_LINE;
+}
+
+int small_scattered(PyObject *x)
+{
+    PyArrayObject *array = (PyArrayObject *)x;
+    return PyArray_CheckExact(x) && PyArray_NDIM(array) > 0 && far_apart(PyArray_NDIM(array), PyArray_STRIDES(array))
+        && size_of(x) * SMALL_APART >= 2 * SMALL_SHARE && size_of(x) <= MOST;
 }
 
 int small_shared(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count, unsigned *raised)
 {
-    npy_intp row = weight(dims, sides, count);
+    npy_intp row = 1, weight = 1;
     for (int d = 1; d < dims; d++)
         row *= shape[d];
-    if (dims == 0 || shape[0] * row < 2 * SMALL_SHARE || shape[0] * row > MOST || !small_usual())
+    for (int k = 0; k < count && dims > 0; k++)
+        weight = far_apart(dims, sides[k].strides) ? SMALL_APART : weight;
+    if (dims == 0 || shape[0] * row * weight < 2 * SMALL_SHARE || shape[0] * row > MOST || !small_usual())
         return 0;
     npy_intp kept[RANK];
     memcpy(kept, shape, sizeof kept);
     Call call = {.loop = loop, .shape = kept, .sides = sides, .dims = dims, .count = count};
     int64_t block[WORDS] = {1, shape[0], (int64_t)&call};
-    small_team_run(part, NULL, block, WORDS, shape[0], row, dims == 1 ? STEP : 1, time_of(loop, shape[0] * row));
+    small_team_run(part, NULL, block, WORDS, shape[0], row * weight, dims == 1 ? STEP : 1, time_of(loop, shape[0] * row));
     *raised = call.raised;
+    return 1;
+}
+
+/* What a copy is, as the points of its launch find it. */
+typedef struct {
+    int dims;
+    npy_intp width;
+    const npy_intp *shape, *far, *step;
+    char *to;
+    const char *from;
+} Copy;
+
+static void copied(char *block, int64_t point)
+{
+    int64_t *words = (int64_t *)block;
+    Copy *copy = (Copy *)words[CALL];
+    npy_intp shape[RANK], first = point * words[TILE], rest = copy->shape[0] - first;
+    memcpy(shape, copy->shape, copy->dims * sizeof *shape);
+    shape[0] = rest < words[TILE] ? rest : words[TILE];
+    small_move(copy->dims, shape, copy->width, copy->to + first * copy->far[0], copy->far,
+               copy->from + first * copy->step[0], copy->step);
+}
+
+int small_move_shared(int dims, const npy_intp *shape, npy_intp width, char *to, const npy_intp *far, const char *from,
+                      const npy_intp *step)
+{
+    static const Loop moves = {.run = (PyUFuncGenericFunction)(void (*)(void))small_move};
+    npy_intp row = 1;
+    for (int d = 1; d < dims; d++)
+        row *= shape[d];
+    if (!far_apart(dims, far) || shape[0] * row * SMALL_APART < 2 * SMALL_SHARE || shape[0] * row > MOST)
+        return 0;
+    Copy copy = {dims, width, shape, far, step, to, from};
+    int64_t block[WORDS] = {1, shape[0], (int64_t)&copy};
+    small_team_run(copied, NULL, block, WORDS, shape[0], row * SMALL_APART, 1, time_of(&moves, shape[0] * row));
     return 1;
 }

@@ -101,6 +101,7 @@ int small_draws_ready(void);
 void small_connect_normals(void *function, PyTypeObject *generator);
 /* Of integers.c: NumPy's class PCG64, and a function that says whether it draws the same numbers. */
 void small_connect_integers(PyTypeObject *pcg64, PyObject *function);
+void small_connect_pieces(PyObject *function); /* calls a function in several threads at the same time */
 PyObject *small_products(PyObject *module, PyObject *args); /* ops/stacks.py */
 PyObject *small_inverses(PyObject *module, PyObject *args);
 PyObject *small_tridiagonal(PyObject *module, PyObject *args); /* scipy/banded.py */

@@ -4,6 +4,7 @@
  *
  * An operand on the stack of Python's interpreter with one reference is gone after the operator.  Code in C may hold
  * one reference as well and go on to use it, or a tuple of arguments may, so the interpreter has to be the caller. */
+#include "loops.h"
 #include "operators.h"
 
 #if defined(__GLIBC__) && PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED) /* from 3.14 on, variables lend their reference to the stack */
@@ -156,7 +157,8 @@ static int keeps(PyArrayObject *array, PyObject *other)
 /* The operand, `a` or `b`, whose memory the result may take, as far as that does not depend on the caller. */
 static PyObject *unknown_one(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right)
 {
-    if (name != ADD && name != SUBTRACT && name != MULTIPLY && name != DIVIDE)
+    if ((name != ADD && name != SUBTRACT && name != MULTIPLY && name != DIVIDE) || small_scattered(left)
+            || small_scattered(right))
         return NULL;
     if (is_unknown(a, left) && keeps((PyArrayObject *)left, right))
         return a;

@@ -1,0 +1,50 @@
+"""Steps of a loop on elements that lie far apart, as along the last axis of a stack, which threads share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse
+import diffuse.numpy as np
+from diffuse import library
+from diffuse.numpy.arrays import soon
+from diffuse.numpy.small import native
+
+pytestmark = pytest.mark.skipif(native is None, reason="the extension is not there")
+SHAPE = 130, 120, 9
+TURNS = 100
+"""Turns until launches are shared, at most."""
+
+
+def elimination(m: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """A forward sweep of a tridiagonal solve over the levels: products, temporaries and assignments."""
+    upper, right = m.empty_like(a), m.empty_like(a)
+    upper[:, :, 0] = 0.25
+    right[:, :, 0] = a[:, :, 0] / b[:, :, 0]
+    for k in range(1, SHAPE[2]):
+        pivot = 1.0 / (b[:, :, k] - a[:, :, k] * upper[:, :, k - 1])
+        upper[:, :, k] = a[:, :, k] * pivot
+        right[:, :, k] = (b[:, :, k] - a[:, :, k] * right[:, :, k - 1]) * pivot
+    return upper, right
+
+
+def test_bits_are_numpys() -> None:
+    pick = numpy.random.default_rng(3)
+    plain = pick.random(SHAPE), pick.random(SHAPE) + 2.0
+    want = elimination(numpy, *plain)
+    ours = [np.array(x) for x in plain]
+    diffuse.fence()
+    runtime = library.current().runtime
+    for _ in range(TURNS):
+        native.connect_team(soon._team)  # what earlier launches have lost by it counts no more
+        launched = runtime.mark()
+        found = elimination(np, *ours)
+        assert [float(x[3, 4, 5]) for x in found] == [x[3, 4, 5] for x in want]
+        shared = runtime.mark() - launched
+        assert [numpy.asarray(x).tobytes() for x in found] == [x.tobytes() for x in want]
+        if shared > 4:
+            return
+    raise AssertionError(f"nothing was shared in {TURNS} turns")
