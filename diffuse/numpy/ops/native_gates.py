@@ -140,6 +140,7 @@ def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, functi
     if name in EXACT:
         gate.watched = function
     gate.told, gate.few = getattr(ours, "told", None), getattr(ours, "few", 0)
+    gate.rank = getattr(ours, "rank", 0)
     text = getattr(function, "__text_signature__", None)
     if text is not None:
         gate.__text_signature__ = text
