@@ -13,7 +13,7 @@ import diffuse.numpy as np
 from diffuse.kernels.body.expr import Op
 from diffuse.kernels.build import codegen
 from diffuse.stream import engine, streaming
-from tests.test_llvm import LOAD, build, do, put, run
+from tests.test_llvm import LOAD, build, do, plus, put, run
 
 PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "sum": lambda np, x, y: x + y,
@@ -124,6 +124,22 @@ def test_kernels_write_nothing_beside_their_result(offset: int) -> None:
         run(body, [n], [x[:n], x[5:5 + n], out[offset:offset + n]], points=2, tile=max(1, n // 2 + n % 2))
         assert (out[offset:offset + n] == x[:n] + x[5:5 + n]).all()
         assert (out[:offset] == -1.0).all() and (out[offset + n:] == -1.0).all()
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("offset", [0, 1, 2, 5])
+def test_complex_results_at_any_address(dtype: str, offset: int) -> None:
+    """A result that begins in the middle of a number's size has no aligned vectors."""
+    body = replace(plus(dtype, "1"), streams=True)
+    assert "movnt" in codegen.assembly(body)
+    part = numpy.dtype(dtype).type(0).real.dtype
+    x = numpy.random.default_rng(2).random(400).astype(part).view(dtype)
+    for n in (1, 4, 9, 25, 100):
+        memory = numpy.full(400, -1.0, part)
+        out = memory[offset:offset + 2 * n].view(dtype)
+        run(body, [n], [x[:n], x[5:5 + n], out], points=2, tile=max(1, n // 2 + n % 2))
+        assert (out == x[:n] + x[5:5 + n]).all()
+        assert (memory[:offset] == -1.0).all() and (memory[offset + 2 * n:] == -1.0).all()
 
 
 def test_what_a_kernel_reads_too_is_stored_as_ever() -> None:

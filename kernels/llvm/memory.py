@@ -136,11 +136,7 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
     elif isinstance(value, tuple):
         _store_pairs(code, COMPONENT[place.dtype], at, place, step, value)
     else:
-        raw = to_memory(code, place.dtype, value)
-        if place.streams and step.mask is None:
-            stream(code, place.dtype, at, raw)
-        else:
-            _write(code, place.dtype, code.lanes, at, place, step.mask, raw)
+        _write(code, place.dtype, code.lanes, at, place, step.mask, to_memory(code, place.dtype, value))
 
 
 def load_one(code: Code, dtype: str, at: str, constant: bool = False) -> Value:
@@ -239,6 +235,9 @@ def _read(code: Code, dtype: str, lanes: int, at: str, place: Place, mask: str |
 
 
 def _write(code: Code, dtype: str, lanes: int, at: str, place: Place, mask: str | None, raw: str) -> None:
+    if mask is None and place.streams:
+        stream(code, dtype, lanes, at, raw)
+        return
     if mask is None:
         align = place.align or ITEMSIZE[dtype]
         code.do(f"store <{lanes} x {MEMORY[dtype]}> {raw}, ptr {at}, align {align}")

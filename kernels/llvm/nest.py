@@ -20,10 +20,11 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Op
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.body.user import FUNCTIONS
-from diffuse.kernels.llvm import flat, memory, merge, reduce, scan, scatter
+from diffuse.kernels.llvm import aligned, crossing, flat, memory, merge, reduce, scan, scatter
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import COMPONENT, Code, Module, counted, guarded, with_lanes
 from diffuse.kernels.llvm.combine import combine, fold
+from diffuse.kernels.llvm.crossing import PLAIN
 from diffuse.kernels.llvm.flags import unflagged
 from diffuse.kernels.llvm.iteration import HEAD, INNER, ROW, Iteration
 from diffuse.kernels.llvm.memory import Place, Step
@@ -41,11 +42,8 @@ SHORT, REGISTERS = 12, 16
 """The largest cost of an innermost loop, in additions, and the most registers of its reductions, for which
 its steps are unrolled over all accumulators."""
 
-PLAIN = {"load", "store", "scalar", "const", "cast", "index"}
-"""Kinds of ops, besides those of `TABLE`, that are allowed in loops that go element by element for strided
-accesses."""
 APART = 4
-"""The largest cost of such a loop's ops, in additions per access."""
+"""The largest cost of the ops of a loop that goes element by element, in additions per access."""
 DEEP = 64
 """The most ops of such a loop of which each needs the result of the one before it."""
 
@@ -128,11 +126,13 @@ class _Nest(Iteration):
         self.rows: flat.Rows | None = None
         self.gathers = _depth(self.loop.ops) > DEEP
         """Is the loop so long that assembling vectors from strided elements would take long to compile?"""
-        self.streamed = self._streamed() if body.streams and number == 0 else -1
+        self.streamed = aligned.streamed(self) if body.streams and number == 0 else -1
         """The argument whose stores bypass the caches; -1 for none."""
         self.folds = dict(reduce.of_loop(body, number))
         self.reductions = self.folds
         self.fetched = self._fetched()
+        self.crosses = not self.flat and crossing.applies(body, self.loop, self.order)
+        """Are the rows still to be cut into parts?"""
 
     def write(self) -> None:
         with with_lanes(self.code, self._lanes()):
@@ -188,20 +188,6 @@ class _Nest(Iteration):
         cost = sum([TABLE[op.kind].cost for op in self.loop.ops if op.kind in TABLE])
         return 4 * letters.count("s") > 3 * apart and cost <= APART * apart and not self.gathers
 
-    def _streamed(self) -> int:
-        """The first contiguous argument that is only stored, in a loop without folds; -1 if there is none."""
-        kinds = {op.kind for op in self.loop.ops}
-        if self.flat or not kinds <= TABLE.keys() | PLAIN or not self.code.module.target.sse:
-            return -1
-        loaded = {self.body.arguments[op.attribute].slot for op in self.loop.ops if op.kind == "load"}
-        for op in self.loop.ops:
-            if op.kind == "store":
-                argument = self.body.arguments[op.attribute]
-                alone = argument.slot not in loaded and argument.dtype not in COMPONENT
-                if alone and argument.classes[-1:] == "1" and self.inner == len(argument.classes) - 1:
-                    return int(op.attribute)
-        return -1
-
     def _at_origin(self, coordinates: list[str]) -> AbstractContextManager[None]:
         """Guard the code inside by these coordinates of the point being all 0."""
         bits, *others = coordinates
@@ -243,10 +229,29 @@ class _Nest(Iteration):
             self.accesses = {a: self.place(a, base) for a, base in bases.items()}
             self._row()
             return
+        if depth == len(self.order) - 2 and self.crosses:
+            self._crossed(depth, bases)
+            return
         code, d = self.code, self.order[depth]
         with counted(code, *self.bounds[d]) as index:
             self.index[d] = index
             self._dimension(depth + 1, self.along(d, bases))
+
+    def _crossed(self, depth: int, bases: dict[int, str]) -> None:
+        """Open the loop over dimension order[depth] anew for every so many elements of the innermost one."""
+        code, whole = self.code, self.bounds
+        self.crosses = False
+        with counted(code, *whole[self.inner], crossing.ELEMENTS) as start:
+            end = self._end(start, crossing.ELEMENTS, whole[self.inner][1])
+            self.bounds = {**whole, self.inner: (start, end)}
+            self._dimension(depth, bases)
+        self.bounds = whole
+
+    def _end(self, start: str, length: int, high: str) -> str:
+        """The end of so many elements from a start on, at most that of all of them."""
+        stop = self.code.let(f"add nsw i64 {start}, {length}")
+        short = self.code.let(f"icmp slt i64 {high}, {stop}")
+        return self.code.let(f"select i1 {short}, i64 {high}, i64 {stop}")
 
     def _row(self) -> None:
         code = self.code
@@ -265,9 +270,7 @@ class _Nest(Iteration):
         else:
             low, high = self.bounds[self.inner]
             with counted(code, low, high, SEGMENT) as start:
-                stop = code.let(f"add nsw i64 {start}, {SEGMENT}")
-                short = code.let(f"icmp slt i64 {high}, {stop}")
-                end = code.let(f"select i1 {short}, i64 {high}, i64 {stop}")
+                end = self._end(start, SEGMENT, high)
                 for reduction in segmented:
                     reduction.begin_leaf()
                 rest = self._rounds(start, end, segmented) if self._short(segmented) else start
@@ -288,13 +291,13 @@ class _Nest(Iteration):
         """Write a loop each of whose iterations goes once through all accumulators; returns the index at
         which it ends."""
         code = self.code
-        middle = self._before_last(low, high, abi.ACCUMULATORS)
+        middle = self.before_last(low, high, abi.ACCUMULATORS)
         with reduce.in_registers(code, low, middle, folds) as index:
             for at in range(0, abi.ACCUMULATORS, code.lanes):
                 self.write_ops(INNER, Step(code.let(f"add nsw i64 {index}, {at}") if at else index))
         return middle
 
-    def _before_last(self, low: str, high: str, step: int) -> str:
+    def before_last(self, low: str, high: str, step: int) -> str:
         """The end of the last complete step, for steps of so many elements (a power of 2)."""
         length = self.code.let(f"sub i64 {high}, {low}")
         whole = self.code.let(f"and i64 {length}, {-step}")
@@ -308,13 +311,18 @@ class _Nest(Iteration):
                 self.write_ops(INNER, Step(index))
             return
         if self.streamed >= 0:
-            self._inner_aligned(low, high)
+            aligned.write(self, low, high)
             return
-        middle = self._before_last(low, high, code.lanes)
-        distance = self._distance(low, high)
+        self.plain(low, high)
+
+    def plain(self, low: str, high: str) -> None:
+        """Write full steps from the first element on, and the remainder."""
+        code = self.code
+        middle = self.before_last(low, high, code.lanes)
+        distance = self.distance(low, high)
         with counted(code, low, middle, code.lanes) as index:
             step = Step(index) if self.rows is None else self.rows.at(Step(index))
-            self._fetch(index, distance)
+            self.fetch(index, distance)
             self.write_ops(INNER, step)
             if self.rows is not None:
                 self.rows.advance(step)
@@ -339,7 +347,7 @@ class _Nest(Iteration):
                     found.setdefault(op.attribute, op.kind == "store")
         return found
 
-    def _distance(self, low: str, high: str) -> str:
+    def distance(self, low: str, high: str) -> str:
         """How many elements ahead of a step lines are fetched; none in short rows."""
         if not self.fetched:
             return "0"
@@ -348,7 +356,7 @@ class _Nest(Iteration):
         long = code.let(f"icmp sge i64 {length}, {ROWS_AHEAD * count}")
         return code.let(f"select i1 {long}, i64 {count}, i64 0")
 
-    def _fetch(self, index: str, distance: str) -> None:
+    def fetch(self, index: str, distance: str) -> None:
         """Fetch the lines that a later step of the innermost loop accesses."""
         code = self.code
         later = code.let(f"add i64 {index}, {distance}") if self.fetched else index
@@ -356,30 +364,6 @@ class _Nest(Iteration):
             place = self.accesses[argument]
             there = code.let(f"getelementptr {code.memory(place.dtype, 1)}, ptr {place.base}, i64 {later}")
             memory.prefetch(code, there, write=write, keep=True)
-
-    def _inner_aligned(self, low: str, high: str) -> None:
-        """Write an innermost loop with stores that bypass the caches: full steps at aligned addresses, then
-        the elements before the first and after the last of them under a mask.  Single elements are always
-        aligned."""
-        code, place = self.code, self.accesses[self.streamed]
-        size = ITEMSIZE[place.dtype]
-        at = code.let(f"ptrtoint ptr {memory.element(code, place.dtype, place.base, low)} to i64")
-        back = code.let(f"sub i64 0, {at}")
-        bytes_before = code.let(f"and i64 {back}, {code.lanes * size - 1}")
-        begin = code.let(f"add nsw i64 {low}, {code.let(f'udiv i64 {bytes_before}, {size}')}")
-        short = code.let(f"icmp slt i64 {high}, {begin}")
-        first = code.let(f"select i1 {short}, i64 {high}, i64 {begin}")
-        middle = self._before_last(first, high, code.lanes)
-        distance = self._distance(first, high)
-        with counted(code, first, middle, code.lanes) as index:
-            self._fetch(index, distance)
-            self.write_ops(INNER, Step(index))
-        with counted(code, "0", "2") as piece:
-            ahead = code.let(f"icmp eq i64 {piece}, 0")
-            start = code.let(f"select i1 {ahead}, i64 {low}, i64 {middle}")
-            stop = code.let(f"select i1 {ahead}, i64 {first}, i64 {high}")
-            with guarded(code, code.let(f"icmp slt i64 {start}, {stop}")):
-                self.write_ops(INNER, memory.last(code, start, stop))
 
     def place(self, argument: int, base: str) -> Place:
         if self.rows is not None:

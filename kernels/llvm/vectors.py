@@ -47,10 +47,10 @@ def suffix(element: str, lanes: int) -> str:
     return f"v{lanes}" + {"half": "f16", "float": "f32", "double": "f64"}.get(element, element)
 
 
-def stream(code: Code, dtype: str, at: str, raw: str) -> None:
+def stream(code: Code, dtype: str, lanes: int, at: str, raw: str) -> None:
     code.declare("!8 = !{i32 1}")
-    align = code.lanes * ITEMSIZE[dtype]
-    code.do(f"store {code.memory(dtype)} {raw}, ptr {at}, align {align}, !nontemporal !8")
+    align = lanes * ITEMSIZE[dtype]
+    code.do(f"store <{lanes} x {MEMORY[dtype]}> {raw}, ptr {at}, align {align}, !nontemporal !8")
 
 
 def shuffled(code: Code, kind: str, a: str, b: str, order: list[int]) -> str:

@@ -149,6 +149,7 @@ def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, functi
 def put_behind(gate: Any, ours: Callable[..., Any]) -> None:
     """Let a gate call our function where it does not call NumPy's."""
     gate.ours, gate.told, gate.few = ours, getattr(ours, "told", None), getattr(ours, "few", 0)
+    gate.rank = getattr(ours, "rank", 0)
 
 
 if native is not None:

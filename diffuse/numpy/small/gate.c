@@ -320,6 +320,7 @@ static PyMemberDef gate_members[] = {
     {"watched", T_OBJECT_EX, offsetof(Gate, watched), 0, NULL},
     {"told", T_OBJECT_EX, offsetof(Gate, told), 0, NULL},
     {"few", T_INT, offsetof(Gate, few), 0, NULL},
+    {"rank", T_INT, offsetof(Gate, rank), 0, NULL},
     {"sized", T_PYSSIZET, offsetof(Gate, sized), 0, NULL},
     {"most", T_PYSSIZET, offsetof(Gate, most), 0, NULL},
     {"draws", T_INT, offsetof(Gate, draws), 0, NULL},

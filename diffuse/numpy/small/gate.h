@@ -44,6 +44,7 @@ typedef struct {
     PyObject *watched;  /* the same function, if NumPy does it where the program waits for each call; else NULL */
     PyObject *told;     /* of a function that is NumPy's in any case: the program's lines that know it; else NULL */
     int few;            /* a bit for each argument that has to have few elements for that */
+    int rank;           /* the most dimensions of its arrays for that; 0: any */
     const struct Loop *loops; /* of a ufunc, once it was `looked` for them: those that small_call_loop calls */
     int looked;
     int need, flags;

@@ -223,7 +223,8 @@ PyObject *small_borrowed(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObje
     if (!state.small || told <= 0 || !are_few(gate, args, n) || small_may_write(gate, n, kwnames)
             || !small_lower_all(args, all, -1, low, &found))
         return NULL;
-    if (found.wrapped && (silent || found.product <= state.small || small_counts(state.fallbacks))) {
+    int simple = !gate->rank || (state.sees && found.dims <= gate->rank);
+    if (found.wrapped && simple && (silent || found.product <= state.small || small_counts(state.fallbacks))) {
         small_looked();
         result = small_answer(gate, low, n, kwnames, &found);
     }

@@ -1,0 +1,26 @@
+"""Elementwise loops over the rows of one array and the columns of another, as a transposed operand has them.
+
+Each element of a column lies in a page of its own, and a processor remembers the addresses of some 1,500
+pages.  So such a loop takes a part of the rows at a time: the lines that it fetches for the elements of one
+row hold those of the next rows, too, and are still at hand for them.
+"""
+
+from __future__ import annotations
+
+from diffuse.kernels.body.expr import Body, Loop
+from diffuse.kernels.body.operations import TABLE
+
+ELEMENTS = 512
+"""How many elements of each row are taken at a time."""
+PLAIN = {"load", "store", "scalar", "const", "cast", "index"}
+"""Kinds of ops, besides those of `TABLE`, that loops with strided accesses may have."""
+
+
+def applies(body: Body, loop: Loop, order: tuple[int, ...]) -> bool:
+    """Does an elementwise loop in this order of dimensions go through rows and columns?"""
+    if len(order) < 2 or not {op.kind for op in loop.ops} <= TABLE.keys() | PLAIN:
+        return False
+    around, inner = order[-2:]
+    accesses = [body.arguments[a].classes for op in loop.ops for a in op.arguments]
+    return (any(classes[around] == "1" and classes[inner] == "s" for classes in accesses)
+            and any(classes[inner] == "1" for classes in accesses))
