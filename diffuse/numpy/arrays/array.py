@@ -36,6 +36,9 @@ from diffuse.numpy.small import native
 
 COLLECTED = sys.getsizeof([]) - [].__sizeof__()
 """Bytes that the garbage collector keeps in front of an object that may be part of a cycle."""
+MANAGED = 3 << 3
+"""The flags of classes in front of whose objects Python keeps two more pointers, to weak references and to
+the dictionary of attributes."""
 MERGING = getattr(getattr(functools, "_c3_merge", None), "__code__", None)
 """The code of `functools.singledispatch` that orders classes; it takes classes that compare equal for one."""
 
@@ -314,8 +317,9 @@ class ndarray(Methods, metaclass=ArrayType):
 
     def __sizeof__(self) -> int:
         """The size of the object as NumPy counts it: with its elements, unless it is a view.  It is less what
-        `sys.getsizeof` adds for the garbage collector, which NumPy's arrays do not take part in."""
-        own = numpy.ndarray.__basicsize__ + 16 * self.form.ndim - COLLECTED
+        `sys.getsizeof` adds for what Python keeps in front of it, which NumPy's arrays do not have."""
+        before = COLLECTED + (16 if type(self).__flags__ & MANAGED else 0)
+        own = numpy.ndarray.__basicsize__ + 16 * self.form.ndim - before
         return own if self.owner is not None else own + self.nbytes
 
     # -- copies ------------------------------------------------------------------------------------------
