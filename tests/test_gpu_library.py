@@ -74,6 +74,7 @@ CALLS: list[tuple[str, Callable[[Any, Any], Any]]] = [
 def test_calls_go_through_cupy_without_a_copy(gpu: Interpreted, cupy: StandIn, dtype: str, number: int
                                               ) -> None:
     name, call = CALLS[number]
+    cupy.calls.clear()
     values, mine = made(number, (10, 10), dtype)
     copies = len(gpu.uploads), len(gpu.downloads)
     found = call(dnp, mine)
@@ -91,6 +92,7 @@ def test_calls_go_through_cupy_without_a_copy(gpu: Interpreted, cupy: StandIn, d
     lambda np, x: np.sort(x[::2])])
 @for_each("dtype", ["bool", "int16", "uint64", "float32", "float64"])
 def test_sorts_go_through_cupy(gpu: Interpreted, cupy: StandIn, call: Any, dtype: str) -> None:
+    cupy.calls.clear()
     values, mine = made(3, (10, 10), dtype)
     copies = len(gpu.downloads)
     found = call(dnp, mine)

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.llvm import flat
+from diffuse.kernels.llvm.code import Code, Module
 from diffuse.kernels.meaning import interpret
+from diffuse.kernels.targets.host import host
 from tests.bodies import Case, differences
 
 jit = pytest.importorskip("diffuse.kernels.build.jit", reason="no compiler of kernels here")
@@ -75,9 +77,10 @@ def test_later_loops_read_such_rows() -> None:
 
 
 def test_many_of_these_bodies_run_run_as_one_loop() -> None:
+    code = Code(Module(host()), host().lanes)
     bodies = [Case(seed, flat=True).body for seed in range(60)]
     loops = [(body, loop) for body in bodies for loop in body.loops]
-    found = [loop for body, loop in loops if flat.applies(body, loop, abi.order_of(body, loop), 8)]
+    found = [loop for body, loop in loops if flat.applies(body, loop, abi.order_of(body, loop), code)]
     assert len(found) > len(loops) // 5
     letters = {body.arguments[op.attribute].classes[-2:] for body, loop in loops if loop in found
                for op in loop.ops if op.kind == "load"}
