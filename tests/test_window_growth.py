@@ -12,7 +12,7 @@ import diffuse.numpy as np
 from diffuse import settings
 from diffuse.numpy.ops import moving
 from diffuse.stream import engine, outline, window
-from diffuse.stream.stores import nbytes
+from diffuse.stream.stores import Stores, nbytes
 
 Array = Any
 N = 60_000
@@ -24,6 +24,7 @@ ROW = 8 * N
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (outline, window):
         monkeypatch.setattr(module, "SPARE", 10 * ROW)
+    monkeypatch.setattr(Stores, "held_bytes", lambda self: 0)  # arrays of other tests of this process
     monkeypatch.setattr(moving, "MOST", 0)  # operations on ever new views are recorded
     engine.fence()
     engine.current().window.forget()
