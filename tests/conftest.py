@@ -175,6 +175,18 @@ def planned_anew() -> Iterator[None]:
         engine.fence()
 
 
+@pytest.fixture
+def recorded_in_points() -> Iterator[None]:
+    """Every operation is recorded and runs by machine code, as several point tasks from 500 elements on."""
+    from diffuse import settings
+    from diffuse.stream import engine
+
+    engine.fence()
+    with settings.using(compile="wait", small=0, min_chunk=500):
+        yield
+        engine.fence()
+
+
 @pytest.fixture(params=[0, 8192], ids=["recorded", "small"])
 def threshold(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small arrays both ways: recorded as tasks, and computed at once."""

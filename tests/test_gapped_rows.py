@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import settings
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import flat
@@ -19,15 +18,9 @@ from diffuse.stream import engine
 from tests.outcomes import silent
 from tests.test_fuzz_stream import stream
 
+pytestmark = pytest.mark.usefixtures("recorded_in_points")
+
 WIDTHS = [9, 10, 13, 17, 26]
-
-
-@pytest.fixture(autouse=True)
-def recorded() -> Iterator[None]:
-    engine.fence()
-    with settings.using(compile="wait", small=0, min_chunk=500):
-        yield
-        engine.fence()
 
 
 def changed(x: Any, wide: Any, row: Any, column: Any) -> None:

@@ -39,7 +39,7 @@ def matrix(*shape: int) -> Any:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_results_are_numpys(name: str) -> None:
-    """Of a matrix above and below the size of small arrays."""
+    """Functions of a matrix have NumPy's results below and above the size of small arrays."""
     for rows in (3, 150):
         a = matrix(rows, rows)
         expected, found = CALLS[name](numpy, a), CALLS[name](np, np.array(a))

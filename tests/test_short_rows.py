@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import settings
 from diffuse.kernels.build.compiler import compiler
 from diffuse.observe import trace
 from diffuse.stream import engine
 from tests.outcomes import silent
 from tests.test_fuzz_stream import stream
 
+pytestmark = pytest.mark.usefixtures("recorded_in_points")
+
 DTYPES = ["float64", "float32", "float16", "int32", "int8", "bool", "complex64", "complex128"]
-
-
-@pytest.fixture(autouse=True)
-def recorded() -> Iterator[None]:
-    engine.fence()
-    with settings.using(compile="wait", small=0, min_chunk=500):
-        yield
-        engine.fence()
 
 
 def operand(random: numpy.random.Generator, shape: tuple[int, ...]) -> tuple[Any, Any]:

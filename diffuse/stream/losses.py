@@ -24,7 +24,7 @@ SHARE = 20
 
 
 class Losses:
-    """The handles of lost stores, which tasks do not tell."""
+    """Finds the handles of lost stores: a task knows only the number of a store."""
 
     __slots__ = ("_stores", "_known", "_next")
 

@@ -69,7 +69,7 @@ class Queue:
 
     @property
     def points(self) -> int:
-        """The number of point tasks that run in parallel.  No runtime of threads is made to tell it."""
+        """The number of point tasks that run in parallel.  Reading it starts no threads."""
         known = not self.stores.made and config.runtime == "local"
         return _threads(config.threads) if known else self.runtime.points
 
