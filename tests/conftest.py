@@ -25,6 +25,12 @@ elif Path(os.environ["DIFFUSE_CACHE_DIR"], "machine.json").exists():
     # Partitions depend on the machine that was measured; tests are about the one that `Machine()` describes.
     os.environ["DIFFUSE_CACHE_DIR"] = str(Path(os.environ["DIFFUSE_CACHE_DIR"], "tests"))
 
+# Jobs of Open MPI keep their files in a folder named by a process's number. In one that outlives containers a
+# killed job may have left files under a number that comes again, and then mpirun refuses to start.
+if "PRTE_MCA_prte_tmpdir_base" not in os.environ:
+    os.environ["PRTE_MCA_prte_tmpdir_base"] = tempfile.mkdtemp(prefix="diffuse-jobs-")
+    atexit.register(shutil.rmtree, os.environ["PRTE_MCA_prte_tmpdir_base"], ignore_errors=True)
+
 # Matplotlib looks through this machine's fonts once, not once for every program that draws.
 os.environ.setdefault("MPLCONFIGDIR", str(Path(os.environ["DIFFUSE_CACHE_DIR"], "matplotlib")))
 

@@ -19,7 +19,7 @@ from diffuse import settings
 from diffuse.cli import launch, launchers
 from diffuse.cli.job import JobOptions
 from diffuse.runtime import machine
-from tests.jobs import diffuse
+from tests.jobs import OVER_MPI, diffuse, job, run, script
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +162,20 @@ def standin(folder: Path, name: str, text: str) -> None:
 def called(folder: Path) -> tuple[list[str], dict[str, str]]:
     words, variables = json.loads((folder / "called").read_text())
     return words, variables
+
+
+@pytest.mark.ranks("mpi")
+@pytest.mark.skipif(OVER_MPI is not None, reason=str(OVER_MPI))
+@pytest.mark.parametrize("variable", ["TMPDIR", *launch.TEMPORARY])
+def test_a_job_starts_where_a_killed_one_of_its_number_left_files(
+        variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in launch.TEMPORARY:
+        monkeypatch.delenv(each, raising=False)
+    path = script(tmp_path, "import numpy as np; print(np.ones(10).sum())")
+    shell = (f"mkdir -m 700 {tmp_path}/ompi.$$ && touch {tmp_path}/ompi.$$/pmix.$(hostname).tool.$$ && "
+             f"exec {shlex.join(run('--runtime', 'mpi', '--ranks', '2', '--cpus', '1', path))}")
+    done = job("sh", "-c", shell, **{variable: str(tmp_path)})
+    assert (done.returncode, done.stdout) == (0, "10.0\n"), done.tail
 
 
 @pytest.mark.ranks("mpi")

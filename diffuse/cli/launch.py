@@ -10,6 +10,7 @@ import ctypes
 import os
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -21,6 +22,9 @@ from diffuse.runtime.legate import prepare
 from diffuse.runtime.mpi import prepare as mpi
 from diffuse.runtime.ranks import launcher
 from diffuse.settings import SETTINGS, config
+
+TEMPORARY = ("PRTE_MCA_prte_tmpdir_base", "PRTE_MCA_prte_local_tmpdir_base")
+"""Variables that tell Open MPI where to keep temporary files: those of all machines, those of this one."""
 
 
 def apply(launch: JobOptions) -> None:
@@ -106,6 +110,19 @@ def environment(launch: JobOptions) -> dict[str, str]:
     return made
 
 
+def folder_of_the_job() -> dict[str, str]:
+    """What has Open MPI keep the files of a job elsewhere than in ompi.PID, where such a folder exists.
+
+    mpirun, which takes over this process and its number, ends with status 213 if it finds files there, and a
+    killed one of the same number has left them; one in another container that shares the folder may use them.
+    """
+    name = next((one for one in TEMPORARY if one in os.environ), TEMPORARY[-1])
+    usual = os.environ.get(name) or tempfile.gettempdir()
+    if not os.path.lexists(os.path.join(usual, f"ompi.{os.getpid()}")):
+        return {}
+    return {name: tempfile.mkdtemp(prefix="ompi-", dir=usual)}
+
+
 def refusal(several: bool) -> str | None:
     """Describe what the runtime of the settings lacks here to run on one rank, or on `several`; None if
     nothing is missing."""
@@ -146,4 +163,4 @@ def become(launch: JobOptions, words: list[str]) -> int:
         raise click.ClickException(said)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(line[0], line, variables)
+    os.execve(line[0], line, {**variables, **folder_of_the_job()})
