@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,17 @@ def test_ready_tells_whether_a_routine_has_to_be_compiled_first(tmp_path: Path,
         assert interpret.ready(source) is at_first
         interpret.point(source, launch(np.ones(3, dtype), np.ones(3, dtype)), 0)
         assert interpret.ready(source)
+
+
+def test_floats_beyond_uint32_become_one_number_wherever_they_stand() -> None:
+    values = np.array([np.nan, np.inf, -np.inf, -1.0, 3e9, 2.0**33 + 5, 2.0**40 + 3, -5e9, 2.0**31, 7.0])
+    for dtype in ("f4", "f8", "c8", "c16"):
+        x = np.resize(values.astype(dtype), 170)  # the first ones: NumPy computes the last ones otherwise
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+            wanted = np.resize(x.astype("u4")[:10], 170)
+            for step in (1, 2, -1):
+                out, apart = np.zeros(170, "u4"), np.zeros(340, dtype)[::step][:170]
+                apart[...] = x
+                functions.cast(apart, out)
+                assert out.tolist() == wanted.tolist(), (dtype, step)
