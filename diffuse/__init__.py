@@ -111,9 +111,15 @@ def to_numpy(x: Any, *, copy: bool = False) -> Any:
     return plain.to_numpy(x, copy)
 
 
-def explain() -> Explanation:
+def explain(*given: Any) -> Explanation:
     """Explain what was fused so far: each plan with its tasks, the reason why it ended there, and how often
-    it ran; then the counters.  The result prints as text (docs/programs.md says how to read it)."""
+    it ran; then the counters.  The result prints as text (docs/programs.md says how to read it).
+
+    Raises TypeError for an argument: it is about all that the program recorded.
+    """
+    if given:
+        raise TypeError(f"explain: {given[0]!r} is given, but it takes nothing and explains all that was recorded "
+                        "so far; run the operations first, then print(diffuse.explain())")
     from diffuse.observe.explanation import explanation
     from diffuse.stream import engine
 

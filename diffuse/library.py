@@ -59,7 +59,6 @@ from diffuse.stream.engine import (
     again,
     again_into,
     aliased,
-    attach,
     busy,
     call,
     create,
@@ -153,6 +152,19 @@ def join(package: str) -> None:
     if not isinstance(package, str):
         raise TypeError(f"join: {package!r} is no name of a package; write join(__name__) in the package")
     provenance.LIBRARIES.add(package)
+
+
+def attach(array: Any) -> Storage:
+    """Make a store over the memory of a C-contiguous NumPy array, which it keeps alive.
+
+    Raises TypeError for anything but an array of one of the element types of `create`, and ValueError for one
+    whose memory is not contiguous or has swapped bytes.
+    """
+    import numpy
+
+    if not isinstance(array, numpy.ndarray):
+        raise TypeError(f"attach: {array!r} is no array of NumPy's; give it numpy.asarray(it)")
+    return current().stores.attach(array)
 
 
 def whole(storage: Storage) -> View:

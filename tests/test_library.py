@@ -211,6 +211,17 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: library.submit(THREE, ()), "submit: 3 is no task; make an IndexTask"),
     (lambda: library.call("x", THREE, (), ()), "call: 3 is no function; give one"),
     (lambda: library.attach(numpy.zeros(3, ">f8")), "dtype >f8: .* or swapped bytes; pass np.ascontig"),
+    (lambda: library.attach(THREE), r"attach: 3 is no array of NumPy's; give it numpy.asarray\(it\)"),
+    (lambda: library.record(THREE), r"record: operation 3 is no name; write record\(operation, signature"),
+    (lambda: library.record("add"), r"record: signature \(\) of operation 'add'; give a tuple of the names"),
+    (lambda: library.record("add", ("float64",) * 3, THREE), "record: shape 3 .*; give the tuple of the extents"),
+    (lambda: library.record("sin", ("float64",) * 2, (3,), THREE), "record: inputs 3 .*; give a tuple of operands"),
+    (lambda: library.record("sin", ("float64",) * 2, (3,), (THREE,), (THREE,)),
+     r"record: 3 among the inputs of operation 'sin'; .* such as \(x, whole\(x\)\), or a Scalar"),
+    (lambda: library.record("sin", ("float64",) * 2, (3,), (Scalar(0, "float64", 1.),)),
+     r"record: outputs \(\) of operation 'sin'; give a tuple of operands"),
+    (lambda: diffuse.schedule(THREE), r"schedule: the grid 3 is no sequence .*; write grid=\(3,\), or i=3"),
+    (lambda: diffuse.explain(THREE), r"explain: 3 is given, .*then print\(diffuse.explain\(\)\)"),
 ]
 
 

@@ -27,7 +27,7 @@ from diffuse.runtime.base import Instance
 from diffuse.runtime.independent import Independent
 from diffuse.runtime.sharing import Sharing
 from diffuse.settings import watch
-from diffuse.stream import sketch
+from diffuse.stream import arguments, sketch
 from diffuse.stream.direct import Direct, direct
 from diffuse.stream.queue import Queue
 from diffuse.stream.stores import Operand, Storage, nbytes
@@ -121,45 +121,52 @@ class Engine(Queue):
         self.flush("the settings change")
         self.window.forget()
 
-    def record(self, operation: str, signature: tuple[str, ...], shape: Point,
-               inputs: tuple[Operand | Scalar, ...], outputs: tuple[Operand, ...],
+    def record(self, operation: str, signature: tuple[str, ...] = (), shape: Point = (),
+               inputs: tuple[Operand | Scalar, ...] = (), outputs: tuple[Operand, ...] = (),
                operator: str | None = None) -> Template:
         """Add one operation to the stream; returns its template, with which `again` adds it once more.
 
         Views are in the iteration space `shape`; an output that overlaps an input must be the same view.
         `operator` names a reduction, whose output views leave out the dimensions that it folds.
+        Raises TypeError for arguments of other kinds, which it names.
         """
-        with self._lock:
-            shows = self._variable.get() is not self._seen and self._shows()
-            epoch, exported = self.epoch, False
-            key: list[Any] = [operation, signature, shape]
-            stores, values = [], []
-            for operand in inputs:
-                if isinstance(operand, Scalar):
-                    values.append(operand[2])
-                    key += operand[:2]
-                    continue
-                storage, view = operand
-                stores.append(storage.id)
-                key.append(view.token)
-                storage.touched = epoch
-                if storage.exported:
-                    exported = True
-            key.append(operator)
-            for storage, view in outputs:
-                stores.append(storage.id)
-                key.append(view.token)
-                storage.touched = storage.written = epoch
-                storage.version += 1
-                if storage.exported:
-                    exported = True
-            name = tuple(key)
-            found = (self.templates.known.get(name)
-                     or self.templates.make(name, operation, signature, shape, inputs, outputs, operator))
-            self._add((found, tuple(stores), tuple(values), where(2)), shows)
-            if exported:
-                self._expose([x[0] for x in (*inputs, *outputs) if not isinstance(x, Scalar)])
-            return found
+        try:
+            with self._lock:
+                shows = self._variable.get() is not self._seen and self._shows()
+                epoch, exported = self.epoch, False
+                key: list[Any] = [operation, signature, shape]
+                stores, values = [], []
+                for operand in inputs:
+                    if isinstance(operand, Scalar):
+                        values.append(operand[2])
+                        key += operand[:2]
+                        continue
+                    storage, view = operand
+                    stores.append(storage.id)
+                    key.append(view.token)
+                    storage.touched = epoch
+                    if storage.exported:
+                        exported = True
+                key.append(operator)
+                for storage, view in outputs:
+                    stores.append(storage.id)
+                    key.append(view.token)
+                    storage.touched = storage.written = epoch
+                    storage.version += 1
+                    if storage.exported:
+                        exported = True
+                name = tuple(key)
+                found = self.templates.known.get(name)
+                if found is None:
+                    arguments.check(operation, signature, shape, inputs, outputs)
+                    found = self.templates.make(name, operation, signature, shape, inputs, outputs, operator)
+                self._add((found, tuple(stores), tuple(values), where(2)), shows)
+                if exported:
+                    self._expose([x[0] for x in (*inputs, *outputs) if not isinstance(x, Scalar)])
+                return found
+        except (AttributeError, TypeError, ValueError):
+            arguments.check(operation, signature, shape, inputs, outputs)
+            raise
 
     def again(self, made: Template, frame: Frame, one: Storage, other: Storage | None,
               values: tuple[Any, ...], depth: int) -> Storage:

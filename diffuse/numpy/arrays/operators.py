@@ -39,6 +39,10 @@ MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "n
 """For each comparison, the equivalent one with exchanged operands."""
 
 
+SCALARS = -1000000.0
+"""The priority of NumPy's scalars, which is that of operands that name none."""
+
+
 def defers(other: Any, inplace: bool = False) -> bool:
     """Does an operand of another library handle the operator itself?  (NumPy's rule.)  Not an operator
     `inplace`, if it has `__array_ufunc__`."""
@@ -48,7 +52,15 @@ def defers(other: Any, inplace: bool = False) -> bool:
     protocol = getattr(kind, "__array_ufunc__", numpy._NoValue)
     if protocol is not numpy._NoValue:
         return protocol is None and not inplace
-    return not issubclass(kind, Array) and getattr(other, "__array_priority__", -1.0) > 0.0
+    return not issubclass(kind, Array) and _priority(other) > 0.0
+
+
+def _priority(other: Any) -> float:
+    """Return an operand's `__array_priority__`; that of NumPy's scalars if it is missing or no number."""
+    try:
+        return float(getattr(other, "__array_priority__", SCALARS))
+    except Exception:  # NumPy, too, passes over what this raises
+        return SCALARS
 
 
 def answers(other: Any) -> bool:

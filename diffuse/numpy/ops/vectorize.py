@@ -109,6 +109,12 @@ class vectorize(numpy.vectorize):
     """Translations with these values, by the element types of the arguments; or the reason why there is
     none."""
 
+    def __init__(self, pyfunc: Any = numpy._NoValue, *args: Any, **options: Any) -> None:
+        if pyfunc is not numpy._NoValue and not callable(pyfunc):
+            raise TypeError(f"vectorize: {pyfunc!r} is no function; write diffuse.vectorize(function), or "
+                            "@diffuse.vectorize above one")
+        super().__init__(pyfunc, *args, **options)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if "pyfunc" not in vars(self) or not callable(self.pyfunc):  # a decorator with options
             return super().__call__(*args, **kwargs)
