@@ -118,8 +118,8 @@ def explain(*given: Any) -> Explanation:
     Raises TypeError for an argument: it is about all that the program recorded.
     """
     if given:
-        raise TypeError(f"explain: {given[0]!r} is given, but it takes nothing and explains all that was recorded "
-                        "so far; run the operations first, then print(diffuse.explain())")
+        raise TypeError(f"explain: {given[0]!r} is given, but it takes nothing and explains all that was "
+                        "recorded so far; run the operations first, then print(diffuse.explain())")
     from diffuse.observe.explanation import explanation
     from diffuse.stream import engine
 

@@ -341,3 +341,29 @@ def test_an_object_that_answers_with_an_array_wraps_the_result_of_a_ufunc() -> N
 
     assert dnp.negative(Holder()) == ("wrapped", "negative", -3)
     assert dnp.add(dnp.arange(40_000), Holder()) == ("wrapped", "add", 6)
+
+
+@for_each("priority", ["high", None, "method"])
+def test_a_priority_that_is_no_number_is_passed_over(priority: Any) -> None:
+    class Holder:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return numpy.arange(300.0)
+
+        def __radd__(self, other: Any) -> str:
+            return "theirs"
+
+    Holder.__array_priority__ = Holder.__radd__ if priority == "method" else priority  # type: ignore[attr-defined]
+    wanted = numpy.arange(300.0) + Holder()
+    assert numpy.array_equal(numpy.asarray(dnp.arange(300.0) + Holder()), wanted)
+
+
+@for_each("code", ["m.swapaxes(0)", "m.diagonal(0, offset=1)", "m.tolist(1)", "m.compress(1, 2, 3, 4, 5)",
+                   "m.clip(1, 2, 3, 4, 5)", "np.array(m, 'f4', dtype='f4')", "np.zeros()", "np.roll(m)",
+                   "np.sort(m, wrong=1)"])
+def test_arguments_that_do_not_fit_have_numpys_words(code: str) -> None:
+    said = []
+    for library in dnp, numpy:
+        with pytest.raises(TypeError) as raised:
+            eval(code, {"np": library, "m": library.ones((20, 16))})
+        said.append(str(raised.value))
+    assert said[0] == said[1]

@@ -30,8 +30,8 @@ def cast(value: Array, out: Array) -> None:
 
 
 def _unsigned(value: Array) -> Array:
-    """Floats as uint32 by two conversions to int32, as compiled code and whole vectors of NumPy's do: what NumPy
-    makes of floats out of range depends on their places and strides."""
+    """Convert floats to uint32 by two conversions to int32, as compiled code and whole vectors of NumPy's do:
+    what NumPy makes of floats out of range depends on their places and strides."""
     above = np.greater_equal(value, 2.0 ** 31)
     found = np.where(above, value - value.dtype.type(2.0 ** 31), value).astype("int32").view("uint32")
     return np.bitwise_xor(found, np.uint32(1 << 31), out=found, where=above)

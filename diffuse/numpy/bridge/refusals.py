@@ -48,6 +48,15 @@ def refused(gate: Any, plain: Any, error: TypeError, given: tuple[Any, ...], nam
     return (fallback.call(numpys, args, kwargs, silent="inspection"),)
 
 
+def answered(numpys: Any, error: TypeError, given: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+    """Return what NumPy's function returns, or raise its exception, where ours does not take such arguments;
+    raise an `error` of another kind again.  The last of the arguments `given` have `names`."""
+    found = refused(None, numpys, error, given, names)
+    if found is None:
+        raise error
+    return found[0]
+
+
 def worded(ours: Callable[..., Any]) -> Any:
     """Make a method of arrays raise NumPy's exception for arguments that do not fit."""
     @wraps(ours)
@@ -56,10 +65,7 @@ def worded(ours: Callable[..., Any]) -> Any:
             return ours(*args, **kwargs)
         except TypeError as error:
             numpys = getattr(numpy.ndarray, ours.__name__)
-            found = refused(None, numpys, error, (*args, *kwargs.values()), tuple(kwargs))
-            if found is None:
-                raise
-        return found[0]
+            return answered(numpys, error, (*args, *kwargs.values()), tuple(kwargs))
 
     return method
 

@@ -18,7 +18,7 @@ import numpy
 from diffuse import library
 from diffuse.library import provenance, trace
 from diffuse.numpy.arrays import access, core
-from diffuse.numpy.bridge import fallback
+from diffuse.numpy.bridge import fallback, refusals
 from diffuse.numpy.ops import elementwise, rules, single, traits
 from diffuse.numpy.ops.lowering import FAR, before_out, lowered, named, raised
 from diffuse.numpy.ops.native_gates import BELONGS, compiled
@@ -38,29 +38,32 @@ def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[...,
         ours = watched(real, real, ours, None if count is listed else count)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 and not kwargs:
-            kind = type(args[0])
-            if counted and kind is int:
-                return core.given(real(args[0])) if args[0] < core.SMALL else ours(args[0])
-            if as_it_is and kind is core.array_class:
-                return args[0]
-        arrays: list[Any] = []
-        given: Any = lowered(args, arrays) if args else FAR
-        options: Any = lowered(tuple(kwargs.values()), arrays) if kwargs else ()
-        if given is FAR or options is FAR:
-            return ours(*args, **kwargs)
-        if not arrays:
-            if count(*given) >= limit:
+        try:
+            if len(args) == 1 and not kwargs:
+                kind = type(args[0])
+                if counted and kind is int:
+                    return core.given(real(args[0])) if args[0] < core.SMALL else ours(args[0])
+                if as_it_is and kind is core.array_class:
+                    return args[0]
+            arrays: list[Any] = []
+            given: Any = lowered(args, arrays) if args else FAR
+            options: Any = lowered(tuple(kwargs.values()), arrays) if kwargs else ()
+            if given is FAR or options is FAR:
                 return ours(*args, **kwargs)
-            found = real(*given, **dict(zip(kwargs, options, strict=True)))
-            return core.given(found) if type(found) is NDARRAY else found
-        if count is not listed:
-            return ours(*args, **kwargs)
-        if kwargs:  # `ours` handles memory that Diffuse holds as NumPy would
-            if any([type(x) is not NDARRAY for x in arrays]):
+            if not arrays:
+                if count(*given) >= limit:
+                    return ours(*args, **kwargs)
+                found = real(*given, **dict(zip(kwargs, options, strict=True)))
+                return core.given(found) if type(found) is NDARRAY else found
+            if count is not listed:
                 return ours(*args, **kwargs)
-            return raised(real(*given, **dict(zip(kwargs, options, strict=True))), arrays)
-        return raised(real(*given), arrays)
+            if kwargs:  # `ours` handles memory that Diffuse holds as NumPy would
+                if any([type(x) is not NDARRAY for x in arrays]):
+                    return ours(*args, **kwargs)
+                return raised(real(*given, **dict(zip(kwargs, options, strict=True))), arrays)
+            return raised(real(*given), arrays)
+        except TypeError as error:
+            return refusals.answered(real, error, (*args, *kwargs.values()), tuple(kwargs))
 
     return call
 
@@ -87,20 +90,23 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
         ours = watched(real, plain, ours)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if viewing and not (args and type(args[0]) is NDARRAY):
-            return ours(*args, **kwargs)
-        arrays: list[Any] = []
-        given = lowered(args, arrays)
-        if given is FAR or not arrays or len(args) > 1 and len(args) > before_out(real):
-            return ours(*args, **kwargs)
-        options: Any = named(kwargs, arrays) if kwargs else kwargs
-        if options is FAR:
-            return ours(*args, **kwargs)
-        if size is not None and size(arrays) >= limit:
-            return ours(*args, **kwargs)
-        if repeating and len(args) > 1 and limit <= arrays[0].size * traits.extent(args[1]) < UNKNOWN:
-            return ours(*args, **kwargs)
-        return raised(plain(*given, **options), arrays)
+        try:
+            if viewing and not (args and type(args[0]) is NDARRAY):
+                return ours(*args, **kwargs)
+            arrays: list[Any] = []
+            given = lowered(args, arrays)
+            if given is FAR or not arrays or len(args) > 1 and len(args) > before_out(real):
+                return ours(*args, **kwargs)
+            options: Any = named(kwargs, arrays) if kwargs else kwargs
+            if options is FAR:
+                return ours(*args, **kwargs)
+            if size is not None and size(arrays) >= limit:
+                return ours(*args, **kwargs)
+            if repeating and len(args) > 1 and limit <= arrays[0].size * traits.extent(args[1]) < UNKNOWN:
+                return ours(*args, **kwargs)
+            return raised(plain(*given, **options), arrays)
+        except TypeError as error:
+            return refusals.answered(real, error, (*args, *kwargs.values()), tuple(kwargs))
 
     return call
 
@@ -176,27 +182,30 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
         return fallback.standing_for(gate, plain)
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        memory = access.near(self)
-        if memory is None:
-            return ours(self, *args, **kwargs)
-        if not args and not kwargs:
-            found = plain(memory)
-            kind = type(found)
-            if kind is NDARRAY and found.base is None and found is not memory:
-                return core.given(found) if found.dtype is memory.dtype else raised(found, [self])
-            return raised(found, [self]) if kind is NDARRAY or kind is tuple else found
-        if len(args) > fewest and len(args) >= before_out(function):
-            return ours(self, *args, **kwargs)
-        arrays: list[Any] = [self]
-        given: Any = args
-        if args:
-            given = lowered(args, arrays)
-            if given is FAR:
+        try:
+            memory = access.near(self)
+            if memory is None:
                 return ours(self, *args, **kwargs)
-        options: Any = named(kwargs, arrays) if kwargs else kwargs
-        if options is FAR:
-            return ours(self, *args, **kwargs)
-        return raised(plain(memory, *given, **options), arrays)
+            if not args and not kwargs:
+                found = plain(memory)
+                kind = type(found)
+                if kind is NDARRAY and found.base is None and found is not memory:
+                    return core.given(found) if found.dtype is memory.dtype else raised(found, [self])
+                return raised(found, [self]) if kind is NDARRAY or kind is tuple else found
+            if len(args) > fewest and len(args) >= before_out(function):
+                return ours(self, *args, **kwargs)
+            arrays: list[Any] = [self]
+            given: Any = args
+            if args:
+                given = lowered(args, arrays)
+                if given is FAR:
+                    return ours(self, *args, **kwargs)
+            options: Any = named(kwargs, arrays) if kwargs else kwargs
+            if options is FAR:
+                return ours(self, *args, **kwargs)
+            return raised(plain(memory, *given, **options), arrays)
+        except TypeError as error:
+            return refusals.answered(plain, error, (self, *args, *kwargs.values()), tuple(kwargs))
 
     call.__name__ = call.__qualname__ = name
     return fallback.standing_for(call, plain)
@@ -206,7 +215,7 @@ def looking(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     """Make a method that returns a view: the extension finds the shape and strides by NumPy's method, and
     calls `ours` if that is not enough."""
     if native is None:
-        return ours
+        return refusals.worded(ours)
     plain = getattr(numpy.ndarray, name)
     gate: Callable[..., Any] = compiled(name, plain, ours, BELONGS, plain)
     return fallback.standing_for(gate, plain)
