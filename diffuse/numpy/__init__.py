@@ -7,7 +7,10 @@ fused and run on all threads; the rest is NumPy's own, wrapped so that Diffuse a
 
 from __future__ import annotations
 
-import gc as _gc
+from diffuse.numpy.bridge import garbage as _garbage  # first: it looks at what the program has by then
+
+# isort: split
+
 import sys as _sys
 from typing import Any
 
@@ -19,6 +22,7 @@ from diffuse.numpy.bridge import adapted as _adapted
 from diffuse.numpy.bridge import errors as _errors  # noqa: F401 (reports errors before filters and modes change)
 from diffuse.numpy.bridge import mirrors as _mirrors
 from diffuse.numpy.bridge import namespace as _namespace
+from diffuse.numpy.small import native as _native
 from diffuse.settings import check_environment as _check_environment
 from diffuse.settings import config as _config
 
@@ -27,10 +31,7 @@ _mirrors.mirrored("diffuse.numpy", _namespace.member)
 _sys.modules[__name__].__class__ = _mirrors.Whole
 _prepare(_config.runtime)
 _adapted.adapt_imported()
-
-# A recorded window is many small objects that live for milliseconds; they make Python's collector scan
-# all objects again and again.  What imports left behind (mostly code) need not be scanned.
-_gc.freeze()
+_garbage.freeze(None if _native is None else _native.thaw)
 
 __version__ = _numpy.__version__
 __all__ = [*_numpy.__all__]

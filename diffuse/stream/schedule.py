@@ -54,7 +54,7 @@ class schedule(ContextDecorator):
         if grid is None and not points:
             raise ValueError("schedule: name the points of each loop, as in grid=(2, 2) or i=2, j=2")
         if grid is not None and not isinstance(grid, Sequence):
-            raise TypeError(f"schedule: the grid {grid!r} is no sequence of whole numbers, one for each loop; "
+            raise TypeError(f"schedule: the grid {grid!r} is no sequence of whole numbers, one a loop; "
                             f"write grid=({grid!r},), or i={grid!r}, for the first loop alone")
         named = dict(zip("ijklmnopqrstuvwxyz", grid or (), strict=False))
         for name, n in points.items():

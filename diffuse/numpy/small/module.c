@@ -370,6 +370,7 @@ static PyMethodDef methods[] = {
      "Give the table of places that call functions, their class, and what counts there."},
     {"connect_recording", connect_recording, METH_VARARGS,
      "Give the engine with the classes of its parts, and the table of known calls."},
+    {"thaw", small_thaw, METH_O, "Have the garbage collector look again at some of the objects that gc.freeze() hid."},
     {"uses_of", (PyCFunction)(void (*)(void))small_uses_of, METH_FASTCALL, "As sketch.uses_of of the stream."},
     {"call", (PyCFunction)(void (*)(void))small_known_function, METH_FASTCALL, "As known.call."},
     {"rolled", (PyCFunction)(void (*)(void))small_known_roll, METH_FASTCALL, "As known.rolled."},

@@ -219,6 +219,8 @@ int small_connect_stream(PyObject *parts);
 /* Of sketch.c. */
 PyObject *small_uses_of(PyObject *module, PyObject *const *args, Py_ssize_t n);
 int small_connect_sketch(PyObject *parts);
+/* Of collector.c: what `thaw` of the module does. */
+PyObject *small_thaw(PyObject *module, PyObject *objects);
 
 /* Of place.c: the program's line, as `provenance.where` finds it so many calls of Python functions up; a new
  * reference. */
