@@ -366,6 +366,7 @@ def test_numpys_own_calls_the_function(recwarn: pytest.WarningsRecorder) -> None
         return x + 1
 
     assert np.vectorize is not vectorize and not isinstance(np.vectorize(counted), vectorize)
+    assert np.vectorize.__doc__ == numpy.vectorize.__doc__
     assert np.vectorize(counted)(np.arange(3.0)).tolist() == [1, 2, 3] and len(called) >= 3
     assert numpy.vectorize(counted)(numpy.arange(3.0)).tolist() == [1, 2, 3]
 

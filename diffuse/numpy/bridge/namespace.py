@@ -132,6 +132,7 @@ def _vectorize() -> type:
 
     vectorize.__module__ = "diffuse.numpy"
     vectorize.__qualname__ = "vectorize"
+    vectorize.__doc__ = numpy.vectorize.__doc__
     return vectorize
 
 
