@@ -34,7 +34,8 @@ def _unsigned(value: Array) -> Array:
     what NumPy makes of floats out of range depends on their places and strides."""
     above = np.greater_equal(value, 2.0 ** 31)
     found = np.where(above, value - value.dtype.type(2.0 ** 31), value).astype("int32").view("uint32")
-    return np.bitwise_xor(found, np.uint32(1 << 31), out=found, where=above)
+    np.bitwise_xor(found, np.uint32(1 << 31), out=found, where=above)
+    return found
 
 
 def where(condition: Array, a: Array, b: Array, out: Array) -> None:

@@ -211,7 +211,7 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     return fallback.standing_for(call, plain)
 
 
-def looking(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+def looking(name: str, ours: Callable[..., Any]) -> Any:
     """Make a method that returns a view: the extension finds the shape and strides by NumPy's method, and
     calls `ours` if that is not enough."""
     if native is None:
