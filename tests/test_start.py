@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 STANDARD = 30
 """Modules of Python's library beyond those that NumPy loads, at most."""
-OURS = 156
+OURS = 157
 """Modules of Diffuse, at most."""
 LATE = frozenset("""
     argparse asyncio click concurrent.futures csv ctypes.util difflib email hashlib importlib.metadata

@@ -27,10 +27,11 @@ from diffuse.runtime.base import Instance
 from diffuse.runtime.independent import Independent
 from diffuse.runtime.sharing import Sharing
 from diffuse.settings import watch
-from diffuse.stream import arguments, sketch
+from diffuse.stream import sketch
 from diffuse.stream.direct import Direct, direct
 from diffuse.stream.queue import Queue
 from diffuse.stream.stores import Operand, Storage, nbytes
+from diffuse.stream.templates import check_arguments
 
 
 class Engine(Queue):
@@ -158,14 +159,14 @@ class Engine(Queue):
                 name = tuple(key)
                 found = self.templates.known.get(name)
                 if found is None:
-                    arguments.check(operation, signature, shape, inputs, outputs)
+                    check_arguments(operation, signature, shape, inputs, outputs)
                     found = self.templates.make(name, operation, signature, shape, inputs, outputs, operator)
                 self._add((found, tuple(stores), tuple(values), where(2)), shows)
                 if exported:
                     self._expose([x[0] for x in (*inputs, *outputs) if not isinstance(x, Scalar)])
                 return found
         except (AttributeError, TypeError, ValueError):
-            arguments.check(operation, signature, shape, inputs, outputs)
+            check_arguments(operation, signature, shape, inputs, outputs)
             raise
 
     def again(self, made: Template, frame: Frame, one: Storage, other: Storage | None,

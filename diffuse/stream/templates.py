@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,9 +10,10 @@ from diffuse.ir import ONE, IndexTask, Point, Privilege, Scalar
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Recorded, Template, Use, recorded, template
 from diffuse.ir.template import overlap as overlap_of
+from diffuse.ir.view import View
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.compose import verify
-from diffuse.stream.stores import Operand
+from diffuse.stream.stores import Operand, Storage
 
 READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
 
@@ -79,3 +80,36 @@ class Templates:
         if found is None:
             found = self._overlaps[name] = overlap_of(view, theirs)
         return found
+
+
+def check_arguments(operation: Any, signature: Any, shape: Any, inputs: Any, outputs: Any) -> None:
+    """Raise TypeError for an argument of `record` that is of another kind than that takes."""
+    if not isinstance(operation, str):
+        raise TypeError(f"record: operation {operation!r} is no name; write record(operation, signature, "
+                        "shape, inputs, outputs) with the name that `declare` was given")
+    if not _all(signature, str) or not signature:
+        raise TypeError(f"record: signature {signature!r} of operation {operation!r}; give a tuple of the "
+                        "names of element types, those of the inputs and then those of the outputs")
+    if not _all(shape, int):
+        raise TypeError(f"record: shape {shape!r} of operation {operation!r}; give the tuple of the extents "
+                        "of its iteration space")
+    for word, operands in ("inputs", inputs), ("outputs", outputs):
+        for operand in _sequence(word, operands, operation):
+            if isinstance(operand, Scalar) and operands is inputs:
+                continue
+            if not (isinstance(operand, tuple) and len(operand) == 2 and isinstance(operand[0], Storage)
+                    and isinstance(operand[1], View)):
+                raise TypeError(f"record: {operand!r} among the {word} of operation {operation!r}; give a "
+                                "tuple of a handle and a view of it, such as (x, whole(x))"
+                                + ", or a Scalar" * (operands is inputs))
+
+
+def _all(values: Any, kind: type) -> bool:
+    return isinstance(values, tuple) and all([isinstance(value, kind) for value in values])
+
+
+def _sequence(word: str, operands: Any, operation: str) -> Iterable[Any]:
+    if not isinstance(operands, tuple | list) or word == "outputs" and not operands:
+        raise TypeError(f"record: {word} {operands!r} of operation {operation!r}; give a tuple of operands, "
+                        "each a tuple of a handle and a view of it")
+    return operands
