@@ -42,9 +42,6 @@ LONG = 0.05
 """Seconds of both libraries' calls together above which one process of each is enough."""
 SHORTEST = 2e-8
 """Seconds of a call beyond what is around it, at least: less cannot be told apart."""
-QUIET, SETTLES = 0.002, 0.3
-"""Seconds between two looks at whether the threads of a process sleep, and seconds that this is waited for at
-most."""
 UNSPECIFIED = ("empty",)
 """Calls whose elements have no defined values."""
 
@@ -66,16 +63,6 @@ def timed(call: Callable[[], None], batch: int) -> float:
     for _ in range(batch):
         call()
     return (time.perf_counter() - start) / batch
-
-
-def settled() -> None:
-    """Wait until the other threads of this process sleep: those of OpenBLAS poll for work for 30 to 100 ms
-    after a call, and would take a processor from the other library's samples."""
-    end = time.perf_counter() + SETTLES
-    while time.perf_counter() < end:
-        time.sleep(QUIET)
-        if machine.asleep():
-            return
 
 
 def parts(batch: int) -> list[int]:
@@ -157,7 +144,7 @@ class Side:
         except Exception as error:
             return {"failed": f"{type(error).__name__}: {error}"}
         finally:
-            settled()
+            machine.settle()
 
     def warm(self, call: Callable[[], None], seconds: float) -> float:
         """Seconds of the cheapest of the first calls."""

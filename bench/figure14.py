@@ -8,8 +8,9 @@ with as many ranks as threads, and conjugate gradients optimised by hand: each i
 to as many cores as it has threads.  All start from the same arrays, and what they computed after the warm-up
 is compared with NumPy's: one that differs is not timed, and the command ends with status 1.
 
-Then the processes give their samples in turn.  A sample is as many iterations as take 0.2 s; of twelve, the
-fastest and the slowest are dropped and the rest averaged, as in the paper.  A contender whose twelve samples
+Then the processes give their samples in turn, each when the threads of the one before sleep.  A sample is as
+many iterations as take 0.2 s; of twelve, the fastest and the slowest are dropped and the rest averaged, as in
+the paper.  A contender whose twelve samples
 would take longer than eight seconds gives fewer, but no less than three: its row says so.
 
 The peak of memory is the process's, with what its libraries and setting up the arrays take; the steady peak
@@ -89,6 +90,8 @@ def sampled(workers: dict[str, harness.Worker], most: int, runs: int, sample: fl
     """What every contender took for an iteration: the mean without extremes, and all samples."""
     plans = {label: plan(worker, most, runs, sample) for label, worker in workers.items()}
     peaks = {label: worker.ask(forget=True).get("peak", 0) for label, worker in workers.items()}
+    for worker in workers.values():
+        worker.ask(settle=True)
     samples: dict[str, list[float]] = {label: [] for label in workers}
     for turn in range(runs):
         for label, worker in workers.items():
@@ -96,6 +99,7 @@ def sampled(workers: dict[str, harness.Worker], most: int, runs: int, sample: fl
                 answer = worker.ask(run=plans[label][0])
                 if harness.absent(answer) is None:
                     samples[label].append(answer["seconds"])
+                    worker.ask(settle=True)
     return {label: settled(worker, plans[label][0], samples[label], peaks[label])
             for label, worker in workers.items()}
 

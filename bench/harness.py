@@ -139,6 +139,7 @@ def rounds(case: Case, workers: dict[str, Worker], args: argparse.Namespace) -> 
             answer = worker.ask(run=args.batch or case.batch)
             if absent(answer) is None:
                 samples[name].append(answer)
+                worker.ask(settle=True)
     return samples
 
 

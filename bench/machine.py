@@ -20,6 +20,9 @@ TASKS = Path("/proc/self/task")
 """What Linux tells of the threads of this process."""
 TICK = 0.02
 """Seconds in which every system notes that a thread runs."""
+QUIET, SETTLES = 0.002, 0.3
+"""Seconds between two looks at whether the threads of a process sleep, and seconds that this is waited for at
+most."""
 
 
 def cpus() -> list[int]:
@@ -79,6 +82,16 @@ def asleep() -> bool:
         with contextlib.suppress(OSError):      # a thread that has just ended
             states += [task.name == str(own) or (task / "stat").read_bytes().rpartition(b") ")[2][:1] != b"R"]
     return all(states)
+
+
+def settle() -> None:
+    """Wait until the other threads of this process sleep: those of OpenBLAS poll for work for 30 to 100 ms
+    after a call, and would take a processor from whoever is measured next."""
+    end = time.perf_counter() + SETTLES
+    while time.perf_counter() < end:
+        time.sleep(QUIET)
+        if asleep():
+            return
 
 
 def versions() -> dict[str, str]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import child
+import machine
 from case import ROOT, Case, Peer, on_cupynumeric
 
 
@@ -82,6 +83,9 @@ def answer(peer: Peer, command: dict[str, Any]) -> dict[str, Any]:
         return save(peer, command["save"])
     if "forget" in command:
         return forget()
+    if "settle" in command:
+        machine.settle()
+        return {}
     return {"peak": memory("VmHWM"), "rss": memory("VmRSS"), "counters": peer.counters(), "window": window()}
 
 

@@ -318,13 +318,14 @@ def table() -> str:
     """The settings as a Markdown table."""
     rows = ["| variable | in code | default | values | what it does |", "| --- | --- | --- | --- | --- |"]
     for setting in SETTINGS.values():
-        shown = "$XDG_CACHE_HOME/diffuse" if callable(setting.default) else _shown(setting.default)
-        rows.append(f"| `{setting.variable}` | `{setting.name}` | `{shown}` | {setting.rule.text} "
+        default = "$XDG_CACHE_HOME/diffuse" if callable(setting.default) else shown(setting.default)
+        rows.append(f"| `{setting.variable}` | `{setting.name}` | `{default}` | {setting.rule.text} "
                     f"| {setting.sentence} |")
     return "\n".join(rows)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a setting's value as its environment variable would say it."""
     if isinstance(value, bool):
         return str(int(value))
     return "none" if value in (None, "") else str(value)

@@ -279,15 +279,15 @@ def test_on_legate(tmp_path: Path) -> None:
         "legate: microseconds a launch, main thread"}
 
 
-def test_calls_waits_for_threads_that_run_on_other_processors() -> None:
+def test_samples_wait_for_threads_that_run_on_other_processors() -> None:
     """Linux adds the processor time of threads that run elsewhere only at its clock's ticks.  The hash is
     computed without Python's lock."""
-    calls = importlib.import_module("calls")
-    calls.settled()
+    machine = importlib.import_module("machine")
+    machine.settle()
     busy = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 1_000_000))
     busy.start()
     looks = []
     while busy.is_alive():
-        looks.append(calls.machine.asleep())
-        time.sleep(calls.QUIET)
+        looks.append(machine.asleep())
+        time.sleep(machine.QUIET)
     assert len(looks) > 9 and not any(looks[1:-1])

@@ -160,6 +160,7 @@ def test_info_lists_every_setting_with_its_source(tmp_path: Path) -> None:
     assert told["versions"]["numpy"].startswith("2.")
     text = run("info", **environment).stdout
     assert "DIFFUSE_NUM_THREADS    1                        environment" in text and str(tmp_path) in text
+    assert "DIFFUSE_TRACE          0 " in text and "DIFFUSE_MEMORY         none " in text
     assert run("info", "--markdown").stdout.count("| `DIFFUSE_") == len(SETTINGS)
 
 

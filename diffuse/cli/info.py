@@ -157,7 +157,7 @@ def text(found: dict[str, Any]) -> str:
     threads = found["threads"]
     lines += ["", "threads", f"  {threads['number']}, from {threads['source']}", "", "settings"]
     for name, one in found["settings"].items():
-        lines.append(f"  {one['variable']:22} {one['value']!s:24} {one['source']}")
+        lines.append(f"  {one['variable']:22} {settings.shown(one['value']):24} {one['source']}")
     cache = found["cache"]
     lines += ["", "cache", f"  {cache['folder']}: {cache['kernels']} kernels, {sized(cache['bytes'])}"]
     for part in ("legate", "mpi", "cuda", "plans", "small arrays", "versions"):
