@@ -1,7 +1,7 @@
 /* Python's operators on arrays: diffuse/numpy/arrays/arithmetic.py in C, with the same behaviour.
  *
  * What is not small and at hand goes to the functions of `core.slow`. */
-#include "operators.h"
+#include "updates.h"
 
 static const char *SPELLED[NAMES] = {
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "left_shift", "right_shift",
@@ -89,7 +89,7 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name, voi
         Py_XDECREF(left);
         return found;
     }
-    int ready = small_operands(a, b, &left, &right);
+    int ready = small_operands(a, b, &left, &right), soon = ready == 0;
     if (ready == 0 && state.left > 0) {
         PyObject *moved;
         int moves = small_moved_before(small_ufuncs[name], a, b, &moved);
@@ -106,8 +106,8 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name, voi
         return NULL;
     if (!ready)
         return far(a, b, name);
-    PyObject *found = NULL;
-    if (Py_REFCNT(a) == 1 || Py_REFCNT(b) == 1)
+    PyObject *found = soon ? small_put_off(name, a, b, left, right) : NULL;
+    if (found == NULL && !PyErr_Occurred() && (Py_REFCNT(a) == 1 || Py_REFCNT(b) == 1))
         found = small_over_temporary(name, a, b, left, right, frame);
     if (found == NULL && !PyErr_Occurred()) {
         if ((found = small_loop(name, left, right)) == NULL && !PyErr_Occurred())
@@ -287,6 +287,9 @@ static int soon_in_place(PyObject *a, PyObject *b, int name, PyObject **memory, 
 
 static PyObject *in_place(PyObject *a, PyObject *b, Binary function, int name)
 {
+    int updated = small_put_off_array == NULL ? 0 : small_update(name, a, b);
+    if (updated)
+        return updated < 0 ? NULL : Py_NewRef(a);
     PyObject *array = listed(b);
     if (array != NULL || PyErr_Occurred()) {
         PyObject *found = array == NULL ? NULL : in_place(a, array, function, name);

@@ -174,7 +174,9 @@ PyObject *small_over_temporary(int name, PyObject *a, PyObject *b, PyObject *lef
         return is_soon_interpreted(frame) && small_loop_over(name, left, right, memory) > 0 ? Py_NewRef(x) : NULL;
     if (!is_interpreted(frame))
         return NULL;
-    PyObject *found = PyObject_CallFunctionObjArgs(small_ufuncs[name], left, right, memory, NULL);
+    int done = small_loop_over(name, left, right, memory);
+    PyObject *found = done < 0 ? NULL : done ? Py_NewRef(memory)
+                      : PyObject_CallFunctionObjArgs(small_ufuncs[name], left, right, memory, NULL);
     Py_XDECREF(found);
     return found == NULL ? NULL : Py_NewRef(x);
 }
