@@ -94,6 +94,14 @@ static int make_up(void)
     return found == NULL ? -1 : 0;
 }
 
+static int counted(void)
+{
+    static PyObject *name;
+    if (name == NULL)
+        name = PyUnicode_InternFromString("updates");
+    return name != NULL && small_counts(name);
+}
+
 /* What the update is: the operation's loop and its own, the operands of the first and the array. */
 typedef struct {
     const Loop *loops[2];
@@ -171,7 +179,7 @@ static int updated(int name, PyObject *memory)
     for (int k = 0; k < 2; k++)
         if (update.raised[k] && small_report(k ? name : put_off.name, update.raised[k]) < 0)
             return -1;
-    return small_counts(state.single) ? 1 : -1;
+    return counted() ? 1 : -1;
 }
 
 int small_update(int name, PyObject *a, PyObject *b)
