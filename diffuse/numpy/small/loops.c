@@ -194,20 +194,6 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
 
 PyObject *small_loop(int name, PyObject *left, PyObject *right) { return result(loops[name], left, right); }
 
-int small_operator_of(PyObject *ufunc)
-{
-    int name = 0;
-    while (name < FORWARD && (small_ufuncs[name] != ufunc || name == SQUARE))
-        name++;
-    return name;
-}
-
-PyObject *small_loop_of(PyObject *ufunc, PyObject *left, PyObject *right)
-{
-    int name = small_operator_of(ufunc);
-    return name < FORWARD ? small_loop(name, left, right) : NULL;
-}
-
 /* Run a loop whose result goes to an operand's own elements, which cannot be computed again: 0 if it was not run, -1 with
  * an exception for floating-point errors. */
 static int run_over(int name, const Loop *loop, int dims, npy_intp *shape, Side *sides)
@@ -224,17 +210,6 @@ static int run_over(int name, const Loop *loop, int dims, npy_intp *shape, Side 
         raised = small_raised();
     }
     return raised && small_report(name, raised) < 0 ? -1 : 1;
-}
-
-int small_same_or_apart(PyArrayObject *one, PyObject *other)
-{
-    PyArrayObject *array = (PyArrayObject *)other;
-    if (!PyArray_CheckExact(other) || !small_overlap(one, array))
-        return 1;
-    int dims = PyArray_NDIM(one);
-    return PyArray_BYTES(one) == PyArray_BYTES(array) && dims == PyArray_NDIM(array)
-           && PyArray_CompareLists(PyArray_DIMS(one), PyArray_DIMS(array), dims)
-           && PyArray_CompareLists(PyArray_STRIDES(one), PyArray_STRIDES(array), dims);
 }
 
 int small_loop_in_place(int name, PyObject *memory, PyObject *right)
@@ -274,12 +249,6 @@ int small_loop_in_place(int name, PyObject *memory, PyObject *right)
         small_move(dims, whole, PyArray_ITEMSIZE(array), PyArray_BYTES(array), PyArray_STRIDES(array), scratch,
                    back.strides);
     return 1;
-}
-
-int small_loop_of_in_place(PyObject *ufunc, PyObject *memory, PyObject *right)
-{
-    int name = small_operator_of(ufunc);
-    return name < FORWARD ? small_loop_in_place(name, memory, right) : 0;
 }
 
 int small_loop_over(int name, PyObject *left, PyObject *right, PyObject *memory)

@@ -124,6 +124,15 @@ static npy_intp bytes_of(PyObject *x)
 
 static PyObject *undone(int decision) { return decision == RECORD ? Py_NewRef(Py_None) : NULL; }
 
+/* The operator's number of a ufunc; FORWARD of others, and of squares. */
+static int operator_of(PyObject *ufunc)
+{
+    int name = 0;
+    while (name < FORWARD && (small_ufuncs[name] != ufunc || name == SQUARE))
+        name++;
+    return name;
+}
+
 PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b)
 {
     PyObject *left, *right;
@@ -132,14 +141,15 @@ PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b)
         return undone(decision);
     PyObject *given[] = {a, b}, *values[] = {left, right};
     npy_intp bytes = bytes_of(left) + bytes_of(right);
-    PyObject *found = b == NULL ? NULL : small_put_off(small_operator_of(ufunc), a, b, left, right);
+    int name = operator_of(ufunc);
+    PyObject *found = b == NULL ? NULL : small_put_off(name, a, b, left, right);
     if (found != NULL)
         bytes += PyArray_NBYTES((PyArrayObject *)((Array *)found)->meta);
     else if (!PyErr_Occurred()) {
         PyObject *into = b == NULL ? NULL : small_temporary_of(ufunc, given, values);
         if (into != NULL)
             found = PyObject_CallFunctionObjArgs(ufunc, left, right, into, NULL);
-        else if ((found = small_loop_of(ufunc, left, right)) == NULL && !PyErr_Occurred())
+        else if ((found = name < FORWARD ? small_loop(name, left, right) : NULL) == NULL && !PyErr_Occurred())
             found = PyObject_CallFunctionObjArgs(ufunc, left, right, NULL);
         bytes += bytes_of(found);
         found = small_shown(found);
@@ -170,7 +180,8 @@ PyObject *small_moved_in_place(PyObject *ufunc, PyObject *a, PyObject *b)
         return undone(decision);
     Py_DECREF(left);
     PyObject *memory = small_mine((Array *)a);
-    int done = memory == NULL ? -1 : small_loop_of_in_place(ufunc, memory, right);
+    int name = operator_of(ufunc);
+    int done = memory == NULL ? -1 : name < FORWARD ? small_loop_in_place(name, memory, right) : 0;
     PyObject *found = done < 0 ? NULL : done ? Py_NewRef(memory)
                       : PyObject_CallFunctionObjArgs(ufunc, memory, right, memory, NULL);
     small_grant(2 * (bytes_of(memory) + bytes_of(right)));

@@ -113,6 +113,8 @@ static int is_interpreted(void **frame)
     return found;
 }
 
+int small_is_interpreted(void) { return is_interpreted(NULL); }
+
 /* The same for few elements, for which it is only found out while that is learnt. */
 static int is_soon_interpreted(void **frame)
 {
@@ -194,6 +196,8 @@ PyObject *small_over_temporary(int name, PyObject *a, PyObject *b, PyObject *lef
 }
 
 static PyObject *temporary(int name, PyObject *const *operands, PyObject *const *values) { return NULL; }
+
+int small_is_interpreted(void) { return 0; }
 #endif
 
 PyObject *small_temporary_of(PyObject *ufunc, PyObject *const *operands, PyObject *const *values)

@@ -72,7 +72,7 @@ PyObject *small_put_off(int name, PyObject *a, PyObject *b, PyObject *left, PyOb
         size *= shape[d];
     if (size > MOST || size * PyDataType_ELSIZE(made) < LEAST || shape[dims - 1] < NARROW
             || (made != small_types[DOUBLE] && made != small_types[SINGLE] && made != small_types[LONG])
-            || !fits(updated_next(a, b), loop->made, dims, shape))
+            || !small_is_interpreted() || !fits(updated_next(a, b), loop->made, dims, shape))
         return NULL;
     Py_INCREF(made); /* it is stolen */
     PyObject *memory = PyArray_NewFromDescr(&PyArray_Type, made, dims, shape, NULL, NULL, 0, NULL);
