@@ -13,6 +13,7 @@ import pytest
 from each import for_each
 
 import diffuse.numpy as np
+from diffuse.numpy.ops.moving import TURNS
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 
@@ -93,6 +94,19 @@ def test_updates_take_one_pass_and_have_numpys_bits(run: Any, times: int, dtype:
     run(*plain)
     for one, other in zip(ours, plain, strict=True):
         assert one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+def test_updates_of_views_that_move_are_not_recorded() -> None:
+    assert native is not None
+    native.set_allowance(0)  # else these are done at once for another reason
+    plain, x, u, v = X.copy(), np.array(X), np.array(U), np.array(V)
+    before = trace.counters["updates"]
+    for k in range(3 * TURNS):
+        plain[k:, k:] -= U[k:, None] * V[k:]
+        x[k:, k:] -= u[k:, None] * v[k:]
+        float(x[0, 0])  # what is recorded is computed here
+    assert trace.counters["updates"] - before >= TURNS
+    assert x.tobytes() == plain.tobytes()
 
 
 class Keeper:

@@ -78,6 +78,22 @@ static PyObject *far(PyObject *a, PyObject *b, int name)
  * operands, or with an exception. */
 static PyObject *listed(PyObject *x) { return small_sequence(x, state.small) ? PyArray_FROM_O(x) : NULL; }
 
+enum { NEW_CALLS = 8 }; /* on the same views, from which on they are recorded */
+
+/* An operation that an update needs next, at a place that may bring other views every turn: it is put off instead of
+ * recorded, as long as its views are new; NULL if it has to be recorded, or with an exception. */
+static PyObject *put_off_new(PyObject *a, PyObject *b, int name)
+{
+    npy_intp bytes = 0;
+    PyObject *left = state.small ? small_soon_operand(a, WAY[name], &bytes) : NULL, *found = NULL;
+    PyObject *right = left == NULL ? NULL : small_soon_operand(b, WAY[name], &bytes);
+    if (right != NULL && small_calls(small_ufuncs[name], (PyObject *[]){a, b}, 2) < NEW_CALLS)
+        found = small_put_off(name, a, b, left, right);
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    return found;
+}
+
 /* `frame` is that of the slot's function, of which the caller is told. */
 static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name, void **frame)
 {
@@ -104,8 +120,10 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name, voi
     }
     if (ready < 0)
         return NULL;
-    if (!ready)
-        return far(a, b, name);
+    if (!ready) {
+        PyObject *later = small_moves(small_ufuncs[name]) ? put_off_new(a, b, name) : NULL;
+        return later != NULL || PyErr_Occurred() ? later : far(a, b, name);
+    }
     PyObject *found = soon ? small_put_off(name, a, b, left, right) : NULL;
     if (found == NULL && !PyErr_Occurred() && (Py_REFCNT(a) == 1 || Py_REFCNT(b) == 1))
         found = small_over_temporary(name, a, b, left, right, frame);

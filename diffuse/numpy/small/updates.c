@@ -55,7 +55,8 @@ static int fits(PyObject *x, int type, int dims, const npy_intp *shape)
         return 0;
     PyArrayObject *meta = (PyArrayObject *)((Array *)x)->meta;
     return PyArray_TYPE(meta) == type && PyArray_NDIM(meta) == dims && PyArray_ISWRITEABLE(meta)
-        && PyArray_CompareLists(PyArray_DIMS(meta), shape, dims) && small_readable((Array *)x) > 0;
+        && PyArray_CompareLists(PyArray_DIMS(meta), shape, dims) && (state.sees || small_unattached((Array *)x))
+        && small_readable((Array *)x) > 0;
 }
 
 PyObject *small_put_off(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right)
