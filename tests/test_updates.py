@@ -145,6 +145,11 @@ def test_others_get_a_product_with_values() -> None:
         with pytest.raises(ValueError, match="broadcast"):
             short = np.array(X[:, :-1])
             short -= u[:, None] * v
+        square, factor = np.array(X[:, :SHAPE[0]]), np.array(A[:, :SHAPE[0]])
+        square @= factor * factor
+        assert numpy.allclose(square, X[:, :SHAPE[0]] @ A[:, :SHAPE[0]] ** 2)
+        square **= factor * factor
+        assert numpy.allclose(square, (X[:, :SHAPE[0]] @ A[:, :SHAPE[0]] ** 2) ** A[:, :SHAPE[0]] ** 2)
         small = [x.__isub__, u[:, None].__mul__]
         assert numpy.array_equal(small[0](small[1](v)), X - product - product)
 

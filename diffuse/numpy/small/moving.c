@@ -142,7 +142,7 @@ PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b)
     PyObject *given[] = {a, b}, *values[] = {left, right};
     npy_intp bytes = bytes_of(left) + bytes_of(right);
     int name = operator_of(ufunc);
-    PyObject *found = b == NULL ? NULL : small_put_off(name, a, b, left, right);
+    PyObject *found = b == NULL ? NULL : small_put_off(name, a, b, left, right, 0);
     if (found != NULL)
         bytes += PyArray_NBYTES((PyArrayObject *)((Array *)found)->meta);
     else if (!PyErr_Occurred()) {

@@ -87,8 +87,8 @@ static PyObject *put_off_new(PyObject *a, PyObject *b, int name)
     npy_intp bytes = 0;
     PyObject *left = state.small ? small_soon_operand(a, WAY[name], &bytes) : NULL, *found = NULL;
     PyObject *right = left == NULL ? NULL : small_soon_operand(b, WAY[name], &bytes);
-    if (right != NULL && small_calls(small_ufuncs[name], (PyObject *[]){a, b}, 2) < NEW_CALLS)
-        found = small_put_off(name, a, b, left, right);
+    if (right != NULL)
+        found = small_put_off(name, a, b, left, right, NEW_CALLS);
     Py_XDECREF(left);
     Py_XDECREF(right);
     return found;
@@ -124,7 +124,7 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name, voi
         PyObject *later = small_moves(small_ufuncs[name]) ? put_off_new(a, b, name) : NULL;
         return later != NULL || PyErr_Occurred() ? later : far(a, b, name);
     }
-    PyObject *found = soon ? small_put_off(name, a, b, left, right) : NULL;
+    PyObject *found = soon ? small_put_off(name, a, b, left, right, 0) : NULL;
     if (found == NULL && !PyErr_Occurred() && (Py_REFCNT(a) == 1 || Py_REFCNT(b) == 1))
         found = small_over_temporary(name, a, b, left, right, frame);
     if (found == NULL && !PyErr_Occurred()) {

@@ -24,6 +24,12 @@ static struct { PyObject *left, *right, *memory; int name; } put_off;
  * PLACE words. */
 typedef struct { PyObject_HEAD void *back; PyObject **words; PyObject *trace; } FrameHead;
 
+static int is_update(int argument)
+{
+    return argument == NB_INPLACE_ADD || argument == NB_INPLACE_SUBTRACT || argument == NB_INPLACE_MULTIPLY
+        || argument == NB_INPLACE_TRUE_DIVIDE;
+}
+
 /* The left operand of the update that is the instruction after an operator on `a` and `b`, which the interpreter runs
  * now; a borrowed reference, NULL if there is none.  The stack holds it, then `a`, then `b`.  An update is a statement,
  * so below it there are only iterators and the like. */
@@ -37,7 +43,7 @@ static PyObject *updated_next(PyObject *a, PyObject *b)
     const unsigned char *text = bytes == NULL ? NULL : (const unsigned char *)PyBytes_AS_STRING(bytes);
     int now = PyFrame_GetLasti(frame), next = now + 4; /* an instruction and its cache, each of two bytes */
     int updates = text != NULL && now >= 0 && next + 1 < PyBytes_GET_SIZE(bytes) && text[now] == BINARY_OP
-        && text[now + 1] < NB_INPLACE_ADD && text[next] == BINARY_OP && text[next + 1] >= NB_INPLACE_ADD;
+        && text[now + 1] < NB_INPLACE_ADD && text[next] == BINARY_OP && is_update(text[next + 1]);
     PyObject **stack = ((FrameHead *)frame)->words + PLACE + code->co_nlocalsplus;
     for (int k = 1; updates && found == NULL && k + 1 < code->co_stacksize; k++)
         if (stack[k] == a && stack[k + 1] == b)
@@ -59,7 +65,7 @@ static int fits(PyObject *x, int type, int dims, const npy_intp *shape)
         && small_readable((Array *)x) > 0;
 }
 
-PyObject *small_put_off(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right)
+PyObject *small_put_off(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right, long most)
 {
     PyObject *given[] = {left, right};
     Side sides[3];
@@ -73,7 +79,8 @@ PyObject *small_put_off(int name, PyObject *a, PyObject *b, PyObject *left, PyOb
         size *= shape[d];
     if (size > MOST || size * PyDataType_ELSIZE(made) < LEAST || shape[dims - 1] < NARROW
             || (made != small_types[DOUBLE] && made != small_types[SINGLE] && made != small_types[LONG])
-            || !small_is_interpreted() || !fits(updated_next(a, b), loop->made, dims, shape))
+            || !small_is_interpreted() || !fits(updated_next(a, b), loop->made, dims, shape)
+            || (most && small_calls(small_ufuncs[name], (PyObject *[]){a, b}, 2) >= most))
         return NULL;
     Py_INCREF(made); /* it is stolen */
     PyObject *memory = PyArray_NewFromDescr(&PyArray_Type, made, dims, shape, NULL, NULL, 0, NULL);
@@ -82,7 +89,7 @@ PyObject *small_put_off(int name, PyObject *a, PyObject *b, PyObject *left, PyOb
     Py_XSETREF(put_off.right, Py_NewRef(right));
     Py_XSETREF(put_off.memory, memory);
     put_off.name = name;
-    small_put_off_array = found;
+    Py_XSETREF(small_put_off_array, Py_XNewRef(found)); /* no other array gets its address meanwhile */
     return found;
 }
 
@@ -186,7 +193,7 @@ static int updated(int name, PyObject *memory)
 int small_update(int name, PyObject *a, PyObject *b)
 {
     int expected = b == small_put_off_array, done = 0;
-    small_put_off_array = NULL;
+    Py_CLEAR(small_put_off_array);
     PyObject *memory = expected && small_readable((Array *)a) > 0 ? small_mine((Array *)a) : NULL;
     if (memory != NULL)
         done = updated(name, memory);
@@ -201,7 +208,7 @@ int small_update(int name, PyObject *a, PyObject *b)
     return done;
 }
 #else
-PyObject *small_put_off(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right) { return NULL; }
+PyObject *small_put_off(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right, long most) { return NULL; }
 
 int small_update(int name, PyObject *a, PyObject *b) { return 0; }
 #endif
