@@ -81,7 +81,8 @@ int small_shared(const Loop *loop, int dims, const npy_intp *shape, const Side *
     memcpy(kept, shape, sizeof kept);
     Call call = {.loop = loop, .shape = kept, .sides = sides, .dims = dims, .count = count};
     int64_t block[WORDS] = {1, shape[0], (int64_t)&call};
-    small_team_run(part, NULL, block, WORDS, shape[0], row * weight, dims == 1 ? STEP : 1, small_time_of((void (*)(void))loop->run, shape[0] * row));
+    int64_t *alone = small_time_of((void (*)(void))loop->run, shape[0] * row);
+    small_team_run(part, NULL, block, WORDS, shape[0], row * weight, dims == 1 ? STEP : 1, alone);
     *raised = call.raised;
     return 1;
 }
@@ -116,6 +117,7 @@ int small_move_shared(int dims, const npy_intp *shape, npy_intp width, char *to,
         return 0;
     Copy copy = {dims, width, shape, far, step, to, from};
     int64_t block[WORDS] = {1, shape[0], (int64_t)&copy};
-    small_team_run(copied, NULL, block, WORDS, shape[0], row * SMALL_APART, 1, small_time_of((void (*)(void))small_move, shape[0] * row));
+    int64_t *alone = small_time_of((void (*)(void))small_move, shape[0] * row);
+    small_team_run(copied, NULL, block, WORDS, shape[0], row * SMALL_APART, 1, alone);
     return 1;
 }

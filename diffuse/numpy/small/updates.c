@@ -18,7 +18,9 @@ enum { MOST = 1 << 20 };         /* elements; more would keep Python's lock for 
 enum { NARROW = 64 };            /* elements of a row; shorter ones cost more than their elements */
 enum { PIECE = 2048, PLACE = 9 }; /* elements at a time; words of the interpreter's frame before its variables */
 
-static struct { PyObject *left, *right, *memory; int name; } put_off;
+typedef struct { PyObject *left, *right, *memory; int name; } Operation;
+
+static Operation put_off;
 
 /* The beginning of Python's frame objects, with the interpreter's frame, whose variables and then its stack begin after
  * PLACE words. */
@@ -94,10 +96,9 @@ PyObject *small_put_off(int name, PyObject *a, PyObject *b, PyObject *left, PyOb
 }
 
 /* Compute the product that was put off: -1 with an exception. */
-static int make_up(void)
+static int make_up(const Operation *off)
 {
-    PyObject *found = PyObject_CallFunctionObjArgs(small_ufuncs[put_off.name], put_off.left, put_off.right,
-                                                   put_off.memory, NULL);
+    PyObject *found = PyObject_CallFunctionObjArgs(small_ufuncs[off->name], off->left, off->right, off->memory, NULL);
     Py_XDECREF(found);
     return found == NULL ? -1 : 0;
 }
@@ -163,16 +164,16 @@ static void part_of(char *block, int64_t point)
 }
 
 /* Do the update and the operation in one: 1 if it is done, 0 if not, -1 with an exception. */
-static int updated(int name, PyObject *memory)
+static int updated(const Operation *off, int name, PyObject *memory)
 {
-    PyObject *given[] = {put_off.left, put_off.right, memory};
+    PyObject *given[] = {off->left, off->right, memory};
     PyArrayObject *array = (PyArrayObject *)memory;
     Update update = {{NULL}};
     Side sides[3];
     npy_intp shape[RANK], row = 1;
-    if (!small_same_or_apart(array, put_off.left) || !small_same_or_apart(array, put_off.right) || !small_apart(array))
+    if (!small_same_or_apart(array, off->left) || !small_same_or_apart(array, off->right) || !small_apart(array))
         return 0;
-    update.loops[0] = small_loop_for(put_off.name, given, 3, &update.dims, shape, sides);
+    update.loops[0] = small_loop_for(off->name, given, 3, &update.dims, shape, sides);
     update.loops[1] = small_loop_for(name, given, 3, &update.dims, shape, sides);
     if (update.loops[0] == NULL || update.loops[1] == NULL || update.loops[1]->made != PyArray_TYPE(array))
         return 0;
@@ -185,7 +186,7 @@ static int updated(int name, PyObject *memory)
     small_team_run(part_of, NULL, block, 3, shape[0], row, update.dims == 1 ? PIECE : 1,
                    small_time_of((void (*)(void))part_of, shape[0] * row));
     for (int k = 0; k < 2; k++)
-        if (update.raised[k] && small_report(k ? name : put_off.name, update.raised[k]) < 0)
+        if (update.raised[k] && small_report(k ? name : off->name, update.raised[k]) < 0)
             return -1;
     return counted() ? 1 : -1;
 }
@@ -193,18 +194,20 @@ static int updated(int name, PyObject *memory)
 int small_update(int name, PyObject *a, PyObject *b)
 {
     int expected = b == small_put_off_array, done = 0;
+    Operation off = put_off; /* other threads may put off theirs while NumPy computes */
+    memset(&put_off, 0, sizeof put_off);
     Py_CLEAR(small_put_off_array);
     PyObject *memory = expected && small_readable((Array *)a) > 0 ? small_mine((Array *)a) : NULL;
     if (memory != NULL)
-        done = updated(name, memory);
+        done = updated(&off, name, memory);
     else if (PyErr_Occurred())
         done = -1;
     if (done == 0)
-        done = make_up();
+        done = make_up(&off);
     Py_XDECREF(memory);
-    Py_CLEAR(put_off.left);
-    Py_CLEAR(put_off.right);
-    Py_CLEAR(put_off.memory);
+    Py_DECREF(off.left);
+    Py_DECREF(off.right);
+    Py_DECREF(off.memory);
     return done;
 }
 #else
