@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy
 import pytest
-from each import for_each
 
 import diffuse.numpy as np
 from diffuse.numpy.ops.moving import TURNS
 from diffuse.numpy.small import native
 from diffuse.observe import trace
+from tests.each import for_each
 
 pytestmark = [
     pytest.mark.local_only("nothing is at hand elsewhere"),
@@ -159,7 +159,8 @@ def test_others_get_a_product_with_values() -> None:
 def test_operators_that_the_interpreter_does_not_call_are_done_at_once() -> None:
     x, y, u, v = np.array(X), np.array(X), np.array(U)[:, None], np.array(V)
     product, index = U[:, None] * V, slice(None)
-    held, left, right = numpy.empty((3, 1), object)
+    many: Any = numpy.empty((3, 1), object)
+    held, left, right = many
     held[0], left[0], right[0] = x, u, v
 
     def run() -> None:

@@ -1,9 +1,9 @@
-/* Updates whose operand is an operation of its own, as in `x -= u * v`, done in one pass: a piece of the product is made
- * in the processor's first cache and subtracted at once, where NumPy writes the whole product and reads it again.
+/* Updates whose operand is an operation of its own, as in `x -= u * v`, done in one pass: a piece of the product is
+ * made in the processor's first cache and subtracted at once, where NumPy writes the whole product and reads it again.
  *
- * The product is put off when the operator is called: its array gets memory, but no values.  That is done only where the
- * interpreter's next instruction is the update, of an array of ours, which then is the next function that anybody calls.
- * So nobody can see the array without values, or change what the product is made of. */
+ * The product is put off when the operator is called: its array gets memory, but no values.  That is done only where
+ * the interpreter's next instruction is the update, of an array of ours, which then is the next function that anybody
+ * calls.  So nobody can see the array without values, or change what the product is made of. */
 #include "loops.h"
 #include "team.h"
 #include "updates.h"
@@ -32,9 +32,9 @@ static int is_update(int argument)
         || argument == NB_INPLACE_TRUE_DIVIDE;
 }
 
-/* The left operand of the update that is the instruction after an operator on `a` and `b`, which the interpreter runs
- * now; a borrowed reference, NULL if there is none.  The stack holds it, then `a`, then `b`.  An update is a statement,
- * so below it there are only iterators and the like. */
+/* The left operand of the update that is the instruction after an operator on `a` and `b`: a borrowed reference, which
+ * may be read if the interpreter runs that operator now; NULL if there is none.  The stack holds it, then `a`, then `b`.
+ * An update is a statement, so below it there are only iterators and the like. */
 static PyObject *updated_next(PyObject *a, PyObject *b)
 {
     PyFrameObject *frame = PyEval_GetFrame();
@@ -59,7 +59,7 @@ static PyObject *updated_next(PyObject *a, PyObject *b)
 /* Has an array of ours, whose memory is at hand, this type and shape? */
 static int fits(PyObject *x, int type, int dims, const npy_intp *shape)
 {
-    if (x == NULL || Py_TYPE(x) != state.array_class || absent(((Array *)x)->meta))
+    if (Py_TYPE(x) != state.array_class || absent(((Array *)x)->meta))
         return 0;
     PyArrayObject *meta = (PyArrayObject *)((Array *)x)->meta;
     return PyArray_TYPE(meta) == type && PyArray_NDIM(meta) == dims && PyArray_ISWRITEABLE(meta)
@@ -73,6 +73,7 @@ PyObject *small_put_off(int name, PyObject *a, PyObject *b, PyObject *left, PyOb
     Side sides[3];
     npy_intp shape[RANK], size = 1;
     int dims;
+    PyObject *next;
     const Loop *loop = name < FORWARD ? small_loop_for(name, given, 2, &dims, shape, sides) : NULL;
     if (loop == NULL || loop->alone || !small_usual() || small_eager())
         return NULL;
@@ -81,7 +82,7 @@ PyObject *small_put_off(int name, PyObject *a, PyObject *b, PyObject *left, PyOb
         size *= shape[d];
     if (size > MOST || size * PyDataType_ELSIZE(made) < LEAST || shape[dims - 1] < NARROW
             || (made != small_types[DOUBLE] && made != small_types[SINGLE] && made != small_types[LONG])
-            || !small_is_interpreted() || !fits(updated_next(a, b), loop->made, dims, shape)
+            || (next = updated_next(a, b)) == NULL || !small_is_interpreted() || !fits(next, loop->made, dims, shape)
             || (most && small_calls(small_ufuncs[name], (PyObject *[]){a, b}, 2) >= most))
         return NULL;
     Py_INCREF(made); /* it is stolen */
