@@ -28,6 +28,7 @@ COUNTERS = {
     "cache hits": "kernels read from disk",
     "single": "operations on large arrays done at once: the first, or where the program waits after a few",
     "moving": "operations done at once, because they come with other extents or offsets every turn",
+    "updates": "updates in place done in one pass with the operation of their operand, as in `x -= u * v`",
     "snapshots": "small operands that were copied because the program overwrites their array",
     "walks": "waits that came because small operations in a row are done at once",
     "uploads": "arrays, and parts of them, copied to the device",

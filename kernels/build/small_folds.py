@@ -160,14 +160,9 @@ _dtype = cache(np.dtype)
 
 def fold(operator: str, axes: tuple[int, ...], *arrays: Array) -> Array | None:
     """Reduce `axes` of arrays of one shape and element type by compiled code; None if there is none."""
-    first = arrays[0]
-    key = (operator, axes, first.dtype.char, first.shape, *[array.strides for array in arrays])
-    known = _laid_out.get(key)
+    known = _layout(operator, axes, arrays)
     if known is None:
-        fold = _fold(operator, axes, arrays)
-        if fold is None:
-            return None
-        known = _laid_out[key] = fold.laid_out(arrays)
+        return None
     run, pack, shape, dtype, odd, words, places, target, _ = known
     out = np.empty(shape, dtype)
     values = words.copy()
@@ -189,16 +184,24 @@ def laid_out(operator: str, axis: int, *arrays: Array
     are multiples, the block of arguments for one point, the positions of the arrays' addresses and of the
     result's among the words of 8 bytes of that block, and the object that keeps the code.
     """
-    if fold(operator, (axis,), *arrays) is None:
-        return None
-    first = arrays[0]
-    strides = [array.strides for array in arrays]
-    known = _laid_out.get((operator, (axis,), first.dtype.char, first.shape, *strides))
-    if known is None:  # unaligned arrays: copies were reduced
+    known = _layout(operator, (axis,), arrays)
+    if known is None:
         return None
     code, places = known.kernel.native, known.places
     return (code.address, code.finish, SEGMENT, known.pack(*known.words), places[0], places[-1], known.target,
             known.kernel)
+
+
+def _layout(operator: str, axes: tuple[int, ...], arrays: Sequence[Array]) -> LaidOut | None:
+    """Find or make the layout of the call for arrays of these shapes; None if there is no compiled code."""
+    first = arrays[0]
+    key = (operator, axes, first.dtype.char, first.shape, *[array.strides for array in arrays])
+    known = _laid_out.get(key)
+    if known is None:
+        found = _fold(operator, axes, arrays)
+        if found is not None:
+            known = _laid_out[key] = found.laid_out(arrays)
+    return known
 
 
 def fold_copies(operator: str, axes: tuple[int, ...], arrays: Sequence[Array]) -> Array | None:

@@ -141,6 +141,17 @@ int small_overlap(PyArrayObject *one, PyArrayObject *two)
     return from < end && begin < to;
 }
 
+int small_same_or_apart(PyArrayObject *one, PyObject *other)
+{
+    PyArrayObject *array = (PyArrayObject *)other;
+    if (!PyArray_CheckExact(other) || !small_overlap(one, array))
+        return 1;
+    int dims = PyArray_NDIM(one);
+    return PyArray_BYTES(one) == PyArray_BYTES(array) && dims == PyArray_NDIM(array)
+           && PyArray_CompareLists(PyArray_DIMS(one), PyArray_DIMS(array), dims)
+           && PyArray_CompareLists(PyArray_STRIDES(one), PyArray_STRIDES(array), dims);
+}
+
 int small_apart(PyArrayObject *array)
 {
     npy_intp reach = PyArray_ITEMSIZE(array);

@@ -64,8 +64,7 @@ static int spread(PyObject *const *given, int n, npy_intp *shape)
     return dims <= RANK && size > 0 && size < MOST_ELEMENTS ? dims : 0;
 }
 
-/* Join neighbouring dimensions that every side goes through as through one. */
-static int joined(int dims, npy_intp *shape, Side *sides, int count)
+int small_merged(int dims, npy_intp *shape, Side *sides, int count)
 {
     int kept = 0;
     for (int d = 1; d < dims; d++) {
@@ -145,6 +144,11 @@ static const Loop *chosen(const Loop *among, PyObject *const *given, int n, int 
     return loop;
 }
 
+const Loop *small_loop_for(int name, PyObject *const *given, int n, int *dims, npy_intp *shape, Side *sides)
+{
+    return chosen(loops[name], given, n, dims, shape, sides);
+}
+
 static void dense(int dims, const npy_intp *shape, npy_intp width, Side *side)
 {
     for (int d = dims - 1; d >= 0; d--) {
@@ -167,7 +171,7 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
     memcpy(whole, shape, sizeof whole);
     PyArray_Descr *made = small_types[small_kind(loop->made)];
     dense(dims, shape, PyDataType_ELSIZE(made), &sides[n]);
-    int rows = joined(dims, shape, sides, n + 1);
+    int rows = small_merged(dims, shape, sides, n + 1);
     if (loop->alone && rows_of(rows, shape) > 1)
         return NULL;
     Py_INCREF(made); /* it is stolen */
@@ -190,40 +194,22 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
 
 PyObject *small_loop(int name, PyObject *left, PyObject *right) { return result(loops[name], left, right); }
 
-PyObject *small_loop_of(PyObject *ufunc, PyObject *left, PyObject *right)
-{
-    for (int name = 0; name < FORWARD; name++)
-        if (small_ufuncs[name] == ufunc)
-            return name == SQUARE ? NULL : small_loop(name, left, right);
-    return NULL;
-}
-
 /* Run a loop whose result goes to an operand's own elements, which cannot be computed again: 0 if it was not run, -1 with
  * an exception for floating-point errors. */
 static int run_over(int name, const Loop *loop, int dims, npy_intp *shape, Side *sides)
 {
-    dims = joined(dims, shape, sides, 3);
+    dims = small_merged(dims, shape, sides, 3);
     if (loop->alone || brief(dims, shape))
         return 0;
     unsigned raised = 0;
     if (!small_shared(loop, dims, shape, sides, 3, &raised)) {
+        if (rows_of(dims, shape) * shape[dims - 1] * loop->width > MOST_IN_PLACE)
+            return 0;
         small_clear();
         run(loop, dims, shape, sides, 3);
         raised = small_raised();
     }
     return raised && small_report(name, raised) < 0 ? -1 : 1;
-}
-
-/* Do two arrays share no memory, or have each element at the same place? */
-static int same_or_apart(PyArrayObject *one, PyObject *other)
-{
-    PyArrayObject *array = (PyArrayObject *)other;
-    if (!PyArray_CheckExact(other) || !small_overlap(one, array))
-        return 1;
-    int dims = PyArray_NDIM(one);
-    return PyArray_BYTES(one) == PyArray_BYTES(array) && dims == PyArray_NDIM(array)
-           && PyArray_CompareLists(PyArray_DIMS(one), PyArray_DIMS(array), dims)
-           && PyArray_CompareLists(PyArray_STRIDES(one), PyArray_STRIDES(array), dims);
 }
 
 int small_loop_in_place(int name, PyObject *memory, PyObject *right)
@@ -234,8 +220,8 @@ int small_loop_in_place(int name, PyObject *memory, PyObject *right)
     Side sides[3];
     npy_intp shape[RANK], whole[RANK];
     int dims;
-    if (!PyArray_CheckExact(memory) || !PyArray_ISWRITEABLE(array) || PyArray_NBYTES(array) > MOST_IN_PLACE
-            || PyArray_NDIM(array) == 0 || (!PyArray_IS_C_CONTIGUOUS(array) && !small_apart(array)))
+    if (!PyArray_CheckExact(memory) || !PyArray_ISWRITEABLE(array) || PyArray_NDIM(array) == 0
+            || (!PyArray_IS_C_CONTIGUOUS(array) && !small_apart(array)))
         return 0;
     const Loop *loop = chosen(loops[name], given, 2, &dims, shape, sides);
     if (loop == NULL || loop->made != PyArray_TYPE(array) || dims != PyArray_NDIM(array)
@@ -244,7 +230,7 @@ int small_loop_in_place(int name, PyObject *memory, PyObject *right)
     sides[2] = sides[0];
     memcpy(whole, shape, sizeof whole);
     Side before[] = {sides[0], sides[1]};
-    int done = same_or_apart(array, right) ? run_over(name, loop, dims, shape, sides) : 0;
+    int done = small_same_or_apart(array, right) ? run_over(name, loop, dims, shape, sides) : 0;
     if (done || PyArray_NBYTES(array) > SCRATCH)
         return done;
     memcpy(shape, whole, sizeof whole);
@@ -252,7 +238,7 @@ int small_loop_in_place(int name, PyObject *memory, PyObject *right)
     sides[2].data = scratch;
     dense(dims, shape, PyArray_ITEMSIZE(array), &sides[2]);
     Side back = sides[2];
-    int rows = joined(dims, shape, sides, 3), plain = PyArray_IS_C_CONTIGUOUS(array);
+    int rows = small_merged(dims, shape, sides, 3), plain = PyArray_IS_C_CONTIGUOUS(array);
     if ((loop->alone && rows_of(rows, shape) > 1)
             || (!brief(rows, shape) && PyArray_NBYTES(array) > (plain ? PLAIN : STRIDED))
             || !small_ran(loop, rows, shape, sides, 3))
@@ -379,7 +365,7 @@ int small_loop_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n, PyOb
     for (int k = 0; k < m; k++) /* elements that are both read and written cannot be computed again */
         if (PyArray_CheckExact(values[k]) && small_overlap((PyArrayObject *)values[k], out))
             return 0;
-    dims = joined(dims, shape, sides, m + 1);
+    dims = small_merged(dims, shape, sides, m + 1);
     if ((loop->alone && rows_of(dims, shape) > 1) || brief(dims, shape))
         return 0;
     unsigned raised = 0;

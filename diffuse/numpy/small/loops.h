@@ -67,6 +67,14 @@ int small_move_shared(int dims, const npy_intp *shape, npy_intp width, char *to,
  * the last side, in C's order.  It needs nothing of Python's. */
 void small_run_gathered(const Loop *loop, int dims, const npy_intp *shape, npy_intp out, const Side *sides, int count);
 
+/* The operator's loop for these operands, which `sides` get, and the shape of the result; NULL if NumPy has to look. */
+const Loop *small_loop_for(int name, PyObject *const *given, int n, int *dims, npy_intp *shape, Side *sides);
+/* Join neighbouring dimensions that every side goes through as through one. */
+int small_merged(int dims, npy_intp *shape, Side *sides, int count);
+/* Do two arrays share no memory, or have each element at the same place? */
+int small_same_or_apart(PyArrayObject *one, PyObject *other);
+/* Of shares.c: how many nanoseconds a function takes on one thread for about so many elements; 0: not known. */
+int64_t *small_time_of(void (*function)(void), npy_intp size);
 /* Run a loop over all elements, row after row.  0 if there are floating-point errors to report. */
 int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count);
 /* Of shares.c: the same on the runtime's threads, with Python's lock held; 0, with nothing done, for few elements.

@@ -1,6 +1,6 @@
 /* Calls at places of the program that bring other views every turn, done at once by NumPy: the common case of
  * diffuse/numpy/ops/moving.py, which has decided about the place before. */
-#include "operators.h"
+#include "updates.h"
 
 static PyObject *grants;      /* arithmetic.GRANTS */
 static PyObject *met;         /* moving.met */
@@ -124,6 +124,15 @@ static npy_intp bytes_of(PyObject *x)
 
 static PyObject *undone(int decision) { return decision == RECORD ? Py_NewRef(Py_None) : NULL; }
 
+/* The operator's number of a ufunc; FORWARD of others, and of squares. */
+static int operator_of(PyObject *ufunc)
+{
+    int name = 0;
+    while (name < FORWARD && (small_ufuncs[name] != ufunc || name == SQUARE))
+        name++;
+    return name;
+}
+
 PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b)
 {
     PyObject *left, *right;
@@ -131,15 +140,24 @@ PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b)
     if (decision != NOW)
         return undone(decision);
     PyObject *given[] = {a, b}, *values[] = {left, right};
-    PyObject *into = b == NULL ? NULL : small_temporary_of(ufunc, given, values), *found = NULL;
-    if (into != NULL)
-        found = PyObject_CallFunctionObjArgs(ufunc, left, right, into, NULL);
-    else if ((found = small_loop_of(ufunc, left, right)) == NULL && !PyErr_Occurred())
-        found = PyObject_CallFunctionObjArgs(ufunc, left, right, NULL);
-    small_grant(2 * (bytes_of(left) + bytes_of(right) + bytes_of(found)));
+    npy_intp bytes = bytes_of(left) + bytes_of(right);
+    int name = operator_of(ufunc);
+    PyObject *found = b == NULL ? NULL : small_put_off(name, a, b, left, right, 0);
+    if (found != NULL)
+        bytes += PyArray_NBYTES((PyArrayObject *)((Array *)found)->meta);
+    else if (!PyErr_Occurred()) {
+        PyObject *into = b == NULL ? NULL : small_temporary_of(ufunc, given, values);
+        if (into != NULL)
+            found = PyObject_CallFunctionObjArgs(ufunc, left, right, into, NULL);
+        else if ((found = name < FORWARD ? small_loop(name, left, right) : NULL) == NULL && !PyErr_Occurred())
+            found = PyObject_CallFunctionObjArgs(ufunc, left, right, NULL);
+        bytes += bytes_of(found);
+        found = small_shown(found);
+    }
+    small_grant(2 * bytes);
     Py_DECREF(left);
     Py_XDECREF(right);
-    return small_shown(found);
+    return found;
 }
 
 int small_moved_before(PyObject *ufunc, PyObject *a, PyObject *b, PyObject **found)
@@ -162,7 +180,10 @@ PyObject *small_moved_in_place(PyObject *ufunc, PyObject *a, PyObject *b)
         return undone(decision);
     Py_DECREF(left);
     PyObject *memory = small_mine((Array *)a);
-    PyObject *found = memory == NULL ? NULL : PyObject_CallFunctionObjArgs(ufunc, memory, right, memory, NULL);
+    int name = operator_of(ufunc);
+    int done = memory == NULL ? -1 : name < FORWARD ? small_loop_in_place(name, memory, right) : 0;
+    PyObject *found = done < 0 ? NULL : done ? Py_NewRef(memory)
+                      : PyObject_CallFunctionObjArgs(ufunc, memory, right, memory, NULL);
     small_grant(2 * (bytes_of(memory) + bytes_of(right)));
     Py_XDECREF(memory);
     Py_DECREF(right);

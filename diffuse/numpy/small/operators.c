@@ -1,7 +1,7 @@
 /* Python's operators on arrays: diffuse/numpy/arrays/arithmetic.py in C, with the same behaviour.
  *
  * What is not small and at hand goes to the functions of `core.slow`. */
-#include "operators.h"
+#include "updates.h"
 
 static const char *SPELLED[NAMES] = {
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "left_shift", "right_shift",
@@ -78,6 +78,22 @@ static PyObject *far(PyObject *a, PyObject *b, int name)
  * operands, or with an exception. */
 static PyObject *listed(PyObject *x) { return small_sequence(x, state.small) ? PyArray_FROM_O(x) : NULL; }
 
+enum { NEW_CALLS = 8 }; /* on the same views, from which on they are recorded */
+
+/* An operation that an update needs next, at a place that may bring other views every turn: it is put off instead of
+ * recorded, as long as its views are new; NULL if it has to be recorded, or with an exception. */
+static PyObject *put_off_new(PyObject *a, PyObject *b, int name)
+{
+    npy_intp bytes = 0;
+    PyObject *left = state.small ? small_soon_operand(a, WAY[name], &bytes) : NULL, *found = NULL;
+    PyObject *right = left == NULL ? NULL : small_soon_operand(b, WAY[name], &bytes);
+    if (right != NULL)
+        found = small_put_off(name, a, b, left, right, NEW_CALLS);
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    return found;
+}
+
 /* `frame` is that of the slot's function, of which the caller is told. */
 static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name, void **frame)
 {
@@ -89,7 +105,7 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name, voi
         Py_XDECREF(left);
         return found;
     }
-    int ready = small_operands(a, b, &left, &right);
+    int ready = small_operands(a, b, &left, &right), soon = ready == 0;
     if (ready == 0 && state.left > 0) {
         PyObject *moved;
         int moves = small_moved_before(small_ufuncs[name], a, b, &moved);
@@ -104,10 +120,12 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name, voi
     }
     if (ready < 0)
         return NULL;
-    if (!ready)
-        return far(a, b, name);
-    PyObject *found = NULL;
-    if (Py_REFCNT(a) == 1 || Py_REFCNT(b) == 1)
+    if (!ready) {
+        PyObject *later = small_moves(small_ufuncs[name]) ? put_off_new(a, b, name) : NULL;
+        return later != NULL || PyErr_Occurred() ? later : far(a, b, name);
+    }
+    PyObject *found = soon ? small_put_off(name, a, b, left, right, 0) : NULL;
+    if (found == NULL && !PyErr_Occurred() && (Py_REFCNT(a) == 1 || Py_REFCNT(b) == 1))
         found = small_over_temporary(name, a, b, left, right, frame);
     if (found == NULL && !PyErr_Occurred()) {
         if ((found = small_loop(name, left, right)) == NULL && !PyErr_Occurred())
@@ -287,6 +305,9 @@ static int soon_in_place(PyObject *a, PyObject *b, int name, PyObject **memory, 
 
 static PyObject *in_place(PyObject *a, PyObject *b, Binary function, int name)
 {
+    int updated = small_put_off_array == NULL ? 0 : small_update(name, a, b);
+    if (updated)
+        return updated < 0 ? NULL : Py_NewRef(a);
     PyObject *array = listed(b);
     if (array != NULL || PyErr_Occurred()) {
         PyObject *found = array == NULL ? NULL : in_place(a, array, function, name);

@@ -22,7 +22,6 @@ int small_operands(PyObject *a, PyObject *b, PyObject **left, PyObject **right);
 /* Of loops.c.  What NumPy's operator gives of two operands, or of one where `right` is NULL: a new array, or NULL,
  * without an exception, if NumPy has to do it.  In place: 1 if it is done, 0 if NumPy has to do it, -1 with an exception. */
 PyObject *small_loop(int name, PyObject *left, PyObject *right);
-PyObject *small_loop_of(PyObject *ufunc, PyObject *left, PyObject *right);
 int small_loop_in_place(int name, PyObject *memory, PyObject *right);
 /* Into the memory of an operand that nobody needs any more: 1 if it is done, 0 if not, -1 with an exception. */
 int small_loop_over(int name, PyObject *left, PyObject *right, PyObject *memory);

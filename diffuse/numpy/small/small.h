@@ -139,6 +139,7 @@ PyObject *small_ask_known(PyObject *function, PyObject *a, PyObject *b); /* the 
  * an exception unless one was raised, where that may not be.  `left` and `right` are their memory, or numbers; operators
  * have the numbers of operators.h, and `frame` is that of the function in the type's slot. */
 PyObject *small_over_temporary(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right, void **frame);
+int small_is_interpreted(void); /* did the interpreter call the operator that runs, and nothing else in between? */
 /* The memory of one operand of NumPy's ufunc, one of `values`, if the result may take it; else NULL. */
 PyObject *small_temporary_of(PyObject *ufunc, PyObject *const *operands, PyObject *const *values);
 

@@ -113,6 +113,8 @@ static int is_interpreted(void **frame)
     return found;
 }
 
+int small_is_interpreted(void) { return is_interpreted(NULL); }
+
 /* The same for few elements, for which it is only found out while that is learnt. */
 static int is_soon_interpreted(void **frame)
 {
@@ -174,7 +176,9 @@ PyObject *small_over_temporary(int name, PyObject *a, PyObject *b, PyObject *lef
         return is_soon_interpreted(frame) && small_loop_over(name, left, right, memory) > 0 ? Py_NewRef(x) : NULL;
     if (!is_interpreted(frame))
         return NULL;
-    PyObject *found = PyObject_CallFunctionObjArgs(small_ufuncs[name], left, right, memory, NULL);
+    int done = small_loop_over(name, left, right, memory);
+    PyObject *found = done < 0 ? NULL : done ? Py_NewRef(memory)
+                      : PyObject_CallFunctionObjArgs(small_ufuncs[name], left, right, memory, NULL);
     Py_XDECREF(found);
     return found == NULL ? NULL : Py_NewRef(x);
 }
@@ -192,6 +196,8 @@ PyObject *small_over_temporary(int name, PyObject *a, PyObject *b, PyObject *lef
 }
 
 static PyObject *temporary(int name, PyObject *const *operands, PyObject *const *values) { return NULL; }
+
+int small_is_interpreted(void) { return 0; }
 #endif
 
 PyObject *small_temporary_of(PyObject *ufunc, PyObject *const *operands, PyObject *const *values)
