@@ -87,9 +87,13 @@ def test_known_fills_and_their_first_tasks_are_recorded_by_compiled_code(
 
     run()
     launched = launches(run)
-    slow = []
+    add, slow = Queue._add, []
+
+    def added(queue: Any, task: Any, shows: bool) -> None:
+        slow.append(task)
+        add(queue, task, shows)
+
     with monkeypatch.context() as patched:
-        add = Queue._add
-        patched.setattr(Queue, "_add", lambda queue, task, shows: (slow.append(task), add(queue, task, shows)))
+        patched.setattr(Queue, "_add", added)
         assert launches(run) == launched
-    assert slow == []
+    assert not slow

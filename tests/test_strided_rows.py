@@ -1,4 +1,4 @@
-"""Sums, differences and products of small arrays in short rows or with gaps between elements, beside NumPy."""
+"""Sums, differences and products of small arrays in short rows or with gaps between elements."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def pairs(m: Any, values: Any) -> list[tuple[Any, Any]]:
     """Operands of one shape in many layouts."""
     whole = m.array(values)
     a, b = whole[0, ..., -1], whole[1, ..., 0]
-    return [(a, b), (b, m.ascontiguousarray(a)), (m.ascontiguousarray(a), b), (a, b[..., :1]), (a, 2.5), (-0.0, b),
-            (a[::-1], b), (a[1:], b[:-1])]
+    return [(a, b), (b, m.ascontiguousarray(a)), (m.ascontiguousarray(a), b), (a, b[..., :1]), (a, 2.5),
+            (-0.0, b), (a[::-1], b), (a[1:], b[:-1])]
 
 
 @for_each("function", [lambda m, x, y: x + y, lambda m, x, y: x - y, lambda m, x, y: x * y,
