@@ -52,3 +52,25 @@ def test_warnings_come_as_numpys() -> None:
                 function(x[..., 0], x[..., 1])
             told.append([str(warning.message) for warning in found])
         assert told[0] == told[1] and len(told[0]) == 1
+
+
+@for_each("special", [False, True])
+def test_rows_in_place(special: bool) -> None:
+    pick = numpy.random.default_rng(5)
+    for shape in SHAPES:
+        for step in (1, 2, 3):
+            size = 2, *shape, step
+            values = pick.choice(SPECIAL, size) if special else pick.random(size) - 0.5
+            made = []
+            for m in (numpy, np):
+                library: Any = m
+                with library.errstate(all="ignore"):
+                    x = library.array(values)
+                    x[0, ..., 0] += x[1, ..., -1]
+                    x[0, ..., :1] *= x[1, ..., :1]
+                    x[1, :, ..., -1] -= x[1, :, ..., 0]
+                    x[0] -= x[1] * 2.0
+                    x[1][1:] += x[0][:-1]
+                    x[0][1:] += x[0][:-1]
+                made.append(numpy.asarray(x))
+            assert numpy.array_equal(*made, equal_nan=True)

@@ -195,9 +195,14 @@ static int run_over(int name, const Loop *loop, int dims, npy_intp *shape, Side 
 {
     dims = joined(dims, shape, sides, 3);
     unsigned raised = 0;
-    if (loop->alone || brief(dims, shape))
+    if (loop->alone)
         return 0;
-    if (!small_shared(loop, dims, shape, sides, 3, &raised)) {
+    if (brief(dims, shape)) {
+        small_clear();
+        if (!small_run_strided(loop, dims, shape, sides))
+            return 0;
+        raised = small_raised();
+    } else if (!small_shared(loop, dims, shape, sides, 3, &raised)) {
         small_clear();
         run(loop, dims, shape, sides, 3);
         raised = small_raised();
