@@ -87,7 +87,7 @@ def test_known_fills_and_their_first_tasks_are_recorded_by_compiled_code(
 
     run()
     launched = launches(run)
-    add, slow = Queue._add, []
+    add, slow = Queue._add, list[Any]()
 
     def added(queue: Any, task: Any, shows: bool) -> None:
         slow.append(task)

@@ -73,4 +73,4 @@ def test_rows_in_place(special: bool) -> None:
                     x[1][1:] += x[0][:-1]
                     x[0][1:] += x[0][:-1]
                 made.append(numpy.asarray(x))
-            assert numpy.array_equal(*made, equal_nan=True)
+            assert numpy.array_equal(made[0], made[1], equal_nan=True)
