@@ -3,6 +3,8 @@
 A fill of a whole new store with zeros is deferred here.  The first task on the store adds it to the window,
 where it fuses with what follows and vanishes with temporaries.  If there is none before the program waits,
 the store gets memory that the system clears page by page when it is touched.
+
+With the extension, fills that were recorded before are deferred and added by compiled code (small/fills.c).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import Scalar, again_into, provenance, quiet, trace
+from diffuse.library import Bounded, Scalar, again_into, provenance, quiet, trace
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.access import DOUBTED, host, made_at_once
 from diffuse.numpy.arrays.base import check_subok, element_type
@@ -33,6 +33,7 @@ from diffuse.numpy.ops import elementwise, single
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.known import DEPTH, KNOWN, Known
 from diffuse.numpy.ops.operands import adopt, foreign, lowered, shared, wrap
+from diffuse.numpy.small import native
 
 NOTHING = numpy.dtype([])
 """An element type without bytes: an array of it has a shape, and takes no memory."""
@@ -71,8 +72,12 @@ def constant(target: Any, value: Any) -> Any:
         if target.name == "float64" and target.ordered and len(SMALL_FORMS) < 1024:
             SMALL_FORMS[target.shape] = target
         return hosted(memory)
-    x, key = recorded(target), ("constant", target)
+    key = "constant", target
     known = KNOWN.get(key)
+    found = None if known is None or native is None else native.filled(known, value)
+    if found is not None:
+        return found
+    x = recorded(target)
     if known is not None:
         again_into(known.template, (), x.storage, (value,), DEPTH - 1)
         return x
@@ -217,13 +222,25 @@ def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, s
     return _filled_like(numpy.ones_like, 1, a, dtype, order, subok, shape, device)
 
 
+LIKE: dict[tuple[int, Form], tuple[Form, Any]] = Bounded(1 << 10)
+"""The form of zeros or ones like an array of a form, and their number, by the number and that form."""
+
+
 def _filled_like(function: Callable[..., Any], value: int, a: Any, dtype: Any, order: Any, subok: bool,
                  shape: Any, device: Any) -> Any:
+    usual = (dtype is None and type(order) is str and order == "K" and subok is True and shape is None
+             and device is None and type(a) is core.array_class)
+    known = LIKE.get((value, a.form)) if usual else None
+    if known is not None:
+        return constant(*known)
     check_subok(subok)
     target = _like(a, dtype, order, shape, device)
     if target is None:
         return fallback.asked(function, a, dtype=dtype, order=order, subok=subok, shape=shape, device=device)
-    return constant(target, _number(value, target.dtype))
+    number = _number(value, target.dtype)
+    if usual:
+        LIKE[value, a.form] = target, number
+    return constant(target, number)
 
 
 def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,

@@ -81,17 +81,6 @@ int small_merged(int dims, npy_intp *shape, Side *sides, int count)
     return kept + 1;
 }
 
-static npy_intp rows_of(int dims, const npy_intp *shape)
-{
-    npy_intp rows = 1;
-    for (int d = 0; d < dims - 1; d++)
-        rows *= shape[d];
-    return rows;
-}
-
-/* Are rows short, and more than a few?  An inner loop for each of them takes longer than their elements. */
-static int brief(int dims, const npy_intp *shape) { return shape[dims - 1] < SHORT && rows_of(dims, shape) > SHORT; }
-
 /* Run a loop over all elements, row after row. */
 static void run(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count)
 {
@@ -110,6 +99,8 @@ static void run(const Loop *loop, int dims, const npy_intp *shape, const Side *s
 int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count)
 {
     small_clear();
+    if (small_run_strided(loop, dims, shape, sides))
+        return !small_raised();
     if (brief(dims, shape))
         small_run_gathered(loop, dims, shape, PyDataType_ELSIZE(small_types[small_kind(loop->made)]), sides, count);
     else
@@ -199,11 +190,17 @@ PyObject *small_loop(int name, PyObject *left, PyObject *right) { return result(
 static int run_over(int name, const Loop *loop, int dims, npy_intp *shape, Side *sides)
 {
     dims = small_merged(dims, shape, sides, 3);
-    if (loop->alone || brief(dims, shape))
-        return 0;
     unsigned raised = 0;
-    if (!small_shared(loop, dims, shape, sides, 3, &raised)) {
-        if (rows_of(dims, shape) * shape[dims - 1] * loop->width > MOST_IN_PLACE)
+    int large = rows_of(dims, shape) * shape[dims - 1] * loop->width > MOST_IN_PLACE;
+    if (loop->alone)
+        return 0;
+    if (brief(dims, shape)) {
+        small_clear();
+        if (large || !small_run_strided(loop, dims, shape, sides))
+            return 0;
+        raised = small_raised();
+    } else if (!small_shared(loop, dims, shape, sides, 3, &raised)) {
+        if (large)
             return 0;
         small_clear();
         run(loop, dims, shape, sides, 3);
@@ -289,6 +286,7 @@ void small_find_loops(void)
         for (int kind = first; kind < KINDS; kind++) {
             int type = small_types[kind]->type_num;
             find(ufunc, type, names[k] >= LESS ? NPY_BOOL : type, kind == DOUBLES, &loops[names[k]][kind]);
+            loops[names[k]][kind].strided = small_strided_rows(names[k], kind);
             if (names[k] == DIVIDE || names[k] == ABSOLUTE) /* of whole numbers, and of complex ones */
                 find(ufunc, type, NPY_DOUBLE, kind == DOUBLES, &loops[names[k]][kind]);
         }
@@ -326,6 +324,7 @@ static const Loop *loops_of(PyObject *given)
         find(ufunc, type, type, alone, &found[kind]);
         find(ufunc, type, NPY_BOOL, alone, &found[kind]);
         find(ufunc, type, NPY_DOUBLE, alone, &found[kind]);
+        found[kind].strided = found[kind].run == NULL ? NULL : small_strided_rows(operator, kind);
     }
     known[place].ufunc = Py_NewRef(given);
     known[place].loops = found;

@@ -1,4 +1,4 @@
-/* What loops.c, rows.c and copies.c share: the common types, numbers beside arrays of them, and NumPy's inner loops. */
+/* What loops.c, strided.c, rows.c and copies.c share: the common types, numbers beside arrays of them, and NumPy's inner loops. */
 #ifndef DIFFUSE_LOOPS_H
 #define DIFFUSE_LOOPS_H
 
@@ -13,6 +13,11 @@ enum { BOOL, BYTE, LONG, SINGLE, DOUBLE, DOUBLES, KINDS, NONE = -1 };
 
 typedef union { npy_bool truth; npy_ubyte byte; npy_long whole; float single; double number, pair[2]; } Number;
 
+/* Code for rows of elements at any distances: `a` and `b` have these bytes between rows, and between elements; those of
+ * the result lie side by side in each row. */
+typedef void (*StridedRows)(npy_intp rows, npy_intp n, char *to, npy_intp to_row, const char *a, npy_intp a_row,
+                            npy_intp a_step, const char *b, npy_intp b_row, npy_intp b_step);
+
 /* An inner loop of a ufunc. */
 typedef struct Loop {
     PyUFuncGenericFunction run;
@@ -20,6 +25,7 @@ typedef struct Loop {
     int made;  /* the type of the results */
     int alone; /* may NumPy take rows in other pieces, so that bits may differ? */
     int width; /* the bytes of an operand's element */
+    StridedRows strided; /* the same operation, or NULL */
 } Loop;
 
 /* An operand, or the result: its memory, and its strides over the dimensions of the result. */
@@ -43,6 +49,17 @@ static inline int small_next(int dims, npy_intp *place, const npy_intp *shape, c
         data[k] += sides[k].strides[d];
     return d >= 0;
 }
+
+static inline npy_intp rows_of(int dims, const npy_intp *shape)
+{
+    npy_intp rows = 1;
+    for (int d = 0; d < dims - 1; d++)
+        rows *= shape[d];
+    return rows;
+}
+
+/* Are rows short, and more than a few?  An inner loop for each of them takes longer than their elements. */
+static inline int brief(int dims, const npy_intp *shape) { return shape[dims - 1] < SHORT && rows_of(dims, shape) > SHORT; }
 
 extern PyArray_Descr *small_types[KINDS]; /* NumPy's own descriptions of them */
 int small_kind(int type); /* of NumPy's types; NONE of the others */
@@ -75,6 +92,12 @@ int small_merged(int dims, npy_intp *shape, Side *sides, int count);
 int small_same_or_apart(PyArrayObject *one, PyObject *other);
 /* Of shares.c: how many nanoseconds a function takes on one thread for about so many elements; 0: not known. */
 int64_t *small_time_of(void (*function)(void), npy_intp size);
+/* Of strided.c: the code for an operator on operands of a kind, or NULL. */
+StridedRows small_strided_rows(int name, int kind);
+/* Run that code of a loop over all elements; 0, with nothing done, where the loop has none, or is as fast.  It needs
+ * nothing of Python's. */
+int small_run_strided(const Loop *loop, int dims, const npy_intp *shape, const Side *sides);
+
 /* Run a loop over all elements, row after row.  0 if there are floating-point errors to report. */
 int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count);
 /* Of shares.c: the same on the runtime's threads, with Python's lock held; 0, with nothing done, for few elements.

@@ -374,6 +374,7 @@ static PyMethodDef methods[] = {
     {"uses_of", (PyCFunction)(void (*)(void))small_uses_of, METH_FASTCALL, "As sketch.uses_of of the stream."},
     {"call", (PyCFunction)(void (*)(void))small_known_function, METH_FASTCALL, "As known.call."},
     {"rolled", (PyCFunction)(void (*)(void))small_known_roll, METH_FASTCALL, "As known.rolled."},
+    {"filled", (PyCFunction)(void (*)(void))small_filled, METH_FASTCALL, "As creation.constant, for a known call."},
     {"hosted", (PyCFunction)(void (*)(void))hosted, METH_FASTCALL, "As core.hosted."},
     {"given", given, METH_O, "As core.given."},
     {"viewing", (PyCFunction)(void (*)(void))viewing, METH_FASTCALL, "As core.viewing."},

@@ -151,6 +151,8 @@ int small_known_assignment(Array *x, PyObject *index, PyObject *value);
 /* As known.call and known.rolled. */
 PyObject *small_known_function(PyObject *module, PyObject *const *args, Py_ssize_t n);
 PyObject *small_known_roll(PyObject *module, PyObject *const *args, Py_ssize_t n);
+/* Of fills.c: a new array that is filled with a number by this known call; None if Python's code has to. */
+PyObject *small_filled(PyObject *module, PyObject *const *args, Py_ssize_t n);
 
 /* The same for any call of a ufunc of so many inputs with one result. */
 PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);

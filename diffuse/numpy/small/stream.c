@@ -15,7 +15,6 @@ static const struct { Py_ssize_t *place; const char *class, *name; } SLOTS[] = {
 #undef SLOT_OF
 
 PyObject *stream_engine;
-static PyObject *held_fills;
 static PyObject *name_add, *name_end, *name_recorded, *name_single, *one;
 static PyObject *spelled[SMALL_PARTS + 1]; /* a tuple of each length, for keys that are only looked up */
 
@@ -66,15 +65,6 @@ static PyObject *told(PyObject *template)
     return small_number_in(SLOT(template, template_reach)) >= large ? name_add : NULL;
 }
 
-/* May a fill with zeros have to wait, because no task has used the store (zeros.py)? */
-static int may_wait(PyObject *template, PyObject *values, PyObject *out)
-{
-    if (SLOT(template, template_fills) == Py_False || PyObject_IsTrue(PyTuple_GET_ITEM(values, 0)) == 1)
-        return 0;
-    PyObject *id = SLOT(out, storage_id);
-    return id == NULL || PyDict_Contains(SLOT(SLOT(stream_engine, engine_stores), stores_instances), id) != 1;
-}
-
 /* Is the engine in its usual state, so that a task needs no look at anything else? */
 static int usual(void)
 {
@@ -86,15 +76,18 @@ static int usual(void)
            && SLOT(stream_engine, engine_checks) == Py_False;
 }
 
-/* Is there room in the window for one more task? */
-static int roomy(PyObject *window)
+int small_roomy(PyObject *window)
 {
     PyObject *set = SLOT(stream_engine, engine_size), *size = set == Py_None ? SLOT(window, window_size) : set;
     return small_number_in(SLOT(window, window_held)) + 1 < small_number_in(size);
 }
 
-/* Make a handle one of a new store that the task writes. */
-static int begun(PyObject *out, PyObject *id, PyObject *frame)
+PyObject *small_next_id(void)
+{
+    return PyLong_FromLongLong(small_number_in(SLOT(SLOT(stream_engine, engine_stores), stores_next)) + 1);
+}
+
+int small_begun(PyObject *out, PyObject *id, PyObject *frame)
 {
     PyObject *stores = SLOT(stream_engine, engine_stores), *epoch = SLOT(stream_engine, engine_epoch);
     put(stores, stores_next, id);
@@ -118,38 +111,31 @@ static int written(PyObject *out)
     return small_set_number(&SLOT(out, storage_version), small_number_in(SLOT(out, storage_version)) + 1);
 }
 
-/* Do deferred fills wait for one of the task's stores? */
-static int fills_wait(Task *task)
-{
-    if (PyDict_GET_SIZE(held_fills))
-        for (Py_ssize_t k = 0; k < task->n; k++)
-            if (PyDict_Contains(held_fills, PyTuple_GET_ITEM(task->stores, k)))
-                return 1;
-    return 0;
-}
-
-/* Record a task whose parts are allocated, with the engine's lock held: 1; 0, with nothing changed, where Python's
- * code has to; -1 with an exception. */
+/* Record a task whose parts are allocated, with the engine's lock held: 1; 0, with nothing changed but for deferred fills
+ * of its stores that were added, where Python's code has to; -1 with an exception.  `gone` gets the trails that the group
+ * leaves: the last one for this task, then those for fills. */
 static int added(Task *task, PyObject *const *inputs, PyObject *out, PyObject *frame, PyObject **gone)
 {
-    if (!usual() || may_wait(task->template, PyTuple_GET_ITEM(task->task, 2), out))
+    if (!usual())
         return PyErr_Occurred() ? -1 : 0;
+    if (small_may_wait(task->template, PyTuple_GET_ITEM(task->task, 2), out))
+        return PyErr_Occurred() ? -1 : small_hold_fill(task, out, frame);
     PyObject *window = SLOT(stream_engine, engine_window), *group = SLOT(window, window_open);
     for (Py_ssize_t k = 0; k < task->n - task->fresh; k++)
         if (SLOT(k < task->n - 1 ? inputs[k] : out, storage_exported) != Py_False)
             return 0;
-    PyObject *last = SLOT(SLOT(stream_engine, engine_stores), stores_next);
-    PyObject *id = task->fresh ? PyLong_FromLongLong(small_number_in(last) + 1) : Py_NewRef(SLOT(out, storage_id));
+    PyObject *id = task->fresh ? small_next_id() : Py_NewRef(SLOT(out, storage_id));
     if (id == NULL)
         return -1;
     PyTuple_SET_ITEM(task->stores, task->n - 1, id);
-    PyObject *edge = fills_wait(task) || !roomy(window) ? NULL : small_joined(task, group);
+    int ready = small_bring_fills(task, gone + 1);
+    PyObject *edge = ready <= 0 || !small_roomy(window) ? NULL : small_joined(task, group);
     if (edge == NULL)
         return PyErr_Occurred() ? -1 : 0;
     int done = small_counts(name_recorded);
     for (Py_ssize_t k = 0; k < task->n - 1; k++)
         put(inputs[k], storage_touched, SLOT(stream_engine, engine_epoch));
-    if (done && (task->fresh ? begun(out, id, frame) : written(out)) == 0 && small_join(task, group, edge, gone) == 0)
+    if (done && (task->fresh ? small_begun(out, id, frame) : written(out)) == 0 && small_join(task, group, edge, gone) == 0)
         return 1;
     put(stream_engine, engine_torn, Py_True);
     return -1;
@@ -185,7 +171,7 @@ int small_again(PyObject *template, const KnownCall *call, PyObject *const *inpu
 {
     Task task = {.template = template, .n = n + 1, .fresh = frame != NULL};
     task.expected = call == NULL ? NULL : call->expected;
-    PyObject *gone = NULL;
+    PyObject *gone[SMALL_STORES + 1] = {NULL};
     int done = -1;
     if (task.n > SMALL_STORES)
         return 0;
@@ -197,15 +183,19 @@ int small_again(PyObject *template, const KnownCall *call, PyObject *const *inpu
     task.task = task.stores == NULL ? NULL : PyTuple_Pack(4, template, task.stores, values, task.line);
     for (Py_ssize_t k = 0; task.stores != NULL && k < n; k++)
         PyTuple_SET_ITEM(task.stores, k, Py_NewRef(SLOT(inputs[k], storage_id)));
-    if (task.task != NULL && begins())
+    if (task.task != NULL && begins()) {
         task.first = PyTuple_Pack(2, SLOT(template, template_operation), task.line);
+        task.fill = small_fill_before(&task, task.fresh ? NULL : out);
+    }
     if (task.task != NULL && !PyErr_Occurred())
-        done = alone(&task, inputs, out, frame, &gone);
+        done = alone(&task, inputs, out, frame, gone);
     if (done > 0 && call != NULL && task.expected == NULL)
-        small_expect(call, &task, gone);
-    Py_XDECREF(gone);
+        small_expect(call, &task, gone[0]);
+    for (int k = 0; k <= SMALL_STORES; k++)
+        Py_XDECREF(gone[k]);
     Py_XDECREF(task.edge);
     Py_XDECREF(task.first);
+    Py_XDECREF(task.fill);
     Py_XDECREF(task.task);
     Py_XDECREF(task.stores);
     Py_XDECREF(task.line);
@@ -282,12 +272,11 @@ int small_connect_stream(PyObject *parts)
     name_single = PyUnicode_InternFromString("single");
     one = PyLong_FromLong(1);
     stream_engine = part(parts, "engine");
-    held_fills = part(parts, "fills");
-    PyObject *handles = part(parts, "Storage"), *trails = part(parts, "Trail");
+    PyObject *fills = part(parts, "fills"), *handles = part(parts, "Storage"), *trails = part(parts, "Trail");
     if (PyErr_Occurred())
         return -1;
     if (small_connect_lock(stream_engine) < 0 || small_connect_place(parts) < 0
-            || small_connect_join((PyTypeObject *)trails) < 0)
+            || small_connect_join((PyTypeObject *)trails) < 0 || small_connect_fills(fills) < 0)
         return -1;
     return small_connect_handles((PyTypeObject *)handles);
 }

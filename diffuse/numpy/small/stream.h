@@ -1,4 +1,4 @@
-/* What stream.c, join.c and handles.c share: where the engine's parts have what they are asked for, and a task that is
+/* What stream.c, join.c, fills.c and handles.c share: where the engine's parts have what they are asked for, and a task that is
  * about to be recorded. */
 #ifndef DIFFUSE_STREAM_H
 #define DIFFUSE_STREAM_H
@@ -44,6 +44,7 @@ typedef struct {
     PyObject *template, *task, *stores; /* `task` is what the window gets, `stores` the ids in it */
     PyObject *line;                     /* borrowed from `task` */
     PyObject *first;                    /* of a task that begins a group: its operation and line; else NULL */
+    PyObject *fill;                     /* the same of the deferred fill that begins the group before it, or NULL */
     PyObject *expected;                 /* what the trail expected when the call was looked up, if it does; borrowed */
     PyObject *edge;                     /* the trail that the task led to */
     Py_ssize_t slots[SMALL_STORES], n;  /* of its stores, of which the last one is new if `fresh` */
@@ -71,6 +72,24 @@ static inline int small_set_number(PyObject **slot, long long value)
 static inline void put(PyObject *x, Py_ssize_t slot, PyObject *value) { Py_XSETREF(SLOT(x, slot), Py_NewRef(value)); }
 
 extern PyObject *stream_engine;
+
+/* Of stream.c. */
+int small_roomy(PyObject *window); /* is there room in the window for one more task? */
+PyObject *small_next_id(void);     /* of the next store */
+/* Make a handle one of a new store that a task writes. */
+int small_begun(PyObject *out, PyObject *id, PyObject *frame);
+
+/* Of fills.c.  May a fill with zeros have to wait, because no task has used the store (zeros.py)? */
+int small_may_wait(PyObject *template, PyObject *values, PyObject *out);
+/* Defer such a fill: 1; 0, with nothing changed, where Python's code has to; -1 with an exception. */
+int small_hold_fill(Task *task, PyObject *out, PyObject *frame);
+/* Add the deferred fills of the task's stores to the open group: 1; 0 where Python's code has to add the others; -1 with
+ * an exception.  `gone` gets the trails that the group leaves. */
+int small_bring_fills(const Task *task, PyObject **gone);
+/* Of a task that begins a group and writes this store: the operation and the line of the first deferred fill that comes
+ * before it, a new reference; NULL if there is none, or with an exception. */
+PyObject *small_fill_before(const Task *task, PyObject *out);
+int small_connect_fills(PyObject *fills);
 
 /* Of join.c.  The trail of the open group with the task, borrowed, if the task is known to join the group there; else
  * NULL.  Finds the slots of the task's stores. */
