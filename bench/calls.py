@@ -68,14 +68,17 @@ def timed(call: Callable[[], None], batch: int) -> float:
     return (time.perf_counter() - start) / batch
 
 
-def settled() -> None:
-    """Wait until the other threads of this process sleep: those of OpenBLAS poll for work for 30 to 100 ms
-    after a call, and would take a processor from the other library's samples."""
-    end = time.perf_counter() + SETTLES
-    while time.perf_counter() < end:
+def settled(least: float) -> float:
+    """Wait for at least so many seconds, and until the other threads of this process sleep: those of OpenBLAS
+    poll for work for 30 to 100 ms after a call, and would take a processor from the other library's samples.
+    Returns the seconds after which they slept."""
+    start = time.perf_counter()
+    time.sleep(QUIET)
+    while not machine.asleep() and time.perf_counter() < start + SETTLES:
         time.sleep(QUIET)
-        if machine.asleep():
-            return
+    took = time.perf_counter() - start
+    time.sleep(max(0.0, least - took))
+    return took
 
 
 def parts(batch: int) -> list[int]:
@@ -146,18 +149,20 @@ class Side:
         return partial(once, function, self.library, self.arrays, self.stream)
 
     def answer(self, command: Measures) -> Measures:
-        """Warm a call up for so many seconds, or time so many of them, and what is around as many."""
+        """Warm a call up for so many seconds, or time so many of them, and what is around as many; then rest,
+        for as long as the other library's threads needed."""
         call = self.call(call_table.CALLS[command["name"]])
+        found: Measures
         try:
             if "warm" in command:
-                return {"seconds": self.warm(call, command["warm"])}
-            batch = command["batch"]
-            pieces = [(timed(call, piece), timed(self.empty, min(piece, 200))) for piece in parts(batch)]
-            return {"seconds": min(pieces)[0], "around": min(around for _, around in pieces)}
+                found = {"seconds": self.warm(call, command["warm"])}
+            else:
+                pieces = [(timed(call, piece), timed(self.empty, min(piece, 200)))
+                          for piece in parts(command["batch"])]
+                found = {"seconds": min(pieces)[0], "around": min(around for _, around in pieces)}
         except Exception as error:
-            return {"failed": f"{type(error).__name__}: {error}"}
-        finally:
-            settled()
+            found = {"failed": f"{type(error).__name__}: {error}"}
+        return {**found, "rested": settled(command["rest"])}
 
     def warm(self, call: Callable[[], None], seconds: float) -> float:
         """Seconds of the cheapest of the first calls."""
@@ -219,15 +224,27 @@ def lowest(one: list[float], other: list[float]) -> list[float]:
 
 
 def sampled(pair: list[child.Child], name: str, seconds: float, options: Measures) -> Measures:
-    """The least times of a call in one process of each library, sampled in turn, and of what is around it."""
-    answers = [side.ask(name=name, warm=seconds) for side in pair]
+    """The least times of a call in one process of each library, sampled in turn, and of what is around it.
+
+    Both rest equally long before each sample: a processor that idles for 50 ms instead of 2 reads memory at
+    two thirds of the speed for the first milliseconds.
+    """
+    rest = 0.0
+
+    def asked(side: child.Child, **command: Any) -> Measures:
+        nonlocal rest
+        answer = side.ask(name=name, rest=rest, **command)
+        rest = max(rest, answer.get("rested", 0.0))
+        return answer
+
+    answers = [asked(side, warm=seconds) for side in pair]
     failed = next((answer for answer in answers if "failed" in answer), None)
     if failed is not None:
         return failed
     cost, budget = sum(answer["seconds"] for answer in answers), options["budget"] / (PROCESSES * PASSES)
     rounds = min(options["rounds"], max(1, int(budget / cost)))
     batch = max(1, int(budget / cost / rounds))
-    samples = [[side.ask(name=name, batch=batch) for side in pair] for _ in range(rounds)]
+    samples = [[asked(side, batch=batch) for side in pair] for _ in range(rounds)]
     failed = next((answer for row in samples for answer in row if "failed" in answer), None)
     return failed or {key: [min(answer[key] for answer in column) for column in zip(*samples, strict=True)]
                       for key in ("seconds", "around")}

@@ -29,6 +29,9 @@ typedef struct {
     Number number;
 } Side;
 
+/* Of reductions.c: the loop of NumPy's that does such a fold (gate.h) of this type; 0 if there is none. */
+int small_fold_loop(int fold, int kind, Loop *loop);
+
 /* Go on to the next index of the first `dims` dimensions: move `data`, of which the elements of `sides` are counted.
  * 0 after the last index. */
 static inline int small_next(int dims, npy_intp *place, const npy_intp *shape, char **data, const Side *sides, int count)

@@ -20,14 +20,13 @@ typedef struct {
 
 enum { DOMAIN, TILE, CALL, WORDS };
 
-/* How long loops take on one thread, by their function and the number of elements. */
-static struct { PyUFuncGenericFunction run; npy_intp size; int64_t alone; } times[KEPT];
+static struct { const void *code; npy_intp size; int64_t alone; } times[KEPT];
 
-static int64_t *time_of(const Loop *loop, npy_intp size)
+int64_t *small_time_of(const void *code, npy_intp size)
 {
-    size_t place = ((size_t)loop->run >> 4 ^ (size_t)size * 31) % KEPT;
-    if (times[place].run != loop->run || times[place].size != size) {
-        times[place].run = loop->run;
+    size_t place = ((size_t)code >> 4 ^ (size_t)size * 31) % KEPT;
+    if (times[place].code != code || times[place].size != size) {
+        times[place].code = code;
         times[place].size = size;
         times[place].alone = 0;
     }
@@ -76,7 +75,7 @@ int small_shared(const Loop *loop, int dims, const npy_intp *shape, const Side *
     memcpy(kept, shape, sizeof kept);
     Call call = {.loop = loop, .shape = kept, .sides = sides, .dims = dims, .count = count};
     int64_t block[WORDS] = {1, shape[0], (int64_t)&call};
-    small_team_run(part, NULL, block, WORDS, shape[0], row * weight, dims == 1 ? STEP : 1, time_of(loop, shape[0] * row));
+    small_team_run(part, NULL, block, WORDS, shape[0], row * weight, dims == 1 ? STEP : 1, small_time_of((const void *)loop->run, shape[0] * row));
     *raised = call.raised;
     return 1;
 }
@@ -104,7 +103,6 @@ static void copied(char *block, int64_t point)
 int small_move_shared(int dims, const npy_intp *shape, npy_intp width, char *to, const npy_intp *far, const char *from,
                       const npy_intp *step)
 {
-    static const Loop moves = {.run = (PyUFuncGenericFunction)(void (*)(void))small_move};
     npy_intp row = 1;
     for (int d = 1; d < dims; d++)
         row *= shape[d];
@@ -112,6 +110,6 @@ int small_move_shared(int dims, const npy_intp *shape, npy_intp width, char *to,
         return 0;
     Copy copy = {dims, width, shape, far, step, to, from};
     int64_t block[WORDS] = {1, shape[0], (int64_t)&copy};
-    small_team_run(copied, NULL, block, WORDS, shape[0], row * SMALL_APART, 1, time_of(&moves, shape[0] * row));
+    small_team_run(copied, NULL, block, WORDS, shape[0], row * SMALL_APART, 1, small_time_of((const void *)small_move, shape[0] * row));
     return 1;
 }
