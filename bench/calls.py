@@ -68,15 +68,14 @@ def timed(call: Callable[[], None], batch: int) -> float:
     return (time.perf_counter() - start) / batch
 
 
-def settled(least: float) -> float:
+def settled(least: float = 0.0) -> float:
     """Wait for at least so many seconds, and until the other threads of this process sleep: those of OpenBLAS
     poll for work for 30 to 100 ms after a call, and would take a processor from the other library's samples.
     Returns the seconds after which they slept."""
-    start = time.perf_counter()
-    time.sleep(QUIET)
-    while not machine.asleep() and time.perf_counter() < start + SETTLES:
+    start, took = time.perf_counter(), 0.0
+    while not took or not machine.asleep() and took < SETTLES:
         time.sleep(QUIET)
-    took = time.perf_counter() - start
+        took = time.perf_counter() - start
     time.sleep(max(0.0, least - took))
     return took
 
@@ -149,16 +148,14 @@ class Side:
         return partial(once, function, self.library, self.arrays, self.stream)
 
     def answer(self, command: Measures) -> Measures:
-        """Warm a call up for so many seconds, or time so many of them, and what is around as many; then rest,
-        for as long as the other library's threads needed."""
+        """Warm a call up for so many seconds, or time so many and what is around as many; then rest."""
         call = self.call(call_table.CALLS[command["name"]])
-        found: Measures
+        found: Measures = {}
         try:
             if "warm" in command:
-                found = {"seconds": self.warm(call, command["warm"])}
+                found["seconds"] = self.warm(call, command["warm"])
             else:
-                pieces = [(timed(call, piece), timed(self.empty, min(piece, 200)))
-                          for piece in parts(command["batch"])]
+                pieces = [(timed(call, n), timed(self.empty, min(n, 200))) for n in parts(command["batch"])]
                 found = {"seconds": min(pieces)[0], "around": min(around for _, around in pieces)}
         except Exception as error:
             found = {"failed": f"{type(error).__name__}: {error}"}

@@ -105,8 +105,8 @@ def dot(x: Any, y: Any) -> Any:
 
 
 def weighted(x: Any, y: Any) -> Any:
-    """The sum of the products of two large float vectors at hand, with the bits of their product's sum; None for
-    other operands, or if NumPy may have to warn."""
+    """The sum of the products of two large float vectors at hand, with the bits that the sum of their product
+    has; None for other operands, or if NumPy may have to warn."""
     if (type(x) is not core.array_class or type(y) is not core.array_class or x.form is not y.form
             or x.form.ndim != 1 or x.form.dtype.char not in "fd" or x.form.size < core.SMALL
             or floaterrors.geterr()["under"] != "ignore"):
