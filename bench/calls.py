@@ -133,18 +133,18 @@ class Side:
         return partial(once, function, self.library, self.arrays, self.stream)
 
     def answer(self, command: Measures) -> Measures:
-        """Warm a call up for so many seconds, or time so many of them, and what is around as many."""
+        """Warm a call up for so many seconds, or time so many and what is around as many; then rest."""
         call = self.call(call_table.CALLS[command["name"]])
+        found: Measures = {}
         try:
             if "warm" in command:
-                return {"seconds": self.warm(call, command["warm"])}
-            batch = command["batch"]
-            pieces = [(timed(call, piece), timed(self.empty, min(piece, 200))) for piece in parts(batch)]
-            return {"seconds": min(pieces)[0], "around": min(around for _, around in pieces)}
+                found["seconds"] = self.warm(call, command["warm"])
+            else:
+                pieces = [(timed(call, n), timed(self.empty, min(n, 200))) for n in parts(command["batch"])]
+                found = {"seconds": min(pieces)[0], "around": min(around for _, around in pieces)}
         except Exception as error:
-            return {"failed": f"{type(error).__name__}: {error}"}
-        finally:
-            machine.settle()
+            found = {"failed": f"{type(error).__name__}: {error}"}
+        return {**found, "rested": machine.settle(command["rest"])}
 
     def warm(self, call: Callable[[], None], seconds: float) -> float:
         """Seconds of the cheapest of the first calls."""
@@ -206,15 +206,27 @@ def lowest(one: list[float], other: list[float]) -> list[float]:
 
 
 def sampled(pair: list[child.Child], name: str, seconds: float, options: Measures) -> Measures:
-    """The least times of a call in one process of each library, sampled in turn, and of what is around it."""
-    answers = [side.ask(name=name, warm=seconds) for side in pair]
+    """The least times of a call in one process of each library, sampled in turn, and of what is around it.
+
+    Both rest equally long before each sample: a processor that idles for 50 ms instead of 2 reads memory at
+    two thirds of the speed for the first milliseconds.
+    """
+    rest = 0.0
+
+    def asked(side: child.Child, **command: Any) -> Measures:
+        nonlocal rest
+        answer = side.ask(name=name, rest=rest, **command)
+        rest = max(rest, answer.get("rested", 0.0))
+        return answer
+
+    answers = [asked(side, warm=seconds) for side in pair]
     failed = next((answer for answer in answers if "failed" in answer), None)
     if failed is not None:
         return failed
     cost, budget = sum(answer["seconds"] for answer in answers), options["budget"] / (PROCESSES * PASSES)
     rounds = min(options["rounds"], max(1, int(budget / cost)))
     batch = max(1, int(budget / cost / rounds))
-    samples = [[side.ask(name=name, batch=batch) for side in pair] for _ in range(rounds)]
+    samples = [[asked(side, batch=batch) for side in pair] for _ in range(rounds)]
     failed = next((answer for row in samples for answer in row if "failed" in answer), None)
     return failed or {key: [min(answer[key] for answer in column) for column in zip(*samples, strict=True)]
                       for key in ("seconds", "around")}

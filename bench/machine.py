@@ -84,14 +84,16 @@ def asleep() -> bool:
     return all(states)
 
 
-def settle() -> None:
-    """Wait until the other threads of this process sleep: those of OpenBLAS poll for work for 30 to 100 ms
-    after a call, and would take a processor from whoever is measured next."""
-    end = time.perf_counter() + SETTLES
-    while time.perf_counter() < end:
+def settle(least: float = 0.0) -> float:
+    """Wait for at least so many seconds, and until the other threads of this process sleep: those of OpenBLAS
+    poll for work for 30 to 100 ms after a call, and would take a processor from whoever is measured next.
+    Returns the seconds after which they slept."""
+    start, took = time.perf_counter(), 0.0
+    while not took or not asleep() and took < SETTLES:
         time.sleep(QUIET)
-        if asleep():
-            return
+        took = time.perf_counter() - start
+    time.sleep(max(0.0, least - took))
+    return took
 
 
 def versions() -> dict[str, str]:

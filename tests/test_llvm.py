@@ -264,6 +264,9 @@ def test_lines_are_fetched_ahead_by_loops_of_several_operations_and_long_rows() 
     fetches = {name: nest.emit(BODIES[name], MACHINE).count("call void @llvm.prefetch") for name in BODIES}
     assert (fetches["exp"], fetches["stencil"], fetches["strided"], fetches["rows"]) == (2, 4, 0, 0)
     assert nest.emit(plus("float64", "1"), MACHINE).count("prefetch") == 0
+    squares = build(LOAD[0], Op("multiply", "float64", (0, 0)), Op("reduce", "float64", (1,), ("sum", 1)),
+                    views=["R1", "W0"])
+    assert nest.emit(squares, MACHINE).count("call void @llvm.prefetch") == 5  # four unrolled steps, and one
     size = 4 * mmap.PAGESIZE
     memory = mmap.mmap(-1, size + mmap.PAGESIZE)
     start = np.frombuffer(memory, "uint8").ctypes.data
@@ -274,6 +277,9 @@ def test_lines_are_fetched_ahead_by_loops_of_several_operations_and_long_rows() 
         assert np.allclose(x, math.e)
         run(BODIES["exp"], [n], [x, out])
         assert np.allclose(out, np.exp(math.e))
+        total = np.zeros(n)
+        run(squares, [n], [out, total])
+        assert np.isclose(total[0], (out * out).sum())
 
 
 @pytest.mark.parametrize("points", [1, 3])

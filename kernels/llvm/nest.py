@@ -53,7 +53,7 @@ processor overlaps few steps of a long loop, so it asks for their memory late.""
 ROWS_AHEAD = 4
 """The least length of a row for that, in such distances: what is fetched behind its end may be in vain."""
 BUSY = 2
-"""The least cost of such a loop's ops, in additions."""
+"""The least cost of such a loop's ops, in additions; loops that reduce need only one beside the reduction."""
 
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 
@@ -269,11 +269,12 @@ class _Nest(Iteration):
             self._inner(*self.bounds[self.inner])
         else:
             low, high = self.bounds[self.inner]
+            distance = self.distance(low, high)
             with counted(code, low, high, SEGMENT) as start:
                 end = self._end(start, SEGMENT, high)
                 for reduction in segmented:
                     reduction.begin_leaf()
-                rest = self._rounds(start, end, segmented) if self._short(segmented) else start
+                rest = self._rounds(start, end, segmented, distance) if self._short(segmented) else start
                 self._inner(rest, end)
                 for reduction in segmented:
                     reduction.end_leaf(start)
@@ -287,14 +288,16 @@ class _Nest(Iteration):
         return (self.code.lanes == reduce.WIDTH and cost <= SHORT and not long
                 and sum([len(fold.start()) for fold in folds]) <= REGISTERS)
 
-    def _rounds(self, low: str, high: str, folds: list[reduce.Fold]) -> str:
-        """Write a loop each of whose iterations goes once through all accumulators; returns the index at
-        which it ends."""
+    def _rounds(self, low: str, high: str, folds: list[reduce.Fold], distance: str) -> str:
+        """Write a loop each of whose iterations goes once through all accumulators, and fetches lines so many
+        elements ahead; returns the index at which it ends."""
         code = self.code
         middle = self.before_last(low, high, abi.ACCUMULATORS)
         with reduce.in_registers(code, low, middle, folds) as index:
             for at in range(0, abi.ACCUMULATORS, code.lanes):
-                self.write_ops(INNER, Step(code.let(f"add nsw i64 {index}, {at}") if at else index))
+                place = code.let(f"add nsw i64 {index}, {at}") if at else index
+                self.fetch(place, distance)
+                self.write_ops(INNER, Step(place))
         return middle
 
     def before_last(self, low: str, high: str, step: int) -> str:
@@ -335,7 +338,7 @@ class _Nest(Iteration):
         is only written."""
         kinds = {op.kind for op in self.loop.ops}
         cost = sum([TABLE[kind].cost for kind in (op.kind for op in self.loop.ops) if kind in TABLE])
-        if not self.code.module.target.ahead or cost < BUSY or self.flat:
+        if not self.code.module.target.ahead or self.flat or cost < (1 if "reduce" in kinds else BUSY):
             return {}
         if self._lanes() == 1 or not kinds <= TABLE.keys() | PLAIN | {"reduce"}:
             return {}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import FOLDS, ROWS, Point, quiet, small_folds
+from diffuse.library import FOLDS, ROWS, Point, floaterrors, quiet, small_folds
 from diffuse.numpy.arrays import access, core, soon
 from diffuse.numpy.arrays.core import Array, hosted
 from diffuse.numpy.ops import elementwise
@@ -102,6 +102,17 @@ def dot(x: Any, y: Any) -> Any:
     found = (small_folds.fold("squares", (0,), one) if one is other else
              small_folds.fold("dot", (0,), one, other))
     return found[()] if found is not None and isfinite(found) else None
+
+
+def weighted(x: Any, y: Any) -> Any:
+    """The sum of the products of two large float vectors at hand, with the bits that the sum of their product
+    has; None for other operands, or if NumPy may have to warn."""
+    if (type(x) is not core.array_class or type(y) is not core.array_class or x.form is not y.form
+            or x.form.ndim != 1 or x.form.dtype.char not in "fd" or x.form.size < core.SMALL
+            or floaterrors.geterr()["under"] != "ignore"):
+        return None
+    found = None if native is None else native.dot(x, y)
+    return dot(x, y) if found is None else found
 
 
 ALL = [tuple(range(rank)) for rank in range(65)]

@@ -8,6 +8,7 @@ import numpy
 
 from diffuse.numpy.arrays.base import unboxed
 from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import at_once
 from diffuse.numpy.ops.conversion import asanyarray
 from diffuse.numpy.ops.creation import empty, empty_like
 from diffuse.numpy.ops.joining import concatenate
@@ -149,10 +150,18 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     dtype = numpy.result_type(*kinds)
     if w.shape != x.shape:
         w = broadcast_to(w, x.shape)
-    total = w.sum(axis, dtype=dtype, **options)
-    if bool(asanyarray(total == 0).any()):
+    kept = {} if dtype == x.dtype == w.dtype else {"dtype": dtype}
+    total = w.sum(axis, **kept, **options)
+    zero = total == 0
+    if bool(zero if type(zero) is numpy.bool else asanyarray(zero).any()):
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
-    found = UFUNCS["multiply"](x, w, dtype=dtype).sum(axis, **options) / total
+    plain = axis is None and not kept and not options
+    found = at_once.weighted(x, w) if plain else None
+    if found is None:
+        found = UFUNCS["multiply"](x, w, **kept).sum(axis, **options)
+    found = found / total
+    if isinstance(found, numpy.generic) and not returned:
+        return found
     return _averaged(asanyarray(found), total, returned)
 
 

@@ -8,7 +8,7 @@ engine's `again` do to record a call again.  `small.h` has what all files share;
     record, roll, constants, place, stream        ops/known.py, observe/provenance.py and stream/engine.py
     sketch                                        stream/sketch.py: the rows of tasks at ever new views
     soon, moving, products, folds, draws, team    what is done at once on larger arrays: arrays/soon.py, ops/
-    shares, direct                                on the runtime's threads: loops of ufuncs, machine code
+    shares, parted, direct                        on the runtime's threads: loops of ufuncs, machine code
     stacks, tridiagonal                           many small matrices, or one with many right-hand sides
     loops, reductions, copies, parts, views,      shorter ways to what NumPy computes, with its results
     looks, temporaries

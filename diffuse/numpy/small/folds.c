@@ -192,7 +192,7 @@ int small_folds_now(PyArrayObject *x, int shared)
         return 0;
     npy_intp most = PyLong_AsLong(times) * state.small;
     int real = PyArray_TYPE(x) == NPY_DOUBLE || PyArray_TYPE(x) == NPY_FLOAT;
-    return size < (real ? PyLong_AsLong(floats) * most : most);
+    return size < (real || shared ? PyLong_AsLong(floats) * most : most);
 }
 
 /* The memory of an array if it may be read now: tasks that read it, too, may be pending. */

@@ -164,7 +164,7 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
         if (found != NULL || PyErr_Occurred())
             return found;
     }
-    if (gate->reduces && n == 1 && kwnames == NULL) {
+    if (gate->reduces && gate->reduces < SMALL_ARGMAX && n == 1 && kwnames == NULL) {
         PyObject *found = small_reduce(gate, args[0]);
         if (found == NULL && !PyErr_Occurred() && gate->reduces > SMALL_ANYWHERE)
             found = small_fold(gate, args[0], NULL);
@@ -197,7 +197,7 @@ static const struct { const char *name; Quick quick; int at_hand, function, desc
 /* The methods, and functions of NumPy, that reduce a small array without it. */
 static const char *const FOLDED[] = {
     [SMALL_SUM] = "sum", [SMALL_MEAN] = "mean", [SMALL_MAX] = "max", [SMALL_MIN] = "min", [SMALL_ANY_TRUE] = "any",
-    [SMALL_ALL] = "all"};
+    [SMALL_ALL] = "all", [SMALL_COUNT] = "count_nonzero", [SMALL_ARGMAX] = "argmax", [SMALL_ARGMIN] = "argmin"};
 
 /* Is it the function of this name of NumPy itself, and not of a module within? */
 static int is_numpys_own(Gate *gate, PyObject *name)
@@ -234,7 +234,7 @@ static void find_quick(Gate *gate)
             gate->at_hand = QUICK[k].at_hand;
             gate->describes = QUICK[k].describes;
         }
-    for (int fold = 1; fold <= SMALL_ALL; fold++)
+    for (int fold = 1; fold <= SMALL_ARGMIN; fold++)
         if (FOLDED[fold] != NULL && PyUnicode_CompareWithASCIIString(name, FOLDED[fold]) == 0
                 && (gate->flags & BELONGS || is_numpys_own(gate, name)))
             gate->reduces = fold;

@@ -34,7 +34,8 @@ enum { FIRST = 8,   /* a reduction that goes along the first axis unless it is t
        WAYS = 1 << 23 }; /* times SMALL_ANY and the like: for which types it has NumPy's bits (soon.c) */
 enum { FEW = 1 << 18 };
 enum { NORMALS = 1, INTEGERS = 2 }; /* what a method of a random generator draws */
-enum { SMALL_SUM = 1, SMALL_MEAN, SMALL_MAX, SMALL_MIN, SMALL_ANYWHERE, SMALL_ANY_TRUE, SMALL_ALL };
+enum { SMALL_SUM = 1, SMALL_MEAN, SMALL_MAX, SMALL_MIN, SMALL_ANYWHERE, SMALL_ANY_TRUE, SMALL_ALL, SMALL_COUNT,
+       SMALL_ARGMAX, SMALL_ARGMIN };
 enum { MOST = 16 }; /* arguments that a gate looks at */
 
 typedef struct {
@@ -123,10 +124,15 @@ PyObject *small_duplicate(PyObject *x);
 /* Of sums.c: the sums of a small array along `axis`, likewise. */
 PyObject *small_sum(PyObject *given, PyObject *axis);
 
-/* Of reductions.c: what a reduction without options gives of a small array, as NumPy has it, and `any` and `all` of bools
- * of any number.  NULL, without an exception unless one was raised, if NumPy has to look. */
+/* Of reductions.c: what a reduction without options gives of a small array, as NumPy has it.  NULL, without an exception
+ * unless one was raised, if NumPy has to look. */
 PyObject *small_reduce(Gate *gate, PyObject *given);
+
+/* Of parted.c, likewise: what a reduction of all elements of a large array gives, `any` and `all` of bools of any number,
+ * and how many of many bools are true. */
+PyObject *small_parted(int fold, PyArrayObject *x);
 PyObject *small_searched(int fold, PyArrayObject *x);
+PyObject *small_counted(PyArrayObject *x);
 
 /* Of ways.c: how a call is done that is not NumPy's on small arrays.  NULL, without an exception unless one was
  * raised, where Diffuse's own function has to see to it. */

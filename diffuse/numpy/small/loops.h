@@ -35,6 +35,9 @@ typedef struct {
     Number number;
 } Side;
 
+/* Of reductions.c: the loop of NumPy's that does such a fold (gate.h) of this type; 0 if there is none. */
+int small_fold_loop(int fold, int kind, Loop *loop);
+
 /* Go on to the next index of the first `dims` dimensions: move `data`, of which the elements of `sides` are counted.
  * 0 after the last index. */
 static inline int small_next(int dims, npy_intp *place, const npy_intp *shape, char **data, const Side *sides, int count)
@@ -90,8 +93,6 @@ const Loop *small_loop_for(int name, PyObject *const *given, int n, int *dims, n
 int small_merged(int dims, npy_intp *shape, Side *sides, int count);
 /* Do two arrays share no memory, or have each element at the same place? */
 int small_same_or_apart(PyArrayObject *one, PyObject *other);
-/* Of shares.c: how many nanoseconds a function takes on one thread for about so many elements; 0: not known. */
-int64_t *small_time_of(void (*function)(void), npy_intp size);
 /* Of strided.c: the code for an operator on operands of a kind, or NULL. */
 StridedRows small_strided_rows(int name, int kind);
 /* Run that code of a loop over all elements; 0, with nothing done, where the loop has none, or is as fast.  It needs

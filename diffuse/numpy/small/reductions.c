@@ -3,7 +3,6 @@
 #include "loops.h"
 #include "gate.h"
 #include "flags.h"
-#include <numpy/arrayscalars.h>
 
 static PyUFuncGenericFunction loops[SMALL_ANYWHERE][KINDS];
 static void *data[SMALL_ANYWHERE][KINDS];
@@ -37,34 +36,13 @@ int small_reductions_ready(void)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Is there an element among these bools, which lie side by side, that is true, or false? */
-static int occurs(const char *bools, npy_intp n, int truth)
+int small_fold_loop(int fold, int kind, Loop *loop)
 {
-    enum { BLOCK = 64 };
-    if (!truth)
-        return memchr(bools, 0, n) != NULL;
-    npy_intp k = 0;
-    for (; k + BLOCK <= n; k += BLOCK) {
-        uint64_t words[BLOCK / 8], any = 0;
-        memcpy(words, bools + k, BLOCK);
-        for (int w = 0; w < BLOCK / 8; w++)
-            any |= words[w];
-        if (any)
-            return 1;
-    }
-    while (k < n)
-        if (bools[k++])
-            return 1;
-    return 0;
-}
-
-PyObject *small_searched(int fold, PyArrayObject *x)
-{
-    enum { MANY = 1 << 26 }; /* NumPy gives Python's lock to others meanwhile */
-    if ((!PyArray_IS_C_CONTIGUOUS(x) && !PyArray_IS_F_CONTIGUOUS(x)) || PyArray_SIZE(x) > MANY)
-        return NULL;
-    int all = fold == SMALL_ALL, found = occurs(PyArray_BYTES(x), PyArray_SIZE(x), !all);
-    return Py_NewRef(found != all ? PyArrayScalar_True : PyArrayScalar_False);
+    if (fold >= SMALL_ANYWHERE || loops[fold][kind] == NULL)
+        return 0;
+    loop->run = loops[fold][kind];
+    loop->data = data[fold][kind];
+    return 1;
 }
 
 /* What a reduction of a vector by a loop gives; NULL, without an exception unless one was raised, of others. */
@@ -98,7 +76,7 @@ PyObject *small_reduce(Gate *gate, PyObject *given)
 {
     int ours = Py_TYPE(given) == state.array_class, fold = gate->reduces;
     PyObject *meta = ours ? ((Array *)given)->meta : given, *found = NULL;
-    if (absent(meta) || !PyArray_CheckExact(meta) || size_of(meta) >= state.small)
+    if (fold > SMALL_ALL || absent(meta) || !PyArray_CheckExact(meta) || size_of(meta) >= state.small)
         return NULL;
     PyObject *memory = ours ? small_near((Array *)given) : Py_NewRef(given);
     if (memory == NULL)

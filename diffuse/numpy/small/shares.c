@@ -22,17 +22,17 @@ enum { DOMAIN, TILE, CALL, WORDS };
 
 /* How long functions take on one thread, by their address and the number of elements, of which four bits count: arrays
  * whose extents change every turn would not be met again else. */
-static struct { void (*run)(void); npy_intp size; int64_t alone; } times[KEPT];
+static struct { const void *code; npy_intp size; int64_t alone; } times[KEPT];
 
-int64_t *small_time_of(void (*function)(void), npy_intp size)
+int64_t *small_time_of(const void *code, npy_intp size)
 {
     int low = 0;
     while (size >> low >= 16)
         low++;
     size = size >> low << low;
-    size_t place = ((size_t)function >> 4 ^ (size_t)(size >> low) * 31 ^ (size_t)low * 5) % KEPT;
-    if (times[place].run != function || times[place].size != size) {
-        times[place].run = function;
+    size_t place = ((size_t)code >> 4 ^ (size_t)(size >> low) * 31 ^ (size_t)low * 5) % KEPT;
+    if (times[place].code != code || times[place].size != size) {
+        times[place].code = code;
         times[place].size = size;
         times[place].alone = 0;
     }
@@ -81,7 +81,7 @@ int small_shared(const Loop *loop, int dims, const npy_intp *shape, const Side *
     memcpy(kept, shape, sizeof kept);
     Call call = {.loop = loop, .shape = kept, .sides = sides, .dims = dims, .count = count};
     int64_t block[WORDS] = {1, shape[0], (int64_t)&call};
-    int64_t *alone = small_time_of((void (*)(void))loop->run, shape[0] * row);
+    int64_t *alone = small_time_of((const void *)loop->run, shape[0] * row);
     small_team_run(part, NULL, block, WORDS, shape[0], row * weight, dims == 1 ? STEP : 1, alone);
     *raised = call.raised;
     return 1;
@@ -117,7 +117,7 @@ int small_move_shared(int dims, const npy_intp *shape, npy_intp width, char *to,
         return 0;
     Copy copy = {dims, width, shape, far, step, to, from};
     int64_t block[WORDS] = {1, shape[0], (int64_t)&copy};
-    int64_t *alone = small_time_of((void (*)(void))small_move, shape[0] * row);
+    int64_t *alone = small_time_of((const void *)small_move, shape[0] * row);
     small_team_run(copied, NULL, block, WORDS, shape[0], row * SMALL_APART, 1, alone);
     return 1;
 }

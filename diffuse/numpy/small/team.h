@@ -18,6 +18,8 @@ unsigned small_team_run(Point run, Finish finish, int64_t *block, npy_intp words
 enum { SMALL_SHARE = 30000 }; /* the fewest elements of a point */
 /* Bytes of a cache line, and how many elements of a row take as long as one that has a line of its own. */
 enum { SMALL_LINE = 64, SMALL_APART = 8 };
+/* Of shares.c: where `alone` is kept for such code and so many elements. */
+int64_t *small_time_of(const void *code, npy_intp size);
 void small_connect_team(PyObject *function);
 
 #endif

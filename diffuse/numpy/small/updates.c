@@ -185,7 +185,7 @@ static int updated(const Operation *off, int name, PyObject *memory)
         row *= shape[d];
     int64_t block[] = {1, shape[0], (int64_t)&update};
     small_team_run(part_of, NULL, block, 3, shape[0], row, update.dims == 1 ? PIECE : 1,
-                   small_time_of((void (*)(void))part_of, shape[0] * row));
+                   small_time_of((const void *)part_of, shape[0] * row));
     for (int k = 0; k < 2; k++)
         if (update.raised[k] && small_report(k ? name : off->name, update.raised[k]) < 0)
             return -1;

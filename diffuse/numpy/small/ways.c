@@ -162,6 +162,15 @@ static PyObject *added_up(PyArrayObject *x, int axis, int mean)
     return found == NULL || !mean ? found : small_divided(found, axis < 0 ? PyArray_SIZE(x) : PyArray_DIM(x, axis));
 }
 
+/* What a reduction of all elements of a large array gives, some by several threads: NULL where one thread does it all. */
+static PyObject *folded(Gate *gate, PyArrayObject *x)
+{
+    if (gate->reduces == SMALL_COUNT)
+        return small_counted(x);
+    return gate->reduces > SMALL_ANYWHERE && gate->reduces < SMALL_COUNT
+           ? PyArray_TYPE(x) == NPY_BOOL ? small_searched(gate->reduces, x) : NULL : small_parted(gate->reduces, x);
+}
+
 /* What a reduction of all elements, or along an axis, gives that the calling thread does at once, as immediate, total
  * and along of at_once.py have it. */
 PyObject *small_fold(Gate *gate, PyObject *given, PyObject *along)
@@ -174,19 +183,22 @@ PyObject *small_fold(Gate *gate, PyObject *given, PyObject *along)
     int mean = gate->reduces == SMALL_MEAN, whole = type >= NPY_BYTE && type <= NPY_ULONGLONG && !mean;
     int real = type == NPY_FLOAT || type == NPY_DOUBLE, adds = gate->flags & ADDS && real;
     int fits = axis != -2 && (whole || adds || (!(gate->flags & ADDS) && (real || type == NPY_BOOL)));
-    int searched = gate->reduces > SMALL_ANYWHERE && type == NPY_BOOL && axis < 0 && size >= state.small && state.small
-                   && state.sees && !small_eager();
-    if (!fits || !(searched || small_folds_now((PyArrayObject *)x->meta, adds && axis < 0)))
+    int bools = type == NPY_BOOL && axis < 0, counts = gate->reduces == SMALL_COUNT;
+    int searched = gate->reduces > SMALL_ANYWHERE && gate->reduces < SMALL_ARGMAX && bools && size >= state.small
+                   && state.small && state.sees && !small_eager();
+    int parted = axis < 0 && (adds || (gate->reduces && !mean && (real || type == NPY_LONG)));
+    if (!fits || (counts && !bools) || !(searched || small_folds_now((PyArrayObject *)x->meta, parted)))
         return NULL;
     PyObject *memory = small_at_hand(x), *found = NULL;
     if (memory != NULL) {
-        small_looked();
         found = adds ? added_up((PyArrayObject *)memory, axis, mean)
-                : searched ? small_searched(gate->reduces, (PyArrayObject *)memory) : NULL;
-        if (found == NULL && !adds && !PyErr_Occurred())
+                : axis < 0 ? folded(gate, (PyArrayObject *)memory) : NULL;
+        if (found == NULL && !adds && !PyErr_Occurred() && small_folds_now((PyArrayObject *)memory, 0))
             found = axis < 0 ? PyObject_CallOneArg(gate->real, memory)
                     : PyObject_CallFunctionObjArgs(gate->real, memory, along, NULL);
         Py_DECREF(memory);
+        if (found != NULL)
+            small_looked();
     }
     return small_shown(found);
 }

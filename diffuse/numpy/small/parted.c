@@ -1,0 +1,197 @@
+/* Reductions of large vectors whose parts the runtime's threads reduce: extremes and where they are, sums of integers,
+ * and searches and counts of bools.
+ *
+ * Each part is reduced by NumPy's own loop, and what the parts give by that loop once more.  The order of the elements
+ * matters only to zeros of both signs and to NaNs, which are left to NumPy. */
+#include "loops.h"
+#include "gate.h"
+#include "team.h"
+#include <numpy/arrayscalars.h>
+
+enum { PARTS = 64 };            /* points of a launch, at most */
+enum { GLANCE = 1 << 16 };      /* bools that this thread searches before it shares the others */
+enum { LEAF = 512 };            /* the elements of which the parts are multiples */
+enum { DOMAIN, TILE, WORK, WORDS };
+
+typedef struct Work {
+    void (*run)(struct Work *, const char *from, npy_intp count, int point);
+    Loop loop;
+    PyArray_ArgFunc *place;     /* says where an extreme is */
+    PyArrayObject *array;
+    int truth;                  /* the bool that is searched for */
+    npy_intp tile;              /* the elements of a part */
+    unsigned raised;            /* floating-point errors */
+    Number values[PARTS];
+    npy_intp places[PARTS];     /* within the part, or how many bools */
+} Work;
+
+static void part(char *block, int64_t point)
+{
+    int64_t *words = (int64_t *)block;
+    Work *work = (Work *)words[WORK];
+    npy_intp first = point * words[TILE], rest = PyArray_SIZE(work->array) - first;
+    work->run(work, PyArray_BYTES(work->array) + first * PyArray_ITEMSIZE(work->array),
+              rest < words[TILE] ? rest : words[TILE], (int)point);
+}
+
+/* Run all parts, by `code`; returns their number. */
+static int ran(Work *work, const void *code)
+{
+    npy_intp size = PyArray_SIZE(work->array);
+    int64_t block[WORDS] = {1, size, (int64_t)work};
+    work->raised = small_team_run(part, NULL, block, WORDS, size, 1, LEAF, small_time_of(code, size));
+    work->tile = block[TILE];
+    return (int)block[DOMAIN];
+}
+
+/* Reduce elements by a loop of NumPy's, beginning with the first of them. */
+static void fold_by(const Loop *loop, npy_intp width, const char *from, npy_intp count, Number *found)
+{
+    npy_intp rest = count - 1, steps[] = {0, width, 0};
+    Number first;
+    memcpy(&first, from, width);
+    char *places[] = {(char *)&first, (char *)from + width, (char *)&first};
+    if (rest > 0)
+        loop->run(places, &rest, steps, loop->data);
+    *found = first;
+}
+
+static void reduce_part(Work *work, const char *from, npy_intp count, int point)
+{
+    fold_by(&work->loop, PyArray_ITEMSIZE(work->array), from, count, &work->values[point]);
+}
+
+static void place_part(Work *work, const char *from, npy_intp count, int point)
+{
+    npy_intp width = PyArray_ITEMSIZE(work->array);
+    work->place((void *)from, count, &work->places[point], work->array);
+    memcpy(&work->values[point], from + work->places[point] * width, width);
+}
+
+/* Put the values of the parts side by side. */
+static void packed(Work *work, int parts, char *values)
+{
+    npy_intp width = PyArray_ITEMSIZE(work->array);
+    for (int k = 0; k < parts; k++)
+        memcpy(values + k * width, &work->values[k], width);
+}
+
+/* Is it a zero, or no number? */
+static int is_doubtful(int kind, const Number *x)
+{
+    double number = kind == DOUBLE ? x->number : kind == SINGLE ? x->single : 1.0;
+    return number == 0.0 || number != number;
+}
+
+PyObject *small_parted(int fold, PyArrayObject *x)
+{
+    int kind = small_kind(PyArray_TYPE(x)), places = fold == SMALL_ARGMAX || fold == SMALL_ARGMIN;
+    npy_intp size = PyArray_SIZE(x);
+    Work work = {.run = places ? place_part : reduce_part, .array = x};
+    Number values[PARTS], found;
+    if ((kind != LONG && (fold == SMALL_SUM || (kind != SINGLE && kind != DOUBLE))) || size < 2 * SMALL_SHARE || !PyArray_IS_C_CONTIGUOUS(x)
+            || !small_plain((PyObject *)x) || !small_usual())
+        return NULL;
+    if (places) {
+        PyArray_ArrFuncs *functions = PyDataType_GetArrFuncs(PyArray_DESCR(x));
+        work.place = fold == SMALL_ARGMAX ? functions->argmax : functions->argmin;
+    } else if (!small_fold_loop(fold, kind, &work.loop))
+        return NULL;
+    int parts = ran(&work, places ? (void *)work.place : (void *)work.loop.run);
+    if (work.raised)
+        return NULL;
+    packed(&work, parts, (char *)values);
+    if (places) {
+        npy_intp one = 0;
+        work.place(values, parts, &one, x);
+        return PyArray_Scalar(&(npy_intp){one * work.tile + work.places[one]}, PyArray_DescrFromType(NPY_INTP), NULL);
+    }
+    fold_by(&work.loop, PyArray_ITEMSIZE(x), (char *)values, parts, &found);
+    return is_doubtful(kind, &found) ? NULL : PyArray_Scalar(&found, PyArray_DESCR(x), NULL);
+}
+
+/* Is there an element among these bools, which lie side by side, that is true, or false? */
+static int occurs(const char *bools, npy_intp n, int truth)
+{
+    enum { BLOCK = 64 };
+    if (!truth)
+        return memchr(bools, 0, n) != NULL;
+    npy_intp k = 0;
+    for (; k + BLOCK <= n; k += BLOCK) {
+        uint64_t words[BLOCK / 8], any = 0;
+        memcpy(words, bools + k, BLOCK);
+        for (int w = 0; w < BLOCK / 8; w++)
+            any |= words[w];
+        if (any)
+            return 1;
+    }
+    while (k < n)
+        if (bools[k++])
+            return 1;
+    return 0;
+}
+
+static void search_part(Work *work, const char *from, npy_intp count, int point)
+{
+    work->places[point] = occurs(from, count, work->truth);
+}
+
+/* How many of these bools are true? */
+static npy_intp trues(const char *bools, npy_intp n)
+{
+    enum { WIDE = 64, DEEP = 255 };
+    npy_intp count = 0, k = 0;
+    while (k + WIDE <= n) {
+        npy_ubyte sums[WIDE] = {0};
+        for (int row = 0; row < DEEP && k + WIDE <= n; row++, k += WIDE)
+            for (int j = 0; j < WIDE; j++)
+                sums[j] += bools[k + j] != 0;
+        for (int j = 0; j < WIDE; j++)
+            count += sums[j];
+    }
+    for (; k < n; k++)
+        count += bools[k] != 0;
+    return count;
+}
+
+static void count_part(Work *work, const char *from, npy_intp count, int point)
+{
+    work->places[point] = trues(from, count);
+}
+
+/* Run the parts of a search or a count, and add up what they find. */
+static npy_intp added(Work *work)
+{
+    npy_intp sum = 0;
+    int parts = ran(work, (const void *)work->run);
+    for (int k = 0; k < parts; k++)
+        sum += work->places[k];
+    return sum;
+}
+
+static int are_side_by_side(PyArrayObject *x)
+{
+    enum { MANY = 1 << 26 }; /* NumPy gives Python's lock to others meanwhile */
+    return (PyArray_IS_C_CONTIGUOUS(x) || PyArray_IS_F_CONTIGUOUS(x)) && PyArray_SIZE(x) <= MANY;
+}
+
+PyObject *small_searched(int fold, PyArrayObject *x)
+{
+    npy_intp size = PyArray_SIZE(x);
+    if (!are_side_by_side(x))
+        return NULL;
+    int all = fold == SMALL_ALL, found = occurs(PyArray_BYTES(x), size < 4 * GLANCE ? size : GLANCE, !all);
+    if (!found && size >= 4 * GLANCE) {
+        Work work = {.run = search_part, .array = x, .truth = !all};
+        found = added(&work) > 0;
+    }
+    return Py_NewRef(found != all ? PyArrayScalar_True : PyArrayScalar_False);
+}
+
+PyObject *small_counted(PyArrayObject *x)
+{
+    Work work = {.run = count_part, .array = x};
+    if (!are_side_by_side(x) || PyArray_SIZE(x) < 4 * GLANCE)
+        return NULL;
+    return PyArray_Scalar(&(npy_intp){added(&work)}, PyArray_DescrFromType(NPY_INTP), NULL);
+}

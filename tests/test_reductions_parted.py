@@ -1,0 +1,115 @@
+"""Reductions of large vectors at hand that the extension computes in parts, on the runtime's threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse
+import diffuse.numpy as np
+from diffuse.library import trace
+from diffuse.numpy.arrays import core
+from diffuse.numpy.small import native
+from diffuse.settings import using
+
+pytestmark = pytest.mark.skipif(native is None, reason="the extension is not there")
+SIZES = 70_001, 300_000, 1_200_000
+TIMES = 6
+"""Calls of each kind: the first ones run on one thread, later ones on two."""
+EXTREMES: dict[str, Callable[[Any, Any], Any]] = {
+    "max": lambda m, x: x.max(), "min": lambda m, x: m.min(x), "argmax": lambda m, x: m.argmax(x),
+    "argmin": lambda m, x: x.argmin(), "maximum": lambda m, x: m.maximum.reduce(x),
+    "minimum": lambda m, x: m.minimum.reduce(x)}
+BOOLS: dict[str, Callable[[Any, Any], Any]] = {
+    "any": lambda m, x: x.any(), "all": lambda m, x: m.all(x), "count": lambda m, x: m.count_nonzero(x)}
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Any:
+    before = core.SMALL
+    core.set_small(16_384)
+    with using(runtime="local", threads=2):
+        core.see(True)
+        yield
+    core.set_small(before)
+
+
+def same(calls: dict[str, Callable[[Any, Any], Any]], given: numpy.ndarray[Any, Any], what: str) -> None:
+    """Compare results with NumPy's, of which no call records a task."""
+    x = np.array(given)
+    diffuse.fence()
+    for name, call in calls.items():
+        expected, before = call(numpy, given), trace.counters["recorded"]
+        for _ in range(TIMES):
+            found = call(np, x)
+            assert type(found) is type(expected) and found.tobytes() == expected.tobytes(), (name, what)
+        assert trace.counters["recorded"] == before, (name, what)
+
+
+def test_extremes() -> None:
+    pick = numpy.random.default_rng(1)
+    for size in SIZES:
+        for dtype in "float64", "float32", "int64":
+            x = (1000 * pick.standard_normal(size)).astype(dtype)
+            same(EXTREMES, x, f"{size} {dtype}")
+            for place in 0, size // 2 + 1, size - 1:  # the first of several equal ones
+                x[[place, size - 1]] = 9999
+                assert np.array(x).argmax() == place
+                x[[place, size - 1]] = -9999
+                assert np.array(x).argmin() == place
+                x[[place, size - 1]] = 0
+
+
+def test_integer_sums() -> None:
+    x = numpy.random.default_rng(2).integers(-2**62, 2**62, 300_001)
+    same({"sum": lambda m, x: x.sum(), "add": lambda m, x: m.add.reduce(x)}, x, "wraps around")
+
+
+@pytest.mark.filterwarnings("error")
+def test_zeros_and_nan_are_numpys() -> None:
+    """Which zero, and which NaN, is the result depends on NumPy's order."""
+    for dtype in "float64", "float32":
+        x = numpy.zeros(300_000, dtype)
+        x[1::3] = -0.0
+        same(EXTREMES, x, f"zeros of {dtype}")
+        x[200_000:] = -numpy.nan
+        x[250_000:] = numpy.nan
+        same(EXTREMES, x, f"NaN of {dtype}")
+
+
+def test_bools() -> None:
+    for size in 70_001, 300_000, 5_000_000:
+        x = numpy.random.default_rng(size).random(size) > 0.5
+        same(BOOLS, x, "random")
+        for truth in False, True:
+            x[:] = truth
+            same(BOOLS, x, f"{size} times {truth}")
+            for place in 70_000, size - 1:  # behind what is searched first
+                x[place] = not truth
+                same(BOOLS, x, f"{not truth} at {place}")
+                x[place] = truth
+
+
+def test_bools_in_memory_order() -> None:
+    x = numpy.asfortranarray(numpy.random.default_rng(3).random((600, 700)) > 0.01)
+    same(BOOLS, x, "Fortran order")
+    same(BOOLS, x.reshape(6, 100, 700)[::-1], "reversed")
+
+
+def test_weighted_average_has_the_bits_of_the_formula() -> None:
+    pick = numpy.random.default_rng(4)
+    for dtype in "float64", "float32":
+        x, w = (np.array(pick.random(100_000).astype(dtype)) for _ in range(2))
+        expected = (x * w).sum() / w.sum()
+        assert {np.average(x, weights=w).tobytes() for _ in range(TIMES)} == {expected.tobytes()}
+        one, weight = np.average(x, weights=w, returned=True)
+        assert one.tobytes() == expected.tobytes() and weight == w.sum()
+
+
+def test_weighted_average_warns_of_small_products() -> None:
+    x = np.array(numpy.full(100_000, 1e-200))
+    with np.errstate(under="warn"), pytest.warns(RuntimeWarning, match="underflow encountered in multiply"):
+        np.average(x, weights=x)
