@@ -5,6 +5,8 @@ Ranks run on this host, and as on two machines: in two network namespaces with a
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sys
 import textwrap
 import time
@@ -25,6 +27,7 @@ from tests.jobs import (
     job,
     network,
     run,
+    script,
 )
 from tests.legate_grid import INSTALLED
 from tests.test_watchdog import ends
@@ -113,6 +116,16 @@ def test_two_machines(tmp_path: Path, expected: dict[str, Any], two_machines: Ne
     distributed(tmp_path, 2, expected, *chosen)
     sent = [after - start for start, after in zip(before, two_machines.sent(), strict=True)]
     assert min(sent) > 1 << 20, sent  # halves of arrays travelled, both ways
+
+
+def test_two_ranks_in_a_container_with_little_shared_memory(tmp_path: Path) -> None:
+    alone = "unshare", "-m"
+    if not shutil.which(alone[0]) or job(*alone, "mount", "-t", "tmpfs", "none", "/dev/shm").returncode:
+        pytest.skip("a /dev/shm of its own needs the rights to mount")
+    path = script(tmp_path, "import numpy as np; print(np.ones(100000).sum())")
+    words = shlex.join(run("--ranks", "2", "--cpus", "1", path))
+    done = job(*alone, "sh", "-c", f"mount -t tmpfs -o size=16M none /dev/shm && exec {words}", **TINY)
+    assert (done.returncode, done.stdout) == (0, "100000.0\n"), done.tail
 
 
 def test_four_ranks_on_one_host(tmp_path: Path, expected: dict[str, Any]) -> None:
