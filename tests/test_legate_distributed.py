@@ -9,7 +9,6 @@ import shlex
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from tests.jobs import (
     script,
 )
 from tests.legate_grid import INSTALLED
+from tests.service import gone
 from tests.test_watchdog import ends
 
 pytestmark = pytest.mark.ranks
@@ -80,17 +80,6 @@ def distributed(folder: Path, ranks: int, expected: dict[str, Any], *chosen: str
     for one in found:
         assert results(one) == expected
         assert sum(n == ranks for n in one["pieces"]) > len(one["pieces"]) // 2
-
-
-def gone(folder: Path) -> bool:
-    """Did all processes end?  The launcher's may end a moment before those that it has ended."""
-    left = [Path("/proc", str(one["pid"])) for one in found_in(folder)]
-    for _ in range(300):
-        left = [path for path in left if path.exists()]
-        if not left:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def test_two_ranks_on_one_host(tmp_path: Path, expected: dict[str, Any]) -> None:
@@ -150,7 +139,7 @@ def test_a_rank_that_fails_ends_all(where: str, how: str, tmp_path: Path, expect
     assert FAILURES[how] in done.stderr, done.tail
     found = found_in(tmp_path)
     assert len(found) == 2 and all("pieces" not in one for one in found)  # both began, none came to its end
-    assert gone(tmp_path)
+    assert all(gone(one["pid"]) for one in found)  # the launcher may end a moment before those that it ends
 
 
 @pytest.mark.parametrize("how", ["sleep", "differ"])
