@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -170,9 +171,9 @@ def network(folder: Path) -> Iterator[Network]:
     """Make a network of two machines, and take it away again."""
     if NO_NETWORK:
         pytest.skip(NO_NETWORK)
-    number = os.getpid() % (1 << 22)
+    number = secrets.randbits(22)  # a process's number comes again, after one that was killed, too
     names = f"diff{number}a", f"diff{number}b"
-    # a /30 of 10.64.0.0/10, for this process alone; in its namespaces nobody else could meet it anyway
+    # a /30 of 10.64.0.0/10, for this network alone; in its namespaces nobody else could meet it anyway
     base = (10 << 24) + (64 << 16) + number % (1 << 20) * 4
     first, second = (".".join(str(base + k >> shift & 255) for shift in (24, 16, 8, 0)) for k in (1, 2))
     made = []

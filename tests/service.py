@@ -67,7 +67,7 @@ def gone(process: int) -> bool:
                 state = stat.read().rpartition(")")[2].split()
                 if state[0] in "ZX" and int(state[17]) <= 1:
                     return True
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # the latter if it ends between open and read
             return True
         time.sleep(0.01)
     return False

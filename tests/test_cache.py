@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +65,13 @@ def test_a_failing_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyte
     assert not cache.put("k", CONTENT)
     assert list(tmp_path.iterdir()) == []
     assert cache.trouble == "No space left on device"
+
+
+def test_a_killed_process_of_the_same_number_left_its_temporary_file(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f".k-{os.getpid()}-{number}.partial").touch()
+    anew: Any = runpy.run_path(str(inspect.getsourcefile(Cache)))["Cache"]
+    assert all(anew(tmp_path).put("k", CONTENT) for _ in range(3)) and Cache(tmp_path).get("k") == CONTENT
 
 
 def test_the_least_recently_used_go_first(tmp_path: Path) -> None:

@@ -174,8 +174,8 @@ def test_a_job_starts_where_a_killed_one_of_its_number_left_files(
     path = script(tmp_path, "import numpy as np; print(np.ones(10).sum())")
     shell = (f"mkdir -m 700 {tmp_path}/ompi.$$ && touch {tmp_path}/ompi.$$/pmix.$(hostname).tool.$$ && "
              f"exec {shlex.join(run('--runtime', 'mpi', '--ranks', '2', '--cpus', '1', path))}")
-    given: dict[str, Any] = {variable: str(tmp_path)}
-    done = job("sh", "-c", shell, **given)
+    variables: dict[str, Any] = {variable: str(tmp_path)}
+    done = job("sh", "-c", shell, **variables)
     assert (done.returncode, done.stdout) == (0, "10.0\n"), done.tail
 
 

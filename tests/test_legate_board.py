@@ -66,7 +66,13 @@ def test_a_file_that_exists_already_is_not_taken(tmp_path: Path) -> None:
         boards._mapped(tmp_path / "diffuse-5", 64, True)
 
 
-def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
-    other = tmp_path / f"diffuse-{os.getpid()}"
+def test_a_file_of_somebody_else_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "urandom", bytes)
+    other = tmp_path / "diffuse-0"
     other.write_text("not ours")
     assert made(tmp_path, ["a", "a"]) == [None, None] and other.read_text() == "not ours"
+
+
+def test_a_killed_job_of_the_same_process_number_left_its_file(tmp_path: Path) -> None:
+    (tmp_path / f"diffuse-{os.getpid()}").touch()
+    assert None not in made(tmp_path, ["a", "a"])

@@ -5,9 +5,10 @@ Ranks run on this host, and as on two machines: in two network namespaces with a
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ from tests.jobs import (
     job,
     network,
     run,
+    script,
 )
 from tests.legate_grid import INSTALLED
+from tests.service import gone
 from tests.test_watchdog import ends
 
 pytestmark = pytest.mark.ranks
@@ -79,17 +82,6 @@ def distributed(folder: Path, ranks: int, expected: dict[str, Any], *chosen: str
         assert sum(n == ranks for n in one["pieces"]) > len(one["pieces"]) // 2
 
 
-def gone(folder: Path) -> bool:
-    """Did all processes end?  The launcher's may end a moment before those that it has ended."""
-    left = [Path("/proc", str(one["pid"])) for one in found_in(folder)]
-    for _ in range(300):
-        left = [path for path in left if path.exists()]
-        if not left:
-            return True
-        time.sleep(0.1)
-    return False
-
-
 def test_two_ranks_on_one_host(tmp_path: Path, expected: dict[str, Any]) -> None:
     done = on_this_host(DISTRIBUTED, str(tmp_path))
     assert done.returncode == 0, done.tail
@@ -115,6 +107,16 @@ def test_two_machines(tmp_path: Path, expected: dict[str, Any], two_machines: Ne
     assert min(sent) > 1 << 20, sent  # halves of arrays travelled, both ways
 
 
+def test_two_ranks_in_a_container_with_little_shared_memory(tmp_path: Path) -> None:
+    alone = "unshare", "-m"
+    if not shutil.which(alone[0]) or job(*alone, "mount", "-t", "tmpfs", "none", "/dev/shm").returncode:
+        pytest.skip("a /dev/shm of its own needs the rights to mount")
+    path = script(tmp_path, "import numpy as np; print(np.ones(100000).sum())")
+    words = shlex.join(run("--ranks", "2", "--cpus", "1", path))
+    done = job(*alone, "sh", "-c", f"mount -t tmpfs -o size=16M none /dev/shm && exec {words}", **TINY)
+    assert (done.returncode, done.stdout) == (0, "100000.0\n"), done.tail
+
+
 def test_four_ranks_on_one_host(tmp_path: Path, expected: dict[str, Any]) -> None:
     chosen = "elementwise", "halos", "shifted_in_place"
     done = on_this_host(DISTRIBUTED, str(tmp_path), *chosen, ranks=4)
@@ -137,7 +139,7 @@ def test_a_rank_that_fails_ends_all(where: str, how: str, tmp_path: Path, expect
     assert FAILURES[how] in done.stderr, done.tail
     found = found_in(tmp_path)
     assert len(found) == 2 and all("pieces" not in one for one in found)  # both began, none came to its end
-    assert gone(tmp_path)
+    assert all(gone(one["pid"]) for one in found)  # the launcher may end a moment before those that it ends
 
 
 @pytest.mark.parametrize("how", ["sleep", "differ"])

@@ -14,6 +14,7 @@ import pytest
 
 from diffuse.runtime.ranks import process as ranks
 from tests.jobs import FILL, TINY, Job, diffuse, environment, python
+from tests.service import gone
 
 RANK = """
 import os, sys, threading, warnings
@@ -170,10 +171,4 @@ def test_an_interrupt_ends_all_ranks(tmp_path: Path) -> None:
         assert len(found) == 2
         process.send_signal(signal.SIGINT)
         assert process.wait(240) != 0
-    left = [Path("/proc", path.name.removeprefix("ready")) for path in found]
-    for _ in range(300):
-        left = [path for path in left if path.exists()]
-        if not left:
-            break
-        time.sleep(0.1)
-    assert not left
+    assert all(gone(int(path.name.removeprefix("ready"))) for path in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import textwrap
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,20 @@ def test_a_machine_is_kept(tmp_path: Path) -> None:
     assert measured(tmp_path) is None
     assert keep(SOME, tmp_path) == tmp_path / FILE
     assert measured(tmp_path) == SOME and of_numbers(SOME.numbers()) == SOME
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_two_processes_of_one_number_in_two_containers_keep_machines(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced = os.replace
+
+    def meanwhile(draft: Path, target: Path) -> None:
+        monkeypatch.setattr(os, "replace", replaced)
+        keep(SOME, tmp_path)  # the other one
+        replaced(draft, target)
+
+    monkeypatch.setattr(os, "replace", meanwhile)
+    keep(SOME, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 

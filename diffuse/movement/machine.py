@@ -79,7 +79,7 @@ def keep(machine: Machine, folder: str | Path) -> Path:
     """Write a measured machine into the folder of the cache, and return its file."""
     target = Path(folder, FILE)
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_suffix(f".{os.getpid()}")
+    draft = target.with_suffix(f".{os.urandom(8).hex()}")
     draft.write_text(json.dumps(asdict(machine), indent=2) + "\n", encoding="utf-8")
     os.replace(draft, target)
     return target

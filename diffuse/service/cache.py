@@ -17,7 +17,6 @@ import os
 import stat
 import threading
 import time
-from itertools import count
 from pathlib import Path
 
 from diffuse.interrupts import of_handler, suppress
@@ -28,10 +27,6 @@ FRESH = 3600.0
 """Seconds for which a use of an entry is not noted again."""
 STALE = 3600.0
 """Seconds after which a temporary file is taken for abandoned."""
-
-
-_numbers = count()
-"""Numbers the temporary files of this process."""
 
 
 class Cache:
@@ -105,7 +100,8 @@ class Cache:
         return True
 
     def _write(self, path: Path, entry: bytes) -> None:
-        temporary = f"{self.folder}/.{path.stem[:16]}-{os.getpid()}-{next(_numbers)}.partial"
+        # a process's number comes again in the next container, and files of killed processes stay
+        temporary = f"{self.folder}/.{path.stem[:16]}-{os.urandom(8).hex()}.partial"
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(handle, "wb") as file:

@@ -125,7 +125,7 @@ class Server:
             busy = bool(self._requests or self._begun)
             wait = 0.0 if self._ready() else IDLE if busy else max(0.0, idle - time.monotonic())
             if self._over:
-                wait = min(wait, max(0.0, self._over + GRACE - time.monotonic()))
+                wait = min(wait, max(0.0, self._over + GRACE - time.monotonic())) if busy else 0.0
             found, _, _ = select.select(ends, [self._end] if self._said else [], [], wait)
             if self._woken in found:
                 os.read(self._woken, 1 << 10)

@@ -39,7 +39,8 @@ def board(rank: int, gather: Callable[[int], list[int]], crowded: bool, folder: 
     hosts = gather(crc32((host or platform.node()).encode()))
     here = [other for other, name in enumerate(hosts) if name == hosts[rank]]
     place, leader = here.index(rank), here[0]
-    path = folder / f"diffuse-{gather(os.getpid())[leader]}"
+    # not a process's number, which comes again in the next container, where a killed job has left its file
+    path = folder / f"diffuse-{gather(int.from_bytes(os.urandom(7)))[leader]:x}"
     memory = None
     for turn in (True, False):  # the first rank makes the file, the others open it
         if (rank == leader) is turn and crowded and len(here) > 1:

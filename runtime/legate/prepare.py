@@ -33,6 +33,8 @@ RELEASE = "26.1."
 """The releases of Legate that work: later wheels have no network, and their C++ interface may differ."""
 NEWEST_UCX = (1, 20, 0)
 """The newest UCX that works: later ones reject a setting of Legate's network layer and abort."""
+BUFFERS = 64 << 20
+"""Bytes of shared memory for the messages of a rank: UCX has taken 21 MB on each of 2 and of 4."""
 SHARE = 0.7
 """The share of the memory that Legate reserves for arrays.  Only what is touched costs memory."""
 
@@ -239,6 +241,10 @@ def _load(name: str, *paths: Path) -> None:
 def _network(site: Path) -> None:
     """Load what Legate needs for several ranks: UCX, then MPI, by which ranks start."""
     global polling
+    room = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
+    if room is not None and room.f_blocks * room.f_frsize < BUFFERS * ranks():
+        # a container has 64 MB by default, and UCX ends with a segmentation fault when they are used up
+        os.environ.setdefault("UCX_TLS", "^posix")
     *_, ucp = import_module("libucx").load_library()
     if ucp is not None:
         polling = yield_between_polls(ucp)
