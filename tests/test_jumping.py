@@ -12,6 +12,7 @@ import diffuse.numpy as np
 from diffuse.numpy.bridge import jumping
 from diffuse.numpy.order import team
 from diffuse.numpy.small import native
+from tests.each import for_each
 
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "random": ((), {}), "uniform": ((-1.0, 3.0), {}), "standard_normal": ((), {}), "normal": ((1.0, 2.0), {}),
@@ -35,6 +36,7 @@ def three(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small arrays are drawn in three parts."""
     monkeypatch.setattr(jumping, "FEWEST", dict.fromkeys(jumping.FEWEST, 1))
     monkeypatch.setattr(jumping, "TRIED", 1 << 12)
+    monkeypatch.setattr(jumping, "SHORTEST", 1)
     monkeypatch.setattr(team, "threads", lambda: 3)
 
 
@@ -81,6 +83,17 @@ def test_other_calls_are_left_to_numpy(named: dict[str, Any]) -> None:
     assert ours.bit_generator.state == plain.bit_generator.state
 
 
+@for_each("threads", [40, 70, 200])
+def test_many_threads_draw_an_array_that_is_hardly_worth_it(threads: int) -> None:
+    function = numpy.random.Generator.standard_exponential
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(team, "threads", lambda: threads)
+        ours, plain = generators(2)
+        found = jumping.drawn(function, "standard_exponential", ours, (400_000,), {})
+        assert found is not None and found.tobytes() == function(plain, 400_000).tobytes()
+        assert ours.bit_generator.state == plain.bit_generator.state
+
+
 def test_a_program_draws_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
     real = jumping.drawn
@@ -91,6 +104,7 @@ def test_a_program_draws_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     monkeypatch.setattr(jumping, "drawn", seen)
+    monkeypatch.setattr(jumping, "_rates", {})
     monkeypatch.setattr(team, "threads", lambda: 2)
     ours, plain = np.random.default_rng(4), numpy.random.default_rng(4)
     for name, args in (("standard_normal", ((400, 500),)), ("normal", (0.0, 1.0, 200_000)), ("random", (9,)),
@@ -98,8 +112,8 @@ def test_a_program_draws_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         found = getattr(ours, name)(*args)
         assert numpy.array_equal(diffuse.to_numpy(found), getattr(plain, name)(*args))
     assert ours.bit_generator.state == plain.bit_generator.state
-    normal = [] if native is not None else ["standard_normal", "normal"]  # the extension draws those itself
-    assert [name for name in drawn if "by NumPy" not in name] == [*normal, "exponential"]
+    others = [] if native is not None else ["standard_normal", "normal", "exponential"]
+    assert [name for name in drawn if "by NumPy" not in name] == others
     with pytest.raises(ValueError, match="scale < 0"):
         ours.normal(0.0, -1.0, 200_000)
     assert ours.bit_generator.state == plain.bit_generator.state

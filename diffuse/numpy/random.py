@@ -14,6 +14,7 @@ from numpy.random import _generator as _compiled
 from numpy.random import _pickle
 
 from diffuse import library as _library
+from diffuse.library import Span as _Span
 from diffuse.numpy.arrays import core as _core
 from diffuse.numpy.arrays.core import Array as _Array
 from diffuse.numpy.arrays.lending import owned as _owned
@@ -29,7 +30,8 @@ from diffuse.numpy.ops.operands import wrap as _wrap
 from diffuse.numpy.small import native as _native
 from diffuse.settings import config as _config
 
-_DRAWN = {"standard_normal": 1, "normal": 1, "integers": 2}
+_DRAWN = {"standard_normal": 1, "normal": 1, "standard_exponential": 2, "exponential": 2, "random": 3,
+          "uniform": 3, "integers": 4}
 """Methods whose numbers the extension draws itself, with the kind of these (small/gate.h)."""
 _KEPT = ("spawn", "get_state", "set_state")
 """Methods that return generators or states, not arrays for the program to compute with."""
@@ -122,7 +124,14 @@ def _drawn(found: Any) -> Any:
     """Convert what NumPy drew for the program."""
     if type(found) is not _numpy.ndarray or found.size < _core.TINY:
         return found
-    return _wrap(found) if _owned(found) else _shared(found)
+    return _wrap(found) if _owned(found) or type(_origin(found)) is _Span else _shared(found)
+
+
+def _origin(array: Any) -> Any:
+    """The object whose memory an array uses; None if it is an array's own."""
+    while isinstance(array, _numpy.ndarray):
+        array = array.base
+    return array
 
 
 def _subclass(real: type, **members: Any) -> Any:
@@ -168,14 +177,15 @@ def _stored_state(*args: Any) -> Any:
     return RandomState(getattr(_pickle, "__randomstate_ctor")(*args)._bit_generator)
 
 
-def _connect_normals() -> None:
-    """Give the extension the function by which NumPy's generators draw numbers with a normal distribution, if
-    NumPy exports it, as its documentation says."""
+def _connect_reals() -> None:
+    """Give the extension the functions by which NumPy's generators draw numbers with a normal, an exponential
+    and an even distribution, if NumPy exports them, as its documentation says."""
     try:
-        function = _ctypes.CDLL(_compiled.__file__).random_standard_normal
+        library = _ctypes.CDLL(_compiled.__file__)
+        found = [getattr(library, f"random_standard_{name}") for name in ("normal", "exponential", "uniform")]
     except (AttributeError, OSError):
         return
-    _native.connect_normals(_ctypes.cast(function, _ctypes.c_void_p).value, _real.Generator)
+    _native.connect_reals(*[_ctypes.cast(one, _ctypes.c_void_p).value for one in found], _real.Generator)
 
 
 def _together(draw: Callable[[], None]) -> None:
@@ -184,6 +194,13 @@ def _together(draw: Callable[[], None]) -> None:
 
     one = _library.current().runtime.ranks > 1
     team.together([draw] * (1 if one else team.threads()))
+
+
+def _room(count: int, kind: str) -> Any:
+    """An array of so many arbitrary numbers, in memory that the runtime has kept."""
+    from diffuse.numpy.order import memory
+
+    return memory.empty(count, kind)
 
 
 def _agree() -> bool:
@@ -199,8 +216,8 @@ def _agree() -> bool:
 
 
 if _native is not None:
-    _connect_normals()
-    _native.connect_integers(_real.PCG64, _agree, _together)
+    _connect_reals()
+    _native.connect_integers(_real.PCG64, _agree, _together, _room)
 Generator: Any = _generator(_real.Generator, _stored_generator)
 RandomState: Any = _generator(_real.RandomState, _stored_state)
 SeedSequence: Any = _seeded(_real.SeedSequence)

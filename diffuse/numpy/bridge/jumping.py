@@ -1,10 +1,10 @@
 """Draws the numbers of a large array on all threads: NumPy's own, with the generator left as NumPy leaves it.
 
 A PCG64 generator makes a sequence of words, and can jump ahead in it.  Each thread draws from another place
-of the sequence.  As most functions take a word for a number but sometimes more, a part does not begin exactly
-where the part before it ends.  But two generators in equal states draw equal numbers ever after: the states
-of a part after its first numbers are kept, and the part before it goes on until it is in one of them.  As a
-rule that takes one or two numbers; where it takes too many, NumPy draws the array.
+of the sequence.  As most functions take a word for a number but sometimes more, a part does not begin
+exactly where the part before it ends.  But two generators in equal states draw equal numbers ever after: the
+part before goes on, and a spare generator draws the first numbers of the part once more, until both are in
+one state.  As a rule that takes one or two numbers; where it takes too many, NumPy draws the array.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ INTO = "standard_normal", "standard_exponential", "random"
 """Functions that can draw into a given array."""
 MOST = 1 << 24
 """The most numbers of the other functions, whose results are copied into the array."""
-KEPT = 4
-"""The number of first numbers of a part after which its states are kept."""
 TRIED = 1 << 15
 """The number of numbers that show how many words a function takes for one."""
 TRIES = 64
-"""How many numbers a part may draw beyond the beginning of the next one to meet its states."""
+"""How many numbers two parts may draw one by one, both together, until they are in one state."""
+SHORTEST, MOST_PARTS = 1 << 15, 64
+"""The fewest numbers of a part, and the most parts: the room that all parts have more than expected has to be
+smaller than a part."""
 SLACK = 200
 """A part has room for this many numbers more than expected, and for one in as many of its numbers."""
 EVEN = 1e-4
@@ -143,14 +144,15 @@ def drawn(function: Callable[..., Any], name: str, generator: Any, args: tuple[A
     if found is None or type(generator) is not numpy.random.Generator:
         return None
     shape, given, named = found
-    count, threads = prod(shape), team.threads()
+    count = prod(shape)
+    threads = min(team.threads(), MOST_PARTS, max(count // SHORTEST, 1))
     into = name in INTO and not given and not named
     if (count < FEWEST[name] or threads == 1 or library.current().runtime.ranks > 1
             or not into and (count > MOST or any(type(v) not in core.NUMBERS for v in named.values()))
             or not _busy.acquire(blocking=False)):
         return None
     try:
-        while len(_sources) < threads:
+        while len(_sources) <= threads:
             _sources.append(Source())
 
         def draw(source: Source, out: Array) -> None:
@@ -164,19 +166,19 @@ def drawn(function: Callable[..., Any], name: str, generator: Any, args: tuple[A
             _sources[0].jump(begin, 0)
             try:
                 one = function(_sources[0].generator, *given, **named, size=1)
+                if one.dtype.itemsize != 8:
+                    return None
+                out = memory.empty(count, one.dtype).reshape(shape)
             except Exception as error:
                 if library.of_handler(error):
                     raise
-                return None  # NumPy will raise it
-            if one.dtype.itemsize != 8:
-                return None
+                return None  # NumPy will raise its own
             key = name, *given, *named.items()
-            out = memory.empty(count, one.dtype).reshape(shape)
             rate = _rate(key, draw, begin, one.dtype)
             if not rate:
                 return None
-            parts = Parts(draw, begin, out.reshape(-1), _sources[:threads], rate)
-            if not parts.drawn():
+            parts = Parts(draw, begin, out.reshape(-1), _sources[:threads], _sources[threads], rate)
+            if not parts.fit() or not parts.drawn():
                 _rates[key] = 0.0
                 return None
             _rates[key] = parts.rate
@@ -198,12 +200,13 @@ def _rate(key: tuple[Any, ...], draw: Draw, begin: Any, dtype: Any) -> float:
 
 
 class Parts:
-    """The parts of one array, each drawn by a source.  `rate` is the expected number of words for a
-    number."""
+    """The parts of one array, each drawn by a source; `spare` is another source.  `rate` is the expected
+    number of words for a number."""
 
-    def __init__(self, draw: Draw, begin: Any, out: Array, sources: Sequence[Source], rate: float) -> None:
+    def __init__(self, draw: Draw, begin: Any, out: Array, sources: Sequence[Source], spare: Source,
+                 rate: float) -> None:
         self.rate = rate
-        self._draw, self._begin, self._out, self._sources = draw, begin, out, sources
+        self._draw, self._begin, self._out, self._sources, self._spare = draw, begin, out, sources, spare
         count = out.size // len(sources) // 2 * 2
         slack = count // SLACK + SLACK
         if abs(2.0 * rate - round(2.0 * rate)) < 2.0 * EVEN:  # half a word, or one, is the least for a number
@@ -215,20 +218,17 @@ class Parts:
         """Where each part begins in the array, at first."""
         self._high = [*[low - 2 * slack for low in self._low[1:]], out.size]
         """Where the drawn numbers of each part end."""
-        self._states: list[dict[tuple[int, int, int], int]] = []
-        """The first states of the source of each part, and after how many numbers it was in them."""
+
+    def fit(self) -> bool:
+        """Is there room for all parts?"""
+        return self._low[-1] < self._out.size
 
     def drawn(self) -> bool:
         """Draw the array; False if the parts do not meet."""
         jobs: list[Callable[[], None]] = []
         for source, words, low, high in zip(self._sources, self._words, self._low, self._high, strict=True):
             source.jump(self._begin, words)
-            states = {source.state(): 0}
-            for k in range(KEPT if words and self.rate != 1.0 else 0):
-                self._draw(source, self._out[low + k:low + k + 1])
-                states[source.state()] = k + 1
-            self._states.append(states)
-            jobs.append(partial(self._draw, source, self._out[low + len(states) - 1:high]))
+            jobs.append(partial(self._draw, source, self._out[low:high]))
         team.together(jobs)
         met = [0, *[self._met(k) for k in range(1, len(self._sources))]]
         if -1 in met:
@@ -239,20 +239,27 @@ class Parts:
         return True
 
     def _met(self, k: int) -> int:
-        """Continue the part before part `k` until it is in one of the states of that; return after how many
-        numbers part `k` was in it, -1 if they do not meet."""
-        source, states, tries = self._sources[k - 1], self._states[k], 0
-        target, increment = next(iter(states))[0], self._begin["state"]["inc"]
-        while (state := source.state()) not in states:
-            words = words_between(state[0], target, increment)
-            tries += words < 0
-            near = words - 4.0 * sqrt(max(words, 0) * (self.rate % 0.5)) - 4.0  # seldom beyond the next part
+        """Continue the part before part `k` until it is in a state in which part `k` was; return after how
+        many numbers part `k` was in it, -1 if they do not meet."""
+        source, spare, first = self._sources[k - 1], self._spare, 0
+        increment, one = self._begin["state"]["inc"], numpy.empty(1, self._out.dtype)
+        spare.jump(self._begin, self._words[k])
+        for _ in range(TRIES):
+            state, target = source.state(), spare.state()
+            if state == target:
+                return first
+            words = words_between(state[0], target[0], increment)
+            if words < 0 or not words and target[1]:  # at one place the half that is left comes first
+                self._draw(spare, one)
+                first += 1
+                continue
+            near = words - 4.0 * sqrt(words * (self.rate % 0.5)) - 4.0  # seldom beyond the next part
             high, many = self._high[k - 1], max(int(near / self.rate), 1)
-            if tries > TRIES or high + many > self._low[k]:
-                return -1
+            if high + many > self._low[k]:
+                break
             self._draw(source, self._out[high:high + many])
             self._high[k - 1] = high + many
-        return states[state]
+        return -1
 
     def _join(self, met: Sequence[int]) -> None:
         """Move each part, without its first numbers, to the end of the one before it, and draw the last

@@ -1,7 +1,10 @@
 /* Methods of random generators whose arguments NumPy takes as they are: diffuse/numpy/random.py in C. */
 #include "draws.h"
 
+enum { LARGE = 1 << 22 };    /* numbers whose memory the C library would map anew */
+
 static PyObject *name_plain; /* the attribute with NumPy's own generator */
+static PyObject *room;       /* gives the memory of large arrays */
 
 static int taken(PyObject *x)
 {
@@ -58,6 +61,29 @@ static PyObject *drawn(Gate *gate, PyObject *found)
     PyObject *shown = PyObject_CallOneArg(gate->function, found);
     Py_DECREF(found);
     return shown;
+}
+
+PyObject *small_drawn_into(int rank, npy_intp *shape, int type)
+{
+    npy_intp count = PyArray_OverflowMultiplyList(shape, rank);
+    if (room == NULL || count < LARGE)
+        return PyArray_EMPTY(rank, shape, type, 0);
+    PyObject *found = PyObject_CallFunction(room, "ns", count, type == NPY_DOUBLE ? "d" : "l");
+    if (found == NULL && PyErr_ExceptionMatches(PyExc_MemoryError)) { /* NumPy's exception, if it has none either */
+        PyErr_Clear();
+        return PyArray_EMPTY(rank, shape, type, 0);
+    }
+    if (found == NULL || !PyArray_CheckExact(found))
+        return found;
+    PyArray_Dims dims = {shape, rank};
+    PyObject *shaped = PyArray_Newshape((PyArrayObject *)found, &dims, NPY_CORDER);
+    Py_DECREF(found);
+    return shaped;
+}
+
+void small_connect_room(PyObject *function)
+{
+    Py_XSETREF(room, Py_NewRef(function));
 }
 
 int small_begin_drawing(PyObject *generator, Drawing *drawing)
@@ -129,9 +155,10 @@ static PyObject *integers(PyObject *generator, PyObject *const *args, Py_ssize_t
  * other calls. */
 static PyObject *drawn_here(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    if (gate->draws == INTEGERS) {
-        Py_ssize_t named = small_keyword(kwnames, "size");
-        if ((named < 0 && n < 4) || numbers_of(named < 0 ? args[3] : args[n + named]) < FEWEST_INTEGERS)
+    if (gate->draws != NORMALS) {
+        Py_ssize_t named = small_keyword(kwnames, "size"), place = gate->sized;
+        if ((named < 0 && n <= place) || numbers_of(named < 0 ? args[place] : args[n + named])
+                < (gate->draws == INTEGERS ? FEWEST_INTEGERS : LEAST))
             return NULL;
     }
     PyObject *generator = PyObject_GetAttr(args[0], name_plain);
@@ -139,8 +166,8 @@ static PyObject *drawn_here(Gate *gate, PyObject *const *args, Py_ssize_t n, PyO
         PyErr_Clear();
         return NULL;
     }
-    PyObject *found = gate->draws == NORMALS ? small_normals(gate, generator, args, n, kwnames)
-                                             : integers(generator, args, n, kwnames);
+    PyObject *found = gate->draws == INTEGERS ? integers(generator, args, n, kwnames)
+                                              : small_reals(gate, generator, args, n, kwnames);
     Py_DECREF(generator);
     return found;
 }

@@ -5,7 +5,8 @@
 #include "gate.h"
 #include <numpy/random/bitgen.h>
 
-enum { FEWEST_INTEGERS = 1000 }; /* for which it is worth a look whether half of a word is left over */
+enum { FEWEST_INTEGERS = 1000, /* for which it is worth a look whether half of a word is left over */
+       LEAST = 20000 };        /* numbers that are worth being drawn in pieces */
 
 /* A generator of NumPy's while numbers are drawn from its source, whose lock is held. */
 typedef struct {
@@ -34,12 +35,26 @@ static inline uint64_t small_word(Words *words)
     return words->block[words->at++];
 }
 
+enum { LAYERS = 256, SIGN = 8 }; /* the bit of a word that is a number's sign, if it has one */
+
+/* Numbers of a distribution that NumPy draws by the ziggurat method (ziggurat.c). */
+typedef struct {
+    double (*numpys)(bitgen_t *); /* random_standard_normal of numpy.random, or the like */
+    int layer, far, bits;   /* the lowest bits of a word's layer and of its distance, and how many bits that has */
+    uint64_t sign;          /* 1 if numbers have one */
+    int ready;              /* are the layers known?  -1: NumPy's numbers are others */
+    npy_intp left;          /* numbers that are drawn before they are asked for */
+    double width[LAYERS];   /* for each layer, what the distances in words are multiplied by */
+    uint64_t least[LAYERS]; /* and the least distance from which on a word may not be a number */
+} Layers;
+
 /* Which numbers are drawn: at most `each` of a word, of 8 bytes each. */
 typedef struct {
     npy_intp each;
     int64_t low;      /* of integers: the least one, and how many there are */
     uint32_t length;
-    int scaled;       /* of normal numbers: are they multiplied by scale[1] and moved by scale[0]? */
+    const Layers *layers; /* of other numbers */
+    int scaled;       /* and are these multiplied by scale[1] and moved by scale[0]? */
     double scale[2];
 } Recipe;
 
@@ -49,22 +64,28 @@ typedef npy_intp (*Make)(Words *words, long long end, const Recipe *recipe, void
 /* Draw numbers of an array from number `first` on; gives how many, which may be none.  NumPy's generator goes on behind
  * them.  -1 with an exception. */
 npy_intp small_draw_pieces(Drawing *drawing, PyArrayObject *array, npy_intp first, Make make, const Recipe *recipe);
+/* Are so many numbers, of so many words, worth that?  Without vectors NumPy's generator is as fast in one thread. */
+int small_in_pieces(npy_intp count, npy_intp words);
 int small_is_pcg64(PyObject *bits);
+/* An array for drawn numbers: NumPy's, or a large one in memory that the runtime has kept. */
+PyObject *small_drawn_into(int rank, npy_intp *shape, int type);
 
 /* Of wide.c, for processors that it says are wide: the next block of words; a block's integers, and whether any of them
- * is refused; normal numbers of some words, all that come before one that a word may not be, or but for less than 8. */
+ * is refused; evenly distributed numbers of some words, all but for less than 8; numbers of layers of some
+ * words, all that come before one that a word may not be, or but for less than 8. */
 int small_is_wide(void);
 void small_wide_words(Words *words);
 int small_wide_integers(const uint64_t *words, int64_t *out, int64_t low, uint32_t length);
-int small_wide_normals(const uint64_t *words, int many, double *out, const double *width, const uint64_t *least);
+int small_wide_evens(const uint64_t *words, int many, double *out);
+int small_wide_layers(const Layers *of, const uint64_t *words, int many, double *out);
 
 int small_begin_drawing(PyObject *generator, Drawing *drawing); /* -1 with an exception */
 int small_end_drawing(Drawing *drawing); /* whether it was begun or not; -1 with an exception, one before or its own */
 int small_shape_of(PyObject *size, npy_intp *shape); /* the number of dimensions; -1 where that is not plain */
 
-/* Of normals.c and integers.c: the arrays that calls of methods draw from this generator of NumPy's; NULL, without an
+/* Of ziggurat.c and integers.c: the arrays that calls of methods draw from this generator of NumPy's; NULL, without an
  * exception unless one was raised, where NumPy or Diffuse's own function has to draw them. */
-PyObject *small_normals(Gate *gate, PyObject *generator, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *small_reals(Gate *gate, PyObject *generator, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 PyObject *small_integers(PyObject *generator, int64_t low, int64_t high, int rank, npy_intp *shape);
 
 #endif

@@ -33,7 +33,7 @@ enum { FIRST = 8,   /* a reduction that goes along the first axis unless it is t
        COPIES = 1 << 22, /* has NumPy's bits in results of any size, of which NumPy makes FEW elements faster */
        WAYS = 1 << 23 }; /* times SMALL_ANY and the like: for which types it has NumPy's bits (soon.c) */
 enum { FEW = 1 << 18 };
-enum { NORMALS = 1, INTEGERS = 2 }; /* what a method of a random generator draws */
+enum { NORMALS = 1, EXPONENTIALS, EVEN, INTEGERS }; /* what a method of a random generator draws */
 enum { SMALL_SUM = 1, SMALL_MEAN, SMALL_MAX, SMALL_MIN, SMALL_ANYWHERE, SMALL_ANY_TRUE, SMALL_ALL, SMALL_COUNT,
        SMALL_ARGMAX, SMALL_ARGMIN };
 enum { MOST = 16 }; /* arguments that a gate looks at */

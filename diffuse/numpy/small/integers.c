@@ -136,7 +136,7 @@ PyObject *small_integers(PyObject *generator, int64_t low, int64_t high, int ran
     Drawing drawing;
     PyObject *array = NULL;
     if (known && small_begin_drawing(generator, &drawing) == 0) {
-        if (small_is_pcg64(drawing.bits) && (array = PyArray_EMPTY(rank, shape, NPY_INT64, 0)) != NULL
+        if (small_is_pcg64(drawing.bits) && (array = small_drawn_into(rank, shape, NPY_INT64)) != NULL
                 && filled(&drawing, (PyArrayObject *)array, low, (uint32_t)(high - low)) < 0)
             Py_CLEAR(array);
         if (small_end_drawing(&drawing) < 0)

@@ -152,24 +152,25 @@ static PyObject *connect_team(PyObject *module, PyObject *function)
     Py_RETURN_NONE;
 }
 
-static PyObject *connect_normals(PyObject *module, PyObject *args)
+static PyObject *connect_reals(PyObject *module, PyObject *args)
 {
-    Py_ssize_t address;
+    Py_ssize_t normal, exponential, even;
     PyTypeObject *generator;
-    if (!PyArg_ParseTuple(args, "nO!", &address, &PyType_Type, &generator))
+    if (!PyArg_ParseTuple(args, "nnnO!", &normal, &exponential, &even, &PyType_Type, &generator))
         return NULL;
-    small_connect_normals((void *)address, generator);
+    small_connect_reals((void *[]){(void *)normal, (void *)exponential, (void *)even}, generator);
     Py_RETURN_NONE;
 }
 
 static PyObject *connect_integers(PyObject *module, PyObject *args)
 {
     PyTypeObject *pcg64;
-    PyObject *agree, *share;
-    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &pcg64, &agree, &share))
+    PyObject *agree, *share, *room;
+    if (!PyArg_ParseTuple(args, "O!OOO", &PyType_Type, &pcg64, &agree, &share, &room))
         return NULL;
     small_connect_integers(pcg64, agree);
     small_connect_pieces(share);
+    small_connect_room(room);
     Py_RETURN_NONE;
 }
 
@@ -354,10 +355,11 @@ static PyMethodDef methods[] = {
      "Give lowering.raised, the types of options, lowering.before_out, and refusals.refused."},
     {"connect_folds", connect_folds, METH_VARARGS,
      "Give the names of the module of reductions, and small_folds.laid_out."},
-    {"connect_normals", connect_normals, METH_VARARGS,
-     "Give the address of NumPy's random_standard_normal, and the class of the generators that draw by it."},
+    {"connect_reals", connect_reals, METH_VARARGS, "Give the addresses of NumPy's random_standard_normal, "
+     "random_standard_exponential and random_standard_uniform, and the class of the generators that draw by them."},
     {"connect_integers", connect_integers, METH_VARARGS,
-     "Give the class PCG64, a function that says whether integers are NumPy's, and one that calls a function in threads."},
+     "Give the class PCG64, a function that says whether integers are NumPy's, one that calls a function in threads, and "
+     "one that gives the memory of large arrays."},
     {"integers", small_integers_of, METH_VARARGS, "Integers from a range, as a generator of NumPy's draws them, or None."},
     {"tridiagonal", small_tridiagonal, METH_VARARGS,
      "Solve for some columns of right-hand sides; False where the matrix is singular or a solution is not finite."},

@@ -12,7 +12,7 @@
 typedef unsigned __int128 Wide;
 
 enum { LANES = SMALL_LANES, WORDS = 8192 }; /* words of a piece */
-enum { LEAST = 20000, SHARED = 400000 };    /* numbers that are worth this, and words that are worth several threads */
+enum { SHARED = 400000 };                   /* words that are worth several threads */
 enum { PATIENCE = 20000 };                  /* looks for a piece before it is drawn once more */
 
 /* What some steps of the generator do to its state. */
@@ -238,11 +238,16 @@ static npy_intp drawn(Wide *state, Wide increment, PyArrayObject *array, npy_int
     return found;
 }
 
+int small_in_pieces(npy_intp count, npy_intp words)
+{
+    return count >= LEAST && (words >= SHARED || small_is_wide());
+}
+
 npy_intp small_draw_pieces(Drawing *drawing, PyArrayObject *array, npy_intp first, Make make, const Recipe *recipe)
 {
     npy_intp count = PyArray_SIZE(array) - first;
-    if (count < LEAST || (count / recipe->each < SHARED && !small_is_wide()) || !small_is_pcg64(drawing->bits))
-        return 0; /* without vectors NumPy's generator is as fast in one thread */
+    if (!small_in_pieces(count, count / recipe->each) || !small_is_pcg64(drawing->bits))
+        return 0;
     Wide state, increment;
     npy_intp found = -1;
     PyObject *described = PyObject_GetAttrString(drawing->bits, "state"), *type, *error, *trace;
@@ -262,6 +267,8 @@ npy_intp small_draw_pieces(Drawing *drawing, PyArrayObject *array, npy_intp firs
     return found;
 }
 #else
+int small_in_pieces(npy_intp count, npy_intp words) { return 0; }
+
 npy_intp small_draw_pieces(Drawing *drawing, PyArrayObject *array, npy_intp first, Make make, const Recipe *recipe)
 {
     return 0;

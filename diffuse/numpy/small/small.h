@@ -97,10 +97,11 @@ int small_moves(PyObject *ufunc); /* does some place of the program bring it oth
 int small_describe(PyTypeObject *kind);
 int small_hand_ready(void);
 int small_draws_ready(void);
-/* Of normals.c: the address of NumPy's random_standard_normal, and its class Generator. */
-void small_connect_normals(void *function, PyTypeObject *generator);
+/* Of ziggurat.c: the addresses of NumPy's random_standard_normal, _exponential and _uniform, and its class Generator. */
+void small_connect_reals(void *const *functions, PyTypeObject *generator);
 /* Of integers.c: NumPy's class PCG64, and a function that says whether it draws the same numbers. */
 void small_connect_integers(PyTypeObject *pcg64, PyObject *function);
+void small_connect_room(PyObject *function); /* of draws.c: gives an array of so many numbers of a type */
 void small_connect_pieces(PyObject *function); /* calls a function in several threads at the same time */
 PyObject *small_products(PyObject *module, PyObject *args); /* ops/stacks.py */
 PyObject *small_inverses(PyObject *module, PyObject *args);

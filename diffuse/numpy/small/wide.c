@@ -64,17 +64,27 @@ WIDE int small_wide_integers(const uint64_t *words, int64_t *out, int64_t low, u
     return any;
 }
 
-WIDE int small_wide_normals(const uint64_t *words, int many, double *out, const double *width, const uint64_t *least)
+WIDE int small_wide_evens(const uint64_t *words, int many, double *out)
 {
-    const Eight layers = _mm512_set1_epi64(255), far = _mm512_set1_epi64(((uint64_t)1 << 52) - 1);
-    const Eight sign = _mm512_set1_epi64((uint64_t)1 << 63);
     for (int k = 0; k + 8 <= many; k += 8) {
-        Eight word = _mm512_loadu_si512(words + k), layer = _mm512_and_si512(word, layers);
-        Eight distance = _mm512_and_si512(_mm512_srli_epi64(word, 9), far);
-        __m512d found = _mm512_mul_pd(_mm512_cvtepi64_pd(distance), _mm512_i64gather_pd(layer, width, 8));
-        found = _mm512_xor_pd(found, _mm512_castsi512_pd(_mm512_and_si512(_mm512_slli_epi64(word, 55), sign)));
+        __m512d found = _mm512_cvtepi64_pd(_mm512_srli_epi64(_mm512_loadu_si512(words + k), 11));
+        _mm512_storeu_pd(out + k, _mm512_mul_pd(found, _mm512_set1_pd(0x1p-53)));
+    }
+    return many / 8 * 8;
+}
+
+WIDE int small_wide_layers(const Layers *of, const uint64_t *words, int many, double *out)
+{
+    const Eight layers = _mm512_set1_epi64(LAYERS - 1), far = _mm512_set1_epi64(((uint64_t)1 << of->bits) - 1);
+    const Eight sign = _mm512_set1_epi64(of->sign << 63);
+    const __m128i by = _mm_cvtsi32_si128(of->layer), on = _mm_cvtsi32_si128(of->far);
+    for (int k = 0; k + 8 <= many; k += 8) {
+        Eight word = _mm512_loadu_si512(words + k), layer = _mm512_and_si512(_mm512_srl_epi64(word, by), layers);
+        Eight distance = _mm512_and_si512(_mm512_srl_epi64(word, on), far);
+        __m512d found = _mm512_mul_pd(_mm512_cvtepi64_pd(distance), _mm512_i64gather_pd(layer, of->width, 8));
+        found = _mm512_xor_pd(found, _mm512_castsi512_pd(_mm512_and_si512(_mm512_slli_epi64(word, 63 - SIGN), sign)));
         _mm512_storeu_pd(out + k, found);
-        __mmask8 others = _mm512_cmpge_epu64_mask(distance, _mm512_i64gather_epi64(layer, least, 8));
+        __mmask8 others = _mm512_cmpge_epu64_mask(distance, _mm512_i64gather_epi64(layer, of->least, 8));
         if (others)
             return k + __builtin_ctz(others);
     }
@@ -84,8 +94,6 @@ WIDE int small_wide_normals(const uint64_t *words, int many, double *out, const 
 int small_is_wide(void) { return 0; }
 void small_wide_words(Words *words) { (void)words; }
 int small_wide_integers(const uint64_t *words, int64_t *out, int64_t low, uint32_t length) { return 1; }
-int small_wide_normals(const uint64_t *words, int many, double *out, const double *width, const uint64_t *least)
-{
-    return 0;
-}
+int small_wide_evens(const uint64_t *words, int many, double *out) { return 0; }
+int small_wide_layers(const Layers *of, const uint64_t *words, int many, double *out) { return 0; }
 #endif
