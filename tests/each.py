@@ -40,6 +40,13 @@ def fresh() -> None:
     walk.begun = False
     walk.counts.clear()
     walk.after.clear()
+    moving = sys.modules.get("diffuse.numpy.ops.moving")
+    if moving is not None:  # nor with those whose views are new every turn
+        for ufunc in moving.arithmetic.MOVING:
+            moving.UFUNCS[ufunc.__name__].moving = False
+        moving.arithmetic.MOVING.clear()
+        moving.arithmetic.GRANTS.clear()
+        moving._places.clear()
 
 
 def for_each(names: str, values: Iterable[Any]) -> Callable[[Test], Test]:
