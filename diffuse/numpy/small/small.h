@@ -124,6 +124,7 @@ void small_numbers(void); /* of numbers.c: NumPy's numbers know arrays on their 
  * given. */
 void small_teach(PyObject *for_writing, PyObject *after_writing, PyObject *for_reading);
 void small_teach_generator(PyObject *method, PyObject *function);
+int small_teach_view(void); /* of arrays of NumPy's, the class of ours */
 
 /* Of loops.c.  What NumPy's ufunc gives of so many values, by its inner loop: a new array, or NULL, without an exception
  * unless one was raised, if NumPy has to do it.  Into an array that shares no memory with them: 1 if it is done. */

@@ -354,3 +354,39 @@ void small_teach(PyObject *for_writing, PyObject *after_writing, PyObject *for_r
         mapping->mp_ass_subscript = write_flat;
     }
 }
+
+/* -- views -------------------------------------------------------------------------------------------------------- */
+
+/* NumPy's `view`, to which `diffuse.numpy.ndarray` means NumPy's array: the few elements of which NumPy keeps
+ * an array are of that class to the program.  NumPy itself refuses a class that is not derived from its own. */
+static PyObject *numpys_view;
+
+static PyObject *view(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    PyObject *given[4] = {self};
+    Py_ssize_t all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    if (all > 3)
+        all = n = 3, kwnames = NULL; /* an error, NumPy's */
+    for (Py_ssize_t k = 0; k < all; k++)
+        given[k + 1] = args[k] == (PyObject *)state.array_class ? (PyObject *)&PyArray_Type : args[k];
+    return PyObject_Vectorcall(numpys_view, given, n + 1, kwnames);
+}
+
+static PyMethodDef view_method = {"view", (PyCFunction)(void (*)(void))view, METH_FASTCALL | METH_KEYWORDS, NULL};
+
+int small_teach_view(void)
+{
+    PyObject *dict = PyArray_Type.tp_dict;
+    numpys_view = Py_XNewRef(PyDict_GetItemString(dict, "view"));
+    PyObject *signature = numpys_view == NULL ? NULL : PyObject_GetAttrString(numpys_view, "__text_signature__");
+    PyObject *doc = signature == NULL ? NULL : PyObject_GetAttrString(numpys_view, "__doc__");
+    PyObject *text = doc == NULL ? NULL : PyUnicode_FromFormat("view%S\n--\n\n%S", signature, doc);
+    view_method.ml_doc = text == NULL ? NULL : PyUnicode_AsUTF8(text); /* lives as long as the module */
+    Py_XDECREF(signature);
+    Py_XDECREF(doc);
+    PyObject *method = view_method.ml_doc == NULL ? NULL : PyDescr_NewMethod(&PyArray_Type, &view_method);
+    if (method == NULL || PyDict_SetItemString(dict, "view", method) < 0)
+        return -1;
+    PyType_Modified(&PyArray_Type);
+    return 0;
+}
