@@ -159,7 +159,7 @@ def test_complex_parts_are_views() -> None:
         x.imag[0] = 5
         x.T.imag *= 2
     assert numpy.array_equal(numpy.array(ours), plain)
-    with pytest.raises(TypeError, match="array does not have imaginary part to set"):
+    with pytest.raises(TypeError, match="imaginary part"):
         zeros(3).imag = 1
 
 

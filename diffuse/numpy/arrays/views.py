@@ -187,6 +187,7 @@ def component(x: Array, name: str) -> Any:
 def set_component(x: Array, name: str, value: Any) -> None:
     """Assign `x.real = value` and `x.imag = value`."""
     if name == "imag" and x.form.name[0] != "c":
-        raise TypeError("array does not have imaginary part to set")
+        plain: Any = numpy.empty(0, x.form.dtype)
+        plain.imag = 0  # raises NumPy's exception, whose words depend on its release
     # before NumPy 2.5 an array, whose numbers are cast where the type cannot hold them
     component(x, name)[...] = value if isinstance(value, Array) or CHECKS_PARTS else numpy.asarray(value)
