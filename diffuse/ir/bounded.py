@@ -12,7 +12,7 @@ from typing import TypeVar
 
 LIMIT = 1 << 16
 """The most entries of a table."""
-FIRST = 1 << 10
+FIRST = 1 << 11
 """The first limit of a cache, in entries."""
 
 FACTOR = 4

@@ -24,7 +24,7 @@ from diffuse.ir import Decomposition, Point
 from diffuse.ir.bounded import Size
 from diffuse.ir.template import Template
 
-FIRST_TRAILS, FIRST_NODES = 1 << 9, 1 << 12
+FIRST_TRAILS, FIRST_NODES = 1 << 12, 1 << 14
 MOST_NODES = 1 << 18
 """The initial limits of the edges of both trees, and the limit to which each may grow (ir/bounded.py)."""
 
