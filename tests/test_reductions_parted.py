@@ -18,7 +18,7 @@ from diffuse.settings import using
 pytestmark = pytest.mark.skipif(native is None, reason="the extension is not there")
 SIZES = 70_001, 300_000, 1_200_000
 TIMES = 6
-"""Calls of each kind: the first ones run on one thread, later ones on two."""
+"""How often each reduction is called: the first calls run on one thread, later ones on two."""
 EXTREMES: dict[str, Callable[[Any, Any], Any]] = {
     "max": lambda m, x: x.max(), "min": lambda m, x: m.min(x), "argmax": lambda m, x: m.argmax(x),
     "argmin": lambda m, x: x.argmin(), "maximum": lambda m, x: m.maximum.reduce(x),

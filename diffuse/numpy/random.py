@@ -18,6 +18,7 @@ from diffuse.library import Span as _Span
 from diffuse.numpy.arrays import core as _core
 from diffuse.numpy.arrays.core import Array as _Array
 from diffuse.numpy.arrays.lending import owned as _owned
+from diffuse.numpy.arrays.lending import root as _root
 from diffuse.numpy.bridge import fallback as _fallback
 from diffuse.numpy.bridge import jumping as _jumping
 from diffuse.numpy.bridge.namespace import STAND_INS as _STAND_INS
@@ -124,14 +125,7 @@ def _drawn(found: Any) -> Any:
     """Convert what NumPy drew for the program."""
     if type(found) is not _numpy.ndarray or found.size < _core.TINY:
         return found
-    return _wrap(found) if _owned(found) or type(_origin(found)) is _Span else _shared(found)
-
-
-def _origin(array: Any) -> Any:
-    """The object whose memory an array uses; None if it is an array's own."""
-    while isinstance(array, _numpy.ndarray):
-        array = array.base
-    return array
+    return _wrap(found) if _owned(found) or type(_root(found)) is _Span else _shared(found)
 
 
 def _subclass(real: type, **members: Any) -> Any:

@@ -71,12 +71,17 @@ def held(span: Lent) -> bool:
     return type(array) is not bytes or outside and writeable
 
 
+def root(array: Any) -> Any:
+    """Return the object that keeps an array's memory: the last one along `base`."""
+    while isinstance(array, numpy.ndarray) and array.base is not None:
+        array = array.base
+    return array
+
+
 def owned(array: Mirror) -> bool:
     """Is it the memory of a NumPy array, not of another library's object?"""
-    base: Any = array
-    while isinstance(base.base, numpy.ndarray):
-        base = base.base
-    return base.base is None and bool(base.flags.owndata)
+    base = root(array)
+    return isinstance(base, numpy.ndarray) and bool(base.flags.owndata)
 
 
 def origin(memory: Mirror) -> Any:

@@ -56,7 +56,8 @@ def defers(other: Any, inplace: bool = False) -> bool:
 
 
 def _priority(other: Any) -> float:
-    """Return an operand's `__array_priority__`; that of NumPy's scalars if it is missing or no number."""
+    """Return an operand's `__array_priority__`, or the priority of NumPy's scalars if it is missing or cannot
+    be converted to a number."""
     try:
         return float(getattr(other, "__array_priority__", SCALARS))
     except Exception:  # NumPy, too, passes over what this raises

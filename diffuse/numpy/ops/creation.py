@@ -28,6 +28,7 @@ from diffuse.numpy.arrays.forms import (
     row_major,
 )
 from diffuse.numpy.arrays.indices import know
+from diffuse.numpy.arrays.lending import root
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, single
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
@@ -223,7 +224,8 @@ def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, s
 
 
 LIKE: dict[tuple[int, Form], tuple[Form, Any]] = Bounded(1 << 10)
-"""The form of zeros or ones like an array of a form, and their number, by the number and that form."""
+"""What `zeros_like` and `ones_like` make, by 0 or 1 and the form of their argument: the form of the result
+and the number that fills it, in its element type."""
 
 
 def _filled_like(function: Callable[..., Any], value: int, a: Any, dtype: Any, order: Any, subok: bool,
@@ -390,10 +392,8 @@ def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
 def stored(memory: Mirror) -> Any:
     """Make an array from a pickle.  Bytes in the stream become the array's own memory; other buffers are the
     program's."""
-    root: Any = memory
-    while isinstance(root, numpy.ndarray) and root.base is not None:
-        root = root.base
-    return wrap(memory) if isinstance(root, (numpy.ndarray, bytes, bytearray)) else shared(memory)
+    own = isinstance(root(memory), (numpy.ndarray, bytes, bytearray))
+    return wrap(memory) if own else shared(memory)
 
 
 def blank() -> Any:
