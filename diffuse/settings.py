@@ -150,6 +150,9 @@ SETTINGS: dict[str, Setting] = {
         ("mpi_memory", "DIFFUSE_MPI_MEMORY", None, SIZE,
          "Bytes that arrays may take in each process of the runtime mpi; none takes 70 % of what is there at "
          "the start, shared among the ranks of a node; the smallest of all ranks counts."),
+        ("cupy", "DIFFUSE_CUPY", True, FLAG,
+         "On a GPU, let CuPy, if it is installed, compute matrix products, linalg.solve and inv, transforms "
+         "and sorts there, with its bits; 0: NumPy computes them on the host, with NumPy's."),
         ("gather", "DIFFUSE_GATHER", None, SIZE,
          "Bytes of arrays above which a function that Diffuse lacks runs on several ranks by cuPyNumeric, if "
          "that is installed, rather than by NumPy on every rank; none: half of a node's memory."),
@@ -188,6 +191,7 @@ class Config:
     check: bool
     legate_memory: int | None
     mpi_memory: int | None
+    cupy: bool
     gather: int | None
     output: str
     digest: bool

@@ -26,39 +26,45 @@ class Assembled(NamedTuple):
 
 @cache
 def path() -> Path | None:
-    """NVIDIA's linker; None where the package nvidia-nvjitlink is not installed."""
+    """NVIDIA's linker; None where the package nvidia-nvjitlink is not installed, or does not say how many
+    registers a kernel takes."""
     try:
         package: Any = import_module("nvidia.cu13")
-    except ImportError:
+        found = next(Path(next(iter(package.__path__))).glob("lib/libnvJitLink.so.13"))
+    except (ImportError, StopIteration):
         return None
-    return next(Path(next(iter(package.__path__))).glob("lib/libnvJitLink.so.13"), None)
+    trial = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n"
+    return found if assemble(trial, "sm_80", found).registers else None
 
 
 @cache
-def library() -> Any:
-    return ctypes.CDLL(str(path()))
+def library(place: Path) -> Any:
+    return ctypes.CDLL(str(place))
 
 
-def assemble(text: str, architecture: str) -> Assembled:
+def assemble(text: str, architecture: str, place: Path | None = None) -> Assembled:
     """Link PTX to machine code; AssertionError with the linker's log if that fails."""
+    found = place or path()
+    assert found is not None, "nvidia-nvjitlink is not installed"
+    linker = library(found)
     options = [f"-arch={architecture}".encode(), b"-Xptxas=-v"]
     handle, size = ctypes.c_void_p(), ctypes.c_size_t()
     given = (ctypes.c_char_p * len(options))(*options)
-    assert not library().__nvJitLinkCreate_13_0(ctypes.byref(handle), len(options), given)
+    assert not linker.__nvJitLinkCreate_13_0(ctypes.byref(handle), len(options), given)
     source = text.encode()
-    failed = library().nvJitLinkAddData(handle, PTX, source, ctypes.c_size_t(len(source)), b"kernels")
-    failed = failed or library().nvJitLinkComplete(handle)
+    failed = linker.nvJitLinkAddData(handle, PTX, source, ctypes.c_size_t(len(source)), b"kernels")
+    failed = failed or linker.nvJitLinkComplete(handle)
     log = ""
     for kind in ("Info", "Error"):
-        getattr(library(), f"nvJitLinkGet{kind}LogSize")(handle, ctypes.byref(size))
+        getattr(linker, f"nvJitLinkGet{kind}LogSize")(handle, ctypes.byref(size))
         room = ctypes.create_string_buffer(size.value + 1)
-        getattr(library(), f"nvJitLinkGet{kind}Log")(handle, room)
+        getattr(linker, f"nvJitLinkGet{kind}Log")(handle, room)
         log += room.value.decode()
     assert not failed, log
-    library().nvJitLinkGetLinkedCubinSize(handle, ctypes.byref(size))
+    linker.nvJitLinkGetLinkedCubinSize(handle, ctypes.byref(size))
     cubin = ctypes.create_string_buffer(size.value)
-    library().nvJitLinkGetLinkedCubin(handle, cubin)
-    library().nvJitLinkDestroy(ctypes.byref(handle))
+    linker.nvJitLinkGetLinkedCubin(handle, cubin)
+    linker.nvJitLinkDestroy(ctypes.byref(handle))
     return Assembled(cubin.raw, [int(n) for n in re.findall(r"Used (\d+) registers", log)],
                      [int(n) for n in re.findall(r"(\d+) bytes spill", log)])
 

@@ -34,6 +34,9 @@ if "PRTE_MCA_prte_tmpdir_base" not in os.environ:
 # Matplotlib looks through this machine's fonts once, not once for every program that draws.
 os.environ.setdefault("MPLCONFIGDIR", str(Path(os.environ["DIFFUSE_CACHE_DIR"], "matplotlib")))
 
+# Results that CuPy computes on a GPU have its bits; test_gpu_library.py, which is about them, asks for it.
+os.environ.setdefault("DIFFUSE_CUPY", "0")
+
 # A job that a shell runs in the background ignores interrupts, and its children do; some tests send them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -47,6 +50,7 @@ ELSEWHERE = {
     "local_only": (("legate", "mpi", "simt", "cuda"), "what a runtime promises whose memory the host shares"),
     "not_legate": (("legate", "mpi"), "what a runtime promises that runs in one process"),
     "not_device": (("simt", "cuda"), "what a runtime promises whose kernels run on the host's threads"),
+    "not_gpu": (("cuda",), "what a runtime promises whose memory forked processes and NumPy can use"),
 }
 """Markers of tests that are skipped where DIFFUSE_RUNTIME names some runtimes, and what such tests ask for.
 The argument of a marker says what these runtimes do instead."""
@@ -207,6 +211,8 @@ def threshold(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The device of the runtime cuda, on which arrays of any size are: a driver that interprets PTX."""
+    if os.environ.get("DIFFUSE_RUNTIME") == "cuda":
+        pytest.skip("a GPU is in the place of the driver that interprets kernels")
     from diffuse import settings
     from diffuse.runtime.device import driver
     from diffuse.stream import engine

@@ -140,6 +140,7 @@ def test_a_name_can_be_left_to_the_library_itself() -> None:
             imports.chosen()
 
 
+@pytest.mark.not_device("an array is copied to the host when it is read")
 def test_legates_clock_waits_and_refuses_other_units() -> None:
     x = np.ones(1_000_000) * 2
     before = time("ns")

@@ -10,6 +10,8 @@ import pytest
 
 import diffuse.numpy as dnp
 from diffuse import settings
+from diffuse.numpy.bridge import capsules
+from diffuse.numpy.small import native
 from diffuse.stream import engine
 from tests.dlpack import Producer, Tensor, name
 from tests.interpreted_gpu import Interpreted
@@ -55,6 +57,15 @@ def test_others_take_ours_without_a_copy(gpu: Interpreted, dtype: str, version: 
     gpu.heap.write(tensor.address, np.array([3], dtype).tobytes())
     assert x[1, 0] == np.array(3).astype(dtype)
     tensor.end()
+
+
+@pytest.mark.skipif(native is None, reason="a callback of ctypes cannot put an exception aside")
+def test_an_error_of_who_refuses_a_capsule_is_raised(gpu: Interpreted) -> None:
+    x = dnp.arange(24.0) + 1
+    before = len(capsules._lent)
+    with pytest.raises((RuntimeError, BufferError), match="Unsupported device"):
+        np.from_dlpack(x)  # NumPy's, which wants memory of the host
+    assert len(capsules._lent) == before and x[3] == 4.0
 
 
 def test_what_is_written_while_others_hold_it_is_there_at_once(gpu: Interpreted) -> None:

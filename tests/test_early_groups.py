@@ -33,6 +33,7 @@ def turn(x: Any, keep: bool) -> tuple[Any, int]:
 
 
 @pytest.mark.not_legate("ranks would have to decide alike")
+@pytest.mark.not_device("no group is launched early")
 def test_a_heavy_group_is_launched_early_once_its_stores_are_those_of_the_last_one() -> None:
     plain = numpy.arange(1_000_000.0)
     engine.fence()

@@ -204,7 +204,8 @@ def test_threads_of_the_program_record_together() -> None:
 
 
 @pytest.mark.parametrize("method", [
-    pytest.param("fork", marks=pytest.mark.not_legate("a forked process has no Legate: see test_legate.py")),
+    pytest.param("fork", marks=[pytest.mark.not_legate("a forked process has no Legate: see test_legate.py"),
+                                 pytest.mark.not_gpu("a forked process has no GPU: see test_cuda.py")]),
     "spawn"])
 def test_multiprocessing(method: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"

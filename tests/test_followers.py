@@ -22,6 +22,7 @@ server.compiled = together
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor compiles one kernel at a time")
+@pytest.mark.not_device("a reduction and what reads its result are one group")
 def test_a_group_that_waits_is_planned_while_the_one_before_it_is_compiled(tmp_path: Path) -> None:
     assert run(f"""
         import numpy

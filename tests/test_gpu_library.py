@@ -13,7 +13,6 @@ import diffuse
 import diffuse.numpy as dnp
 from diffuse import settings
 from diffuse.observe import trace
-from diffuse.runtime.device import driver
 from diffuse.stream import engine
 from tests.each import for_each
 from tests.interpreted_gpu import Interpreted
@@ -23,12 +22,10 @@ pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interpreted]:
-    """The device of the runtime cuda."""
-    monkeypatch.setattr(driver, "Driver", Interpreted)
-    with settings.using(runtime="cuda", small=0, fallback="silent"):
-        runtime: Any = engine.current().runtime
-        yield runtime.gpu
+def gpu(gpu: Interpreted) -> Iterator[Interpreted]:
+    """The device of the runtime cuda, whose calls may go to CuPy."""
+    with settings.using(fallback="silent", cupy=True):
+        yield gpu
 
 
 @pytest.fixture
@@ -241,6 +238,14 @@ def test_explain_says_what_ran_on_the_host(gpu: Interpreted) -> None:
     assert "on the host: numpy.linalg.eigvals, 2 calls, 1,600 bytes copied from the device" in str(said)
     trace.on_host.clear()
     trace.on_host.update(before)
+
+
+def test_a_setting_leaves_cupy_out(cupy: StandIn) -> None:
+    values, x = made(3, (20, 20))
+    with settings.using(cupy=False):
+        found = x @ x
+        assert np.asarray(found).tobytes() == (values @ values).tobytes() and not cupy.calls
+    assert np.allclose(np.asarray(x @ x), values @ values) and cupy.calls
 
 
 def test_explain_counts_what_cupy_did(gpu: Interpreted, cupy: StandIn) -> None:

@@ -20,6 +20,7 @@ from diffuse.stream.stores import Storage
 from tests import interrupts
 
 
+@pytest.mark.not_gpu("a forked process has no GPU: see test_cuda.py")
 def test_the_program_never_loads_llvm(tmp_path: Path) -> None:
     """Compiling, loading, freeing, a kernel that fails, a fork, and the program's end."""
     program = """

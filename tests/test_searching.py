@@ -9,6 +9,8 @@ from diffuse.numpy.order import cells
 from tests.each import for_each
 from tests.test_sorting import TYPES, alike, elements, parallel, seeds  # noqa: F401 (a fixture)
 
+pytestmark = pytest.mark.local_only("functions run on memory that the host sees")
+
 
 @for_each("kind", TYPES)
 def test_searches(kind: str) -> None:

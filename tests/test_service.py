@@ -118,6 +118,7 @@ def test_a_process_that_nobody_needs_leaves_and_another_one_comes(tmp_path: Path
     """, tmp_path) == "whole\n"
 
 
+@pytest.mark.not_gpu("a forked process has no GPU: see test_cuda.py")
 def test_a_forked_child_starts_its_own(tmp_path: Path) -> None:
     assert run("""
         results([3])

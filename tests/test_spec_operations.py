@@ -162,6 +162,8 @@ def task(name: str, function: Function, given: list[Any]) -> IndexTask:
 
 @for_each("name", CASES)
 def test_an_operation(name: str) -> None:
+    if name.partition("_")[0] == "scatter" and not library.current().host_sees:
+        return  # NumPy writes at places, over a copy
     make, kinds, (theirs, ours) = CASES[name]
     given = operands(kinds, 1)
     spec = of_task(task(name, make(ours), given))

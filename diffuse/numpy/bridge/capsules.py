@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from diffuse.numpy.small import native
+
 CPU, CUDA, CUDA_MANAGED = 1, 2, 13
 """Types of devices; memory of the last type belongs to host and device."""
 PLAIN, VERSIONED = b"dltensor", b"dltensor_versioned"
@@ -90,10 +92,17 @@ _python.PyCapsule_IsValid.argtypes = ctypes.c_void_p, ctypes.c_char_p
 _python.PyCapsule_SetName.argtypes = ctypes.c_void_p, ctypes.c_char_p
 _python.Py_IncRef.argtypes = (ctypes.py_object,)
 
-DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_deleted)
-DESTRUCTOR = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_dropped)
-for _callback in (DELETER, DESTRUCTOR):
-    _python.Py_IncRef(_callback)  # other libraries may call them until the process ends
+def _lasting(callback: Any) -> int:
+    """The address of a callback that other libraries may call until the process ends."""
+    _python.Py_IncRef(callback)
+    return ctypes.cast(callback, ctypes.c_void_p).value or 0
+
+
+DELETER = _lasting(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_deleted))
+DESTRUCTOR: int = (_lasting(ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_dropped)) if native is None
+                   else native.capsule_destructor(_dropped))
+"""Without the extension, a consumer that refuses a capsule with an exception raises SystemError in its place:
+a callback of ctypes cannot put the exception aside."""
 
 
 def made(found: Described, versioned: bool, flags: int, ended: Callable[[], None], keep: Any) -> Any:
@@ -110,16 +119,14 @@ def made(found: Described, versioned: bool, flags: int, ended: Callable[[], None
     lengths = ctypes.POINTER(ctypes.c_int64)
     tensor = Tensor(found.address, *found.device, rank, CODES[found.dtype.kind], 8 * found.dtype.itemsize, 1,
                     ctypes.cast(shape, lengths), ctypes.cast(strides, lengths), 0)
-    deleter = ctypes.cast(DELETER, ctypes.c_void_p)
     if versioned:
         flags |= READ_ONLY if found.readonly else 0
-        whole: Any = Versioned(*VERSION, None, deleter, flags, tensor)
+        whole: Any = Versioned(*VERSION, None, DELETER, flags, tensor)
     else:
-        whole = Managed(tensor, None, deleter)
+        whole = Managed(tensor, None, DELETER)
     place = ctypes.addressof(whole)
     _lent[place] = ended, whole, shape, strides, keep
-    return _python.PyCapsule_New(place, VERSIONED if versioned else PLAIN,
-                                 ctypes.cast(DESTRUCTOR, ctypes.c_void_p))
+    return _python.PyCapsule_New(place, VERSIONED if versioned else PLAIN, DESTRUCTOR)
 
 
 class Taken:

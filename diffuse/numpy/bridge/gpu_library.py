@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from diffuse import library
+from diffuse import library, settings
 from diffuse.library import trace
 from diffuse.numpy.arrays import access, base, core
 from diffuse.numpy.arrays.core import Array, slow
@@ -48,7 +48,7 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any]
     """The result of NumPy's function of this name, computed by CuPy, in a tuple; None if NumPy should compute
     it."""
     rule = RULES.get(name)
-    if rule is None or elementwise.eager_errors or found() is None:
+    if rule is None or elementwise.eager_errors or not settings.config.cupy or found() is None:
         return None
     try:
         asked: Asked | None = rule(*args, **kwargs)

@@ -13,7 +13,8 @@ engine's `again` do to record a call again.  `small.h` has what all files share;
     loops, reductions, copies, parts, views,      shorter ways to what NumPy computes, with its results
     looks, temporaries
     numbers, protocol, taught                     NumPy's own numbers and arrays beside Diffuse's
-    memory, lock, collector                       the memory of NumPy's arrays; the engine's lock; garbage
+    memory, lock, collector, capsule              the memory of NumPy's arrays; the engine's lock; garbage;
+                                                  DLPack
 
 Installing the package builds it where there is a C compiler (setup.py); without it the Python code runs, with
 the same behaviour.  `DIFFUSE_COMPILED=0` takes the Python code; so does a change of a C source in a checkout,

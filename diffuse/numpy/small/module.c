@@ -339,6 +339,8 @@ static PyMethodDef methods[] = {
     {"connect_recording", connect_recording, METH_VARARGS,
      "Give the engine with the classes of its parts, and the table of known calls."},
     {"thaw", small_thaw, METH_O, "Have the garbage collector look again at some of the objects that gc.freeze() hid."},
+    {"capsule_destructor", small_capsule_destructor, METH_O,
+     "The address of a destructor of capsules, which calls a function with the address of the capsule."},
     {"uses_of", (PyCFunction)(void (*)(void))small_uses_of, METH_FASTCALL, "As sketch.uses_of of the stream."},
     {"call", (PyCFunction)(void (*)(void))small_known_function, METH_FASTCALL, "As known.call."},
     {"rolled", (PyCFunction)(void (*)(void))small_known_roll, METH_FASTCALL, "As known.rolled."},

@@ -226,6 +226,8 @@ PyObject *small_uses_of(PyObject *module, PyObject *const *args, Py_ssize_t n);
 int small_connect_sketch(PyObject *parts);
 /* Of collector.c: what `thaw` of the module does. */
 PyObject *small_thaw(PyObject *module, PyObject *objects);
+/* Of capsule.c: the address of a destructor of capsules that calls a function with their addresses. */
+PyObject *small_capsule_destructor(PyObject *module, PyObject *function);
 
 /* Of place.c: the program's line, as `provenance.where` finds it so many calls of Python functions up; a new
  * reference. */
