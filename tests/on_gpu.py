@@ -32,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-PARTS = ("first", "bodies", "applications", "libraries", "launches", "sanitizer")
+PARTS = ("first", "bodies", "applications", "libraries", "legate", "launches", "sanitizer")
 PATIENCE = 45
 """Seconds that a tool of compute-sanitizer may take."""
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -47,6 +47,7 @@ PLAN: tuple[tuple[int, tuple[str, ...]], ...] = (
     (150, (BENCH, "--contenders", "diffuse, gpu", "--sections", "applications")),
     (120, (BENCH, "--contenders", "cupy", "--sections", "applications")),
     (60, ("tests/on_gpu.py", "--parts", "libraries")),
+    (90, ("tests/on_gpu.py", "--parts", "legate")),
     (60, (BENCH, "--contenders", "torch", "jax", "--sections", "operations")),
     (120, (BENCH, "--contenders", "jax", "--sections", "applications")),
     (200, ("tests/on_gpu.py", "--parts", "launches", "sanitizer")),
@@ -90,8 +91,9 @@ def bodies(runtime: Any, first: int, last: int) -> tuple[int, int, list[str]]:
 def applications(name: str) -> list[str]:
     """What differs between the applications' results on the device and on this machine's processor.
 
-    All bits are to be the same, but where CuPy computes the matrix products, whose sums have another order.
+    All bits are to be the same, but where CuPy computes matrix products, whose sums have another order.
     """
+    from diffuse import settings
     from tests.applications import PROGRAMS, SMALL, results
 
     programs = PROGRAMS
@@ -102,12 +104,14 @@ def applications(name: str) -> list[str]:
         programs = SMALL
     bad = []
     for app in programs:
-        here, there = results(app, "local"), results(app, name)
-        near = name == "cuda" and app in PRODUCTS and find_spec("cupy") is not None
-        if near:
-            say(f"{app}: compared within {NEAR}, as CuPy computes its matrix products")
-        bad += [f"{app}: {key} differs" for key in here if not (
-            agree(here[key], there[key]) if near else here[key].tobytes() == there[key].tobytes())]
+        here = results(app, "local")
+        with settings.using(cupy=False):
+            there = results(app, name)
+        bad += [f"{app}: {key} differs" for key in here if here[key].tobytes() != there[key].tobytes()]
+        if name == "cuda" and app in PRODUCTS and find_spec("cupy") is not None:
+            there = results(app, name)
+            bad += [f"{app} with CuPy: {key} differs" for key in here if not agree(here[key], there[key])]
+    say("applications: " + ("all agree bit for bit" if not bad else "; ".join(bad)))
     return bad
 
 
@@ -117,6 +121,25 @@ def agree(one: Any, other: Any) -> bool:
 
     largest = max(float(np.abs(one).max(initial=0.0)), 1e-300)
     return one.shape == other.shape and bool((np.abs(one - other) <= NEAR * largest).all())
+
+
+def on_legate(device: str) -> list[str]:
+    """What differs between the applications' results on a GPU of Legate's and on this machine's processor."""
+    if find_spec("legate") is None:
+        say("Legate is not installed: nothing was run on it")
+        return []
+    if device == "cuda":
+        os.environ.setdefault("LEGATE_CONFIG", "--gpus 1 --fbmem 20000")
+    else:
+        from tests import legate_grid
+
+        legate_grid.install()
+    bad = applications("legate")
+    from legate.core import TaskTarget, get_machine
+
+    gpus = get_machine().count(TaskTarget.GPU)
+    say(f"Legate has {gpus} GPU" + "s" * (gpus != 1))
+    return bad if gpus or device != "cuda" else [*bad, "Legate ran on no GPU"]
 
 
 def launches(device: str, last: int) -> tuple[int, list[str]]:
@@ -258,7 +281,8 @@ def checked(part: str, name: str, count: int) -> list[str]:
         say(f"{good} launches from Legate's messages agree bit for bit, {len(bad)} do not")
     elif part == "applications":
         bad = applications(name)
-        say("applications: " + ("all agree bit for bit" if not bad else "; ".join(bad)))
+    elif part == "legate":
+        bad = on_legate(name)
     elif name == "cuda" and not shutil.which("compute-sanitizer"):
         say("compute-sanitizer is not installed: its tools were not run")
     elif name == "cuda":
