@@ -123,21 +123,6 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return compare
 
 
-_scanned: tuple[int, list[Any]] = 0, []
-
-
-def _tables() -> list[Any]:
-    """The bounded tables of all modules that are there by now."""
-    global _scanned
-    if _scanned[0] != len(sys.modules):
-        from diffuse.ir.bounded import Bounded
-
-        ours = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "diffuse"]
-        _scanned = len(sys.modules), [value for module in ours for value in vars(module).values()
-                                      if isinstance(value, Bounded)]
-    return _scanned[1]
-
-
 @pytest.fixture(autouse=True)
 def room_in_tables() -> None:
     """No table is emptied in the middle of a test because other tests have filled it: what it remembered is
@@ -148,14 +133,9 @@ def room_in_tables() -> None:
         return
     if soon is not None:
         soon.looked()
-    engine = stream.current()
-    memo, templates = engine.window.memo, engine.templates
-    for table in (*_tables(), templates.known, templates._places, templates._overlaps):
-        if 2 * len(table) > table.limit:
-            table.clear()
-    if 2 * memo.nodes > memo.nodes_size.limit or 2 * memo.trails > memo.trails_size.limit:
-        engine.fence()
-        engine.window.forget()
+    from tests import tables
+
+    tables.make_room()
 
 
 @pytest.fixture
