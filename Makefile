@@ -21,9 +21,11 @@ run: $(INSTALLED)
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
 # mypy, which takes one processor, runs beside the tests.  So do the tests with several ranks, which wait for
-# each other half of the time.  `make test THOROUGH=1` runs more rounds of random programs.
+# each other half of the time.  Hundreds of processes import what pip has not compiled: Python keeps the bytecode.
+# `make test THOROUGH=1` runs more rounds of random programs.
 test: $(INSTALLED)-test
 	kernels=$$(mktemp -d) && trap 'rm -rf "$$kernels"' EXIT && export DIFFUSE_CACHE_DIR="$$kernels" && \
+	export PYTHONDONTWRITEBYTECODE= && \
 	$(MAKE) -j3 ranks suite lint
 
 suite: $(INSTALLED)-test

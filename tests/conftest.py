@@ -43,6 +43,9 @@ ROOT = GOLDEN.parent.parent
 AT_FIRST = frozenset(os.listdir(ROOT))
 """The files and folders of the checkout before the tests."""
 
+MANY = 8
+"""The requests to compile that a test may leave behind."""
+
 ELSEWHERE = {
     "local_only": (("legate", "mpi", "simt", "cuda"), "what a runtime promises whose memory the host shares"),
     "not_legate": (("legate", "mpi"), "what a runtime promises that runs in one process"),
@@ -57,6 +60,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from diffuse.service import client  # its server ends with it, whatever was requested
+
+    client.BOOT = client.BOOT.replace("server.main()", "server.GRACE = 0.0; server.main()")
     for name, (runtimes, promise) in ELSEWHERE.items():
         config.addinivalue_line("markers", f"{name}(instead): {promise}; skipped on {', '.join(runtimes)}")
     config.addinivalue_line("markers", "ranks: runs several ranks, which want the machine for themselves")
@@ -88,6 +94,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     fresh()
 
 
+def drop_requests() -> None:
+    """Give up kernels that tests requested in the background, if these are many: few of them run again.  One
+    that does is requested anew, as after a fork."""
+    service, build = map(sys.modules.get, ("diffuse.service.client", "diffuse.kernels.build.compiler"))
+    if service is not None and build is not None and len(service.client._asked) > MANY:
+        service.client.reset()
+        build.compiler.after_fork()
+
+
 _started = "legate.core" in sys.modules
 
 
@@ -99,6 +114,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     global _started
     added = [name for name in os.listdir(ROOT) if name not in AT_FIRST and not name.startswith(".")]
     assert not added, f"while this test ran, {added} came into {ROOT}: tests write to tmp_path"
+    drop_requests()
     engine = sys.modules.get("diffuse.stream.engine")
     if engine is not None:
         assert not engine.current().entered(), "this thread still holds the engine's lock"
