@@ -98,8 +98,12 @@ def drop_requests() -> None:
     """Give up kernels that tests requested in the background, if these are many: few of them run again.  One
     that does is requested anew, as after a fork."""
     service, build = map(sys.modules.get, ("diffuse.service.client", "diffuse.kernels.build.compiler"))
-    if service is not None and build is not None and len(service.client._asked) > MANY:
-        service.client.reset()
+    if service is None or build is None or len(service.client._asked) <= MANY:
+        return
+    client = service.client
+    client.poll()
+    if len(client._asked) > MANY and not client._starter:
+        client.reset()
         build.compiler.after_fork()
 
 
