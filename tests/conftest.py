@@ -46,6 +46,9 @@ ROOT = GOLDEN.parent.parent
 AT_FIRST = frozenset(os.listdir(ROOT))
 """The files and folders of the checkout before the tests."""
 
+MANY = 8
+"""The requests to compile that a test may leave behind."""
+
 ELSEWHERE = {
     "local_only": (("legate", "mpi", "simt", "cuda"), "what a runtime promises whose memory the host shares"),
     "not_legate": (("legate", "mpi"), "what a runtime promises that runs in one process"),
@@ -61,6 +64,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from diffuse.service import client  # its server ends with it, whatever was requested
+
+    client.BOOT = client.BOOT.replace("server.main()", "server.GRACE = 0.0; server.main()")
     for name, (runtimes, promise) in ELSEWHERE.items():
         config.addinivalue_line("markers", f"{name}(instead): {promise}; skipped on {', '.join(runtimes)}")
     config.addinivalue_line("markers", "ranks: runs several ranks, which want the machine for themselves")
@@ -92,6 +98,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     fresh()
 
 
+def drop_requests() -> None:
+    """Give up kernels that tests requested in the background, if these are many: few of them run again.  One
+    that does is requested anew, as after a fork."""
+    service, build = map(sys.modules.get, ("diffuse.service.client", "diffuse.kernels.build.compiler"))
+    if service is None or build is None or len(service.client._asked) <= MANY:
+        return
+    client = service.client
+    client.poll()
+    if len(client._asked) > MANY and not client._starter:
+        client.reset()
+        build.compiler.after_fork()
+
+
 _started = "legate.core" in sys.modules
 
 
@@ -103,6 +122,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     global _started
     added = [name for name in os.listdir(ROOT) if name not in AT_FIRST and not name.startswith(".")]
     assert not added, f"while this test ran, {added} came into {ROOT}: tests write to tmp_path"
+    drop_requests()
     engine = sys.modules.get("diffuse.stream.engine")
     if engine is not None:
         assert not engine.current().entered(), "this thread still holds the engine's lock"
@@ -127,21 +147,6 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return compare
 
 
-_scanned: tuple[int, list[Any]] = 0, []
-
-
-def _tables() -> list[Any]:
-    """The bounded tables of all modules that are there by now."""
-    global _scanned
-    if _scanned[0] != len(sys.modules):
-        from diffuse.ir.bounded import Bounded
-
-        ours = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "diffuse"]
-        _scanned = len(sys.modules), [value for module in ours for value in vars(module).values()
-                                      if isinstance(value, Bounded)]
-    return _scanned[1]
-
-
 @pytest.fixture(autouse=True)
 def room_in_tables() -> None:
     """No table is emptied in the middle of a test because other tests have filled it: what it remembered is
@@ -152,14 +157,9 @@ def room_in_tables() -> None:
         return
     if soon is not None:
         soon.looked()
-    engine = stream.current()
-    memo, templates = engine.window.memo, engine.templates
-    for table in (*_tables(), templates.known, templates._places, templates._overlaps):
-        if 2 * len(table) > table.limit:
-            table.clear()
-    if 2 * memo.nodes > memo.nodes_size.limit or 2 * memo.trails > memo.trails_size.limit:
-        engine.fence()
-        engine.window.forget()
+    from tests import tables
+
+    tables.make_room()
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.ops.operands import wrap
 from diffuse.numpy.small import native
 from diffuse.settings import config
+from tests.each import rounds
 from tests.kinds import is_ours
 from tests.test_fuzz_stream import stream
 
@@ -333,7 +334,7 @@ def run(seed: int, steps: int = 12) -> None:
 
 @pytest.mark.usefixtures("threshold")
 def test_random_programs_agree_with_numpy() -> None:
-    @settings(max_examples=150, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=rounds(75, 150), deadline=None, derandomize=True, database=None)
     @given(st.integers(0, 10**9))
     def programs(seed: int) -> None:
         run(seed)

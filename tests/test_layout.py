@@ -10,6 +10,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -80,6 +81,12 @@ def modules() -> Iterator[tuple[str, Path]]:
 MODULES = dict(modules())
 
 
+@cache
+def parsed(name: str) -> ast.Module:
+    """The source of a module."""
+    return ast.parse(MODULES[name].read_text())
+
+
 def statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
     """The imports in a tree but for those that only a type-checker sees."""
     for child in ast.iter_child_nodes(node):
@@ -90,8 +97,14 @@ def statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
         yield from statements(child)
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
+@cache
+def imports(tree: ast.AST) -> list[str]:
     """Names of the modules that a source imports; `from package import module` names the module."""
+    return list(named(tree))
+
+
+def named(tree: ast.AST) -> Iterator[str]:
+    """The same, one after the other."""
     for statement in statements(tree):
         if isinstance(statement, ast.Import):
             yield from (alias.name for alias in statement.names)
@@ -138,14 +151,14 @@ def test_rooms_have_modules() -> None:
 
 @for_each("name", MODULES)
 def test_imports_point_down(name: str) -> None:
-    found = list(violations(name, ast.parse(MODULES[name].read_text())))
+    found = list(violations(name, parsed(name)))
     assert not found, "\n".join(found)
 
 
 def test_there_are_no_cycles() -> None:
     """A package stands for its `__init__` alone here: what it imports, its modules may not import it for."""
-    graph = {name: {target for target in imports(ast.parse(path.read_text())) if target in MODULES} - {name}
-             for name, path in MODULES.items()}
+    graph = {name: {target for target in imports(parsed(name)) if target in MODULES} - {name}
+             for name in MODULES}
     try:
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as error:
@@ -169,14 +182,14 @@ LIBRARIES = [name for name in MODULES if room(name) in ("diffuse.numpy", "diffus
 @for_each("name", LIBRARIES)
 def test_array_libraries_use_the_public_way_in(name: str) -> None:
     allowed = ("diffuse.library", "diffuse.settings", "diffuse.numpy", "diffuse.scipy")
-    found = [target for target in imports(ast.parse(MODULES[name].read_text()))
+    found = [target for target in imports(parsed(name))
              if target.startswith("diffuse.") and not target.startswith(allowed)]
     assert not found, f"{name} imports {found}: what a library needs has to be public, in diffuse/library.py"
 
 
 def test_the_definition_of_redistribution_is_for_tests() -> None:
     users = {name for name in MODULES if not name.startswith("diffuse.movement.definition")
-             for target in imports(ast.parse(MODULES[name].read_text()))
+             for target in imports(parsed(name))
              if target.startswith("diffuse.movement.definition")}
     assert not users, f"{users} import what is as slow as it looks: the planner has boxes and parts"
 
@@ -207,7 +220,7 @@ def test_links_are_links(name: str, target: str) -> None:
 
 @for_each("name", MODULES)
 def test_a_module_says_what_it_does(name: str) -> None:
-    assert ast.get_docstring(ast.parse(MODULES[name].read_text())), f"{name} wants a docstring"
+    assert ast.get_docstring(parsed(name)), f"{name} wants a docstring"
 
 
 def test_the_settings_are_listed() -> None:

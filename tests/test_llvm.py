@@ -23,7 +23,7 @@ from diffuse.kernels.llvm import iteration, nest
 from diffuse.kernels.meaning.reduce import definition
 from diffuse.kernels.targets.host import Host
 from tests.bodies import Case, differences
-from tests.each import for_each
+from tests.each import for_each, rounds
 
 Array = NDArray[Any]
 R, W = Privilege.READ, Privilege.WRITE
@@ -154,7 +154,7 @@ def test_what_does_not_change_is_written_outside_the_innermost_loop() -> None:
 # random bodies
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(30, 60), deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_a_kernel_means_what_its_body_means(seed: int) -> None:
     case = Case(seed)

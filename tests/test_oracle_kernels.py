@@ -15,6 +15,7 @@ from diffuse.kernels.llvm.code import Code, Module
 from diffuse.kernels.meaning import interpret
 from diffuse.kernels.targets.host import host
 from tests.bodies import Case, differences
+from tests.each import rounds
 
 jit = pytest.importorskip("diffuse.kernels.build.jit", reason="no compiler of kernels here")
 pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
@@ -46,19 +47,19 @@ def agree(case: Case) -> None:
             assert (word[-16:] == 0xAB).all(), f"a kernel wrote behind its partials\n{case.body}"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(75, 150), deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_compiled_and_interpreted_agree(seed: int) -> None:
     agree(Case(seed))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=rounds(40, 80), deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_the_interpreter_calls_the_same_vector_math(seed: int) -> None:
     agree(Case(seed, transcendental=True))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=rounds(20, 40), deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_short_rows_run_as_one_loop(seed: int) -> None:
     agree(Case(seed, transcendental=seed % 4 == 0, flat=True))
@@ -87,7 +88,7 @@ def test_many_of_these_bodies_run_run_as_one_loop() -> None:
     assert letters >= {"c1", "01", "0s", "10"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(30, 60), deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_points_of_a_launch_may_be_compiled_and_interpreted_in_any_mixture(seed: int) -> None:
     """The switch from one to the other must not show: the partial results have one layout."""

@@ -19,6 +19,7 @@ from diffuse.numpy.ops import moving
 from diffuse.numpy.small import native
 from diffuse.stream import cuts, sketch, window
 from diffuse.stream.replay import Replay
+from tests.each import rounds
 from tests.test_fuzz_stream import same, stream
 
 pytestmark = pytest.mark.local_only("other runtimes lay out their launches anew")
@@ -148,7 +149,7 @@ def ran(program: Changing, **chosen: Any) -> list[Any]:
             return program.run(diffuse.numpy)
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", range(0, rounds(20, 40), 10))
 def test_sketches_launch_what_the_full_analysis_does(first: int, launches: list[Any],
                                                      monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(first, first + 10):
@@ -168,7 +169,7 @@ def test_sketches_launch_what_the_full_analysis_does(first: int, launches: list[
         assert launches == analysed, f"seed {seed}\n{program}"
 
 
-@pytest.mark.parametrize("first", range(100, 140, 10))
+@pytest.mark.parametrize("first", range(100, rounds(120, 140), 10))
 def test_the_rows_of_sketches_say_what_canonical_rows_do(first: int) -> None:
     for seed in range(first, first + 10):
         program = Changing(seed)
