@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from diffuse.ir import Privilege
-from diffuse.ir.bounded import Bounded
+from diffuse.ir.bounded import Recurring
 from diffuse.ir.loops import SEGMENT
 from diffuse.kernels.body import abi, operations
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
@@ -130,7 +130,7 @@ def _partials(nbytes: int) -> int:
 
 
 _folds: dict[Key, SmallFold] = {}
-_laid_out: dict[tuple[Any, ...], LaidOut] = Bounded(SHAPES)
+_laid_out: dict[tuple[Any, ...], LaidOut] = Recurring(SHAPES)
 
 
 def reduce(operator: str, array: Array, axes: tuple[int, ...], dtype: str) -> Array:
