@@ -140,9 +140,9 @@ def _tables() -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def room_in_tables() -> None:
-    """No table is emptied in the middle of a test because other tests have filled it: what it remembered is
-    then found anew, as tests of waits and analyses would count.  Nor is anything done at once because of
-    operations on new views in a test before."""
+    """No table is emptied or swept in the middle of a test because other tests have filled it: what it
+    remembered is then found anew, as tests of waits and analyses would count.  Nor is anything done at once
+    because of operations on new views in a test before."""
     stream, soon = sys.modules.get("diffuse.stream.engine"), sys.modules.get("diffuse.numpy.arrays.soon")
     if stream is None:
         return
@@ -150,10 +150,16 @@ def room_in_tables() -> None:
         soon.looked()
     engine = stream.current()
     memo, templates = engine.window.memo, engine.templates
+    from diffuse.ir.bounded import Recurring, sweeps
+
+    sweeps.left = sweeps.every
     for table in (*_tables(), templates.known, templates._places, templates._overlaps):
-        if 2 * len(table) > table.limit:
+        most = min(table.limit, sweeps.fresh) if isinstance(table, Recurring) else table.limit
+        if 2 * len(table) > most:
             table.clear()
-    if 2 * memo.nodes > memo.nodes_size.limit or 2 * memo.trails > memo.trails_size.limit:
+        if isinstance(table, Recurring) and table._swept != sweeps.number:
+            table._sweep()
+    if 2 * memo.nodes > memo.nodes_size.limit or 2 * len(memo._new) > memo.new_trails:
         engine.fence()
         engine.window.forget()
 

@@ -8,6 +8,7 @@ What a loop of ever new shapes leaves behind is as much after a thousand iterati
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from itertools import count, islice
 from typing import TypeVar
 
@@ -41,8 +42,8 @@ class Past:
         self._count = 0
 
     def seen(self, name: int) -> bool:
-        """Add the hash of a name, and return whether it was there before.  At most one answer in 32 is a
-        false positive, as an eighth of the bits are set at most."""
+        """Add the hash of a name, and return whether it was there before.  A few in a
+        hundred answers are false positives, as an eighth of the bits are set at most."""
         young, old, last = self._young, self._old, self._size - 1
         name ^= name >> 29
         one, other = name & last, name >> 32 & last
@@ -126,14 +127,15 @@ _tables = count()
 class Recurring(Bounded[K, V]):
     """A bounded dictionary whose sweeps drop what does not recur (see above).
 
-    Keys that are equal have equal hashes, also when they were made anew: they are not objects that are
-    compared by identity, of which a later one at the same address would seem to recur.
+    Of keys with objects that are compared by identity, `name` gives a name by value: such an object may be made
+    anew, and a later one at the address of another would seem to recur.
     """
 
-    __slots__ = ("_number", "_swept", "_kept", "_turns")
+    __slots__ = ("_name", "_number", "_swept", "_kept", "_turns")
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = LIMIT, name: Callable[[K], Hashable] | None = None) -> None:
         super().__init__(limit)
+        self._name = name
         self._number = next(_tables)
         """Distinguishes its keys from those of other tables."""
         self._swept = sweeps.number
@@ -158,7 +160,8 @@ class Recurring(Bounded[K, V]):
         self._swept, past = sweeps.number, sweeps.past
         # a copy, made in one step: another thread may add an entry meanwhile
         new = list(islice(self, self._kept, None))
-        again = sum([past.seen(hash((self._number, key))) for key in new])
+        names = new if self._name is None else map(self._name, new)
+        again = sum([past.seen(hash((self._number, name))) for name in names])
         if 2 * again > len(new):
             self._kept = len(self)
         elif not self._kept or self._turns != past.turns:

@@ -79,6 +79,8 @@ class SmallFold:
         self.axes = axes
         self.reduction, = abi.reductions(source)
         self.source = source
+        self._code: tuple[Any, ...] = ()
+        """Its machine code as a function, and what packs the function's arguments; empty until it is called."""
 
     def ready(self) -> bool:
         """Has the machine code arrived?"""
@@ -96,8 +98,10 @@ class SmallFold:
             words += (0, *array.strides)
         words += (0, *into, _partials(abi.partial_bytes(self.source, self.reduction, shape)))
         *places, target = abi.words(self.source).arguments
-        return LaidOut(CALL(self.kernel.native.address), self.kernel.layout.pack, result, dtype,
-                       dtype.alignment - 1, words, tuple(places), target, self.kernel)
+        if not self._code:
+            self._code = CALL(self.kernel.native.address), self.kernel.layout.pack
+        return LaidOut(*self._code, result, dtype, dtype.alignment - 1, words, tuple(places), target,
+                       self.kernel)
 
 
 class LaidOut(NamedTuple):

@@ -28,7 +28,13 @@ theirs."""
 NUMBERS = frozenset((*WEAK, *STRONG))
 """Both as a set, in which the class of a pending number is not, though it equals one of them."""
 
-RULES: dict[tuple[Any, ...], Rule] = Recurring(1 << 12)
+
+def _by_value(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A key of `RULES` with what determines a form in place of the form."""
+    return tuple([(x.shape, x.strides, x.name) if isinstance(x, Form) else x for x in key])
+
+
+RULES: dict[tuple[Any, ...], Rule] = Recurring(1 << 12, _by_value)
 """The rules, by NumPy's function and the forms or types of the operands."""
 WIDE = 64
 """The least extent of a dimension that is cut before a last dimension is, on up to 16 processors."""
