@@ -159,7 +159,8 @@ def room_in_tables() -> None:
             table.clear()
         if isinstance(table, Recurring) and table._swept != sweeps.number:
             table._sweep()
-    if 2 * memo.nodes > memo.nodes_size.limit or 2 * len(memo._new) > memo.new_trails:
+    if (2 * memo.nodes > memo.nodes_size.limit or 2 * len(memo._new) > memo.new_trails
+            or memo._sweep != sweeps.number):
         engine.fence()
         engine.window.forget()
 

@@ -16,7 +16,7 @@ LIMIT = 1 << 16
 """The most entries of a table."""
 SWEPT = 1 << 13
 """The number of new entries of all recurring tables together after which they are swept."""
-FRESH = 1 << 10
+FRESH = 3 << 9
 """The number of new entries of one of them after which all are swept."""
 
 FACTOR = 4
@@ -127,8 +127,8 @@ _tables = count()
 class Recurring(Bounded[K, V]):
     """A bounded dictionary whose sweeps drop what does not recur (see above).
 
-    Of keys with objects that are compared by identity, `name` gives a name by value: such an object may be made
-    anew, and a later one at the address of another would seem to recur.
+    Of keys with objects that are compared by identity, `name` gives a name by value: such an object may be
+    made anew, and a later one at the address of another would seem to recur.
     """
 
     __slots__ = ("_name", "_number", "_swept", "_kept", "_turns")

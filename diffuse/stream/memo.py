@@ -22,14 +22,14 @@ from zlib import crc32
 
 from diffuse.fusion.constraints import Refusal
 from diffuse.ir import Decomposition, Point
-from diffuse.ir.bounded import Past, Size
+from diffuse.ir.bounded import Past, Size, sweeps
 from diffuse.ir.template import Template
 
 FIRST_NODES, MOST_NODES = 1 << 14, 1 << 18
 """The initial limit of the edges of the tree of prefixes, and the limit to which it may grow
 (ir/bounded.py)."""
-NEW_TRAILS = 1 << 9
-"""The number of new edges of the tree of trails after which those are dropped that do not recur."""
+NEW_TRAILS = 1 << 10
+"""The number of new edges of the tree of trails after which they are dropped unless they recur."""
 
 MOST_SKETCHED = 64
 
@@ -149,6 +149,8 @@ class Memo:
         self._past = Past()
         """The hashes of earlier edges of trails."""
         self._turns = 0
+        self._sweep = sweeps.number
+        """The sweep of tables after which new edges were last dropped."""
         self.root = Node(0)
         self.start = Trail(self.root)
         self.starts: dict[Any, Trail] = {}
@@ -169,6 +171,7 @@ class Memo:
         self.start = Trail(self.root)
         self.starts.clear()
         self._new.clear()
+        self._sweep = sweeps.number
         self.nodes = self.trails = 0
 
     def forget_trails(self) -> None:
@@ -178,6 +181,7 @@ class Memo:
         self.start.expected = None
         self.starts.clear()
         self._new.clear()
+        self._sweep = sweeps.number
         self.trails = 0
 
     def joined(self, node: Node, row: tuple[Any, ...], loops: int, spilled: tuple[int, ...]) -> Node:
@@ -208,14 +212,19 @@ class Memo:
         if isinstance(edge, Trail):
             edge.name = name
 
-    def trim(self) -> None:
+    def trim(self, alone: bool = True) -> None:
         """Clear full trees, and drop trails that do not recur; called between groups, when no group refers to
-        a node."""
+        a node.
+
+        Trails that were added before a sweep of the tables lead to templates that are not found any more.
+        Several ranks, which are not `alone`, wait for a number of trails: they have to forget alike, and
+        their tables differ.
+        """
         if self.nodes > self.nodes_size.limit and not self.nodes_size.grows():
             self.clear()
         elif self.trails > MOST_NODES:
             self.forget_trails()
-        elif len(self._new) > self.new_trails:
+        elif len(self._new) > self.new_trails or alone and self._sweep != sweeps.number:
             self._drop_trails()
 
     def _drop_trails(self) -> None:
@@ -229,5 +238,5 @@ class Memo:
                 trail.expected = None
                 self.trails -= trail.edges.pop(key, None) is not None
             self.starts = {name: trail for name, trail in self.starts.items() if trail.edges}
-        self._turns = self._past.turns
+        self._turns, self._sweep = self._past.turns, sweeps.number
         self._new.clear()

@@ -80,7 +80,7 @@ class SmallFold:
         self.reduction, = abi.reductions(source)
         self.source = source
         self._code: tuple[Any, ...] = ()
-        """Its machine code as a function, and what packs the function's arguments; empty until it is called."""
+        """Its machine code as a function, and what packs the arguments; empty until it is called."""
 
     def ready(self) -> bool:
         """Has the machine code arrived?"""
