@@ -100,8 +100,8 @@ class SmallFold:
         *places, target = abi.words(self.source).arguments
         if not self._code:
             self._code = CALL(self.kernel.native.address), self.kernel.layout.pack
-        return LaidOut(*self._code, result, dtype, dtype.alignment - 1, words, tuple(places), target,
-                       self.kernel)
+        run, pack = self._code
+        return LaidOut(run, pack, result, dtype, dtype.alignment - 1, words, tuple(places), target, self.kernel)
 
 
 class LaidOut(NamedTuple):
