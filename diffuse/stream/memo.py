@@ -28,7 +28,7 @@ from diffuse.ir.template import Template
 FIRST_NODES, MOST_NODES = 1 << 14, 1 << 18
 """The initial limit of the edges of the tree of prefixes, and the limit to which it may grow
 (ir/bounded.py)."""
-NEW_TRAILS = 1 << 10
+NEW_TRAILS = 1 << 12
 """The number of new edges of the tree of trails after which they are dropped unless they recur."""
 
 MOST_SKETCHED = 64

@@ -101,7 +101,8 @@ class SmallFold:
         if not self._code:
             self._code = CALL(self.kernel.native.address), self.kernel.layout.pack
         run, pack = self._code
-        return LaidOut(run, pack, result, dtype, dtype.alignment - 1, words, tuple(places), target, self.kernel)
+        return LaidOut(run, pack, result, dtype, dtype.alignment - 1, words, tuple(places), target,
+                       self.kernel)
 
 
 class LaidOut(NamedTuple):
