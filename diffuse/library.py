@@ -42,7 +42,7 @@ from diffuse.ir import (
     tile_length,
     view,
 )
-from diffuse.ir.bounded import Bounded
+from diffuse.ir.bounded import Bounded, Recurring
 from diffuse.ir.loops import ROWS
 from diffuse.ir.view import View
 from diffuse.kernels.body import operations
@@ -98,7 +98,7 @@ __all__ += ["Alone", "Ends", "Independent", "Moved", "Sums", "first_points", "pa
 # Routines that sort, search and count, which functions of a library call on parts of arrays
 __all__ += ["algorithms"]
 # Tables of a limited size: of what a library decides once for all calls that are alike
-__all__ += ["Bounded"]
+__all__ += ["Bounded", "Recurring"]
 # Operations recorded again, of which a library knows the template, and what their stores look like
 __all__ += ["Frame", "again", "again_into", "new", "recording"]
 # Operations that are written by the user, as a scalar function of Python

@@ -149,9 +149,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture(autouse=True)
 def room_in_tables() -> None:
-    """No table is emptied in the middle of a test because other tests have filled it: what it remembered is
-    then found anew, as tests of waits and analyses would count.  Nor is anything done at once because of
-    operations on new views in a test before."""
+    """No table is emptied or swept in the middle of a test because other tests have filled it: what it
+    remembered is then found anew, as tests of waits and analyses would count.  Nor is anything done at once
+    because of operations on new views in a test before."""
     stream, soon = sys.modules.get("diffuse.stream.engine"), sys.modules.get("diffuse.numpy.arrays.soon")
     if stream is None:
         return

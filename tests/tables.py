@@ -7,22 +7,11 @@ from functools import _lru_cache_wrapper
 from types import ModuleType
 from typing import Any
 
-from diffuse.ir.bounded import Bounded
+from diffuse.ir.bounded import Bounded, Recurring, sweeps
 
 _scanned: tuple[int, list[Any]] = 0, []
-_full: list[Bounded[Any, Any]] = []
-"""Tables that were full, and therefore emptied or made larger, since all were emptied."""
-_bounded: Any = Bounded
-_make_room = _bounded._make_room
-
-
-def _noting(table: Bounded[Any, Any]) -> None:
-    """`Bounded._make_room` during tests."""
-    _full.append(table)
-    _make_room(table)
-
-
-_bounded._make_room = _noting
+_sweep = 0
+"""The number of the last sweep of tables before all were emptied."""
 
 
 def _modules() -> list[ModuleType]:
@@ -44,6 +33,7 @@ def bounded() -> list[Bounded[Any, Any]]:
 def forget() -> None:
     """Empty all tables at once, as those of a new process are: where one is empty and others are not, equal
     views, forms and templates are there twice, and what is counted for one is not counted for the other."""
+    global _sweep
     from diffuse.stream import engine
 
     engine.fence()
@@ -54,15 +44,22 @@ def forget() -> None:
             if isinstance(value, _lru_cache_wrapper) and value.cache_parameters()["maxsize"] is not None:
                 value.cache_clear()
     engine.current().window.forget()
-    _full.clear()
+    _sweep = sweeps.number
+
+
+def half_full(table: Bounded[Any, Any]) -> bool:
+    """Has a table half of the entries at which it is emptied, or at which all are swept?"""
+    most = min(table.limit, sweeps.fresh) if isinstance(table, Recurring) else table.limit
+    return 2 * len(table) > most
 
 
 def make_room() -> None:
-    """Empty all tables if one is half full, which might be emptied in the middle of the next test, or was
-    full in a test before."""
+    """Empty all tables if one is half full, which might be emptied or swept in the middle of the next test, or
+    if they were swept in a test before."""
     from diffuse.stream import engine
 
+    sweeps.left = sweeps.every
     memo: Any = engine.current().window.memo
-    if (_full or any([2 * len(table) > table.limit for table in bounded()])
-            or 2 * memo.nodes > memo.nodes_size.limit or 2 * memo.trails > memo.trails_size.limit):
+    if (_sweep != sweeps.number or any([half_full(table) for table in bounded()])
+            or 2 * memo.nodes > memo.nodes_size.limit or 2 * len(memo._new) > memo.new_trails):
         forget()

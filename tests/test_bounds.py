@@ -12,7 +12,8 @@ import pytest
 import diffuse
 import diffuse.numpy as np
 from diffuse import settings
-from diffuse.ir.bounded import Bounded
+from diffuse.ir import bounded
+from diffuse.ir.bounded import Recurring
 from diffuse.kernels.build import compiler as compiling
 from diffuse.observe import trace
 from diffuse.stream import engine, execute
@@ -83,16 +84,17 @@ def test_a_kernel_that_was_dropped_is_compiled_for_the_plan_that_has_it() -> Non
     assert engine.current().plans.count(plan) == 1 and plan.kernel.native is not None
 
 
-def test_a_table_grows_while_another_thread_adds_to_it() -> None:
+def test_a_table_is_swept_while_another_thread_adds_to_it() -> None:
     """The hash of a key is Python code here, between whose steps another thread may run."""
-    table: Bounded[Any, int] = Bounded(64, first=4)
+    table: Recurring[Any, int] = Recurring(64)
 
     class Key:
         def __hash__(self) -> int:
-            if len(table) == table.limit:  # the table counts its keys, to decide whether it grows
+            if table._swept != bounded.sweeps.number - 1 and len(table) < 20:  # it is being swept
                 dict.__setitem__(table, object(), 0)
             return 1
 
     for number in range(6):
         table[Key()] = number
+        bounded.sweeps.begin()
     assert list(table.values())[-1] == 5

@@ -12,7 +12,7 @@ import diffuse.numpy as np
 from diffuse import settings
 from diffuse.fusion import canonical
 from diffuse.ir import alias, partition, view
-from diffuse.ir.bounded import FACTOR, FIRST, LIMIT, Bounded, Past, Size
+from diffuse.ir.bounded import FRESH, LIMIT, SWEPT, Bounded, Past, Recurring, sweeps
 from diffuse.numpy.ops import moving
 from diffuse.observe import trace
 from diffuse.stream import engine
@@ -24,7 +24,9 @@ def memo(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memo]:
     engine.fence()
     window = engine.current().window
     window.forget()
-    monkeypatch.setattr(window.memo, "trails_size", Size(100, 10_000))
+    monkeypatch.setattr(window.memo, "new_trails", 100)
+    monkeypatch.setattr(sweeps, "past", Past(1 << 20))
+    monkeypatch.setattr(sweeps, "left", SWEPT)
     monkeypatch.setattr(moving, "MOST", 0)  # operations on ever new views are recorded
     with settings.using(compile="off", window="auto", small=0):
         yield window.memo
@@ -50,63 +52,92 @@ def test_new_shapes_leave_no_more_trails_than_the_memo_has_room_for(memo: Memo) 
         assert turn(n) == 2.0 * (n - 1)
         assert memo.trails <= 110
     assert alive(Trail) <= others + 110
-    assert memo.trails_size.limit == 100
     assert memo.nodes < 20  # they have one canonical form
 
 
 def test_nor_more_entries_of_any_table() -> None:
     tables: list[Any] = [view._views, canonical._forms, alias._known, partition._covering,
                          engine.current().templates.known]
-    limits = [table.limit for table in tables]
-    for n in range(2 * FIRST // 5):
+    before = sweeps.number
+    for n in range(3 * FRESH // 2):
         turn(n + 1000)
-    assert [table.limit for table in tables] == limits
-    assert all(len(table) <= limit for table, limit in zip(tables, limits, strict=True))
+    assert sweeps.number > before + 1
+    assert all(len(table) <= FRESH + 10 for table in tables)
 
 
 def test_a_program_that_comes_back_to_many_shapes_is_remembered_whole(memo: Memo) -> None:
     for _ in range(8):
         for n in range(100, 160):
             turn(n)
-    assert memo.trails_size.limit > 5 * 60
     nodes, new = memo.trails, trace.snapshot()["plans"]
     for n in range(100, 160):
         turn(n)
     assert memo.trails == nodes and trace.snapshot()["plans"] == new
 
 
-def test_new_keys_never_let_a_table_grow() -> None:
-    table: Bounded[tuple[str, int], int] = Bounded()
-    for key in range(20 * FIRST):
+def test_what_never_recurs_is_dropped_again() -> None:
+    table: Recurring[tuple[str, int], int] = Recurring()
+    for key in range(2 * LIMIT):
         table["key", key] = key
-        assert len(table) <= FIRST
-    assert table.limit == FIRST
+        assert len(table) <= FRESH + 1
 
 
-@pytest.mark.parametrize("keys", [2 * FIRST + 100, 5 * FIRST])
-def test_keys_that_come_back_let_it_grow_until_it_holds_them(keys: int) -> None:
-    table: Bounded[tuple[str, int], int] = Bounded()
-    missed = 0
-    for _ in range(12):
-        missed = 0
+@pytest.mark.parametrize("keys", [FRESH + 100, 5 * FRESH, 3 * SWEPT])
+def test_what_recurs_is_kept(keys: int) -> None:
+    table: Recurring[tuple[str, int], int] = Recurring()
+    missed = [0] * 4
+    for turn in range(4):
         for key in range(keys):
             if table.get(("key", key)) is None:
-                missed += 1
+                missed[turn] += 1
                 table["key", key] = key
-    assert missed == 0
-    assert table.limit <= FACTOR * keys
+    assert missed[0] == keys and missed[2] < FRESH and missed[3] == 0
 
 
-def test_a_table_has_a_limit() -> None:
-    table: Bounded[int, int] = Bounded(3 * FIRST)
+def test_what_is_kept_stays_beside_what_never_recurs_until_that_is_long_ago() -> None:
+    table: Recurring[tuple[str, int], int] = Recurring()
+    for key in [*4 * [*range(2 * FRESH)], *range(2 * LIMIT, 2 * LIMIT + 3 * FRESH)]:
+        if ("key", key) not in table:
+            table["key", key] = key
+    assert all(("key", key) in table for key in range(2 * FRESH))
+    for key in range(4 * LIMIT, 8 * LIMIT):
+        table["new", key] = key
+    assert len(table) <= FRESH + 1
+
+
+def test_all_tables_are_swept_when_one_has_many_new_entries() -> None:
+    table: Recurring[int, int] = Recurring()
+    other: Recurring[int, int] = Recurring()
+    other.update({key: key for key in range(50)})
+    for key in range(FRESH + 1):
+        table[key] = key
+    other[50] = 50
+    assert list(other) == [50]
+
+
+def test_objects_compared_by_identity_recur_by_their_names() -> None:
+    class Thing:
+        pass
+
+    table: Recurring[Any, int] = Recurring(name=lambda thing: thing.number)
+    for number in range(8 * FRESH):
+        thing = Thing()
+        thing.number = number  # type: ignore[attr-defined]
+        table[thing] = number
+        del thing
+        assert len(table) <= FRESH + 1
+
+
+@pytest.mark.parametrize("kind", [Bounded, Recurring])
+def test_a_table_has_a_limit(kind: type[Bounded[int, int]]) -> None:
+    table = kind(300)
     for _ in range(10):
-        for key in range(4 * FIRST):
+        for key in range(400):
             table[key] = key
-            assert len(table) <= 3 * FIRST
-    assert table.limit == 3 * FIRST < LIMIT
+            assert len(table) <= 300
 
 
 def test_false_positives_are_few() -> None:
     past = Past()
-    assert sum(past.seen(hash(("name", k))) for k in range(400_000)) < 400_000 // 4
-    assert past.seen(hash(("name", 399_999)))
+    assert sum(past.seen(hash(("name", k))) for k in range(400_000)) < 400_000 // 16
+    assert all(past.seen(hash(("name", k))) for k in range(400_000 - (1 << 15), 400_000))

@@ -136,7 +136,7 @@ def test_tables_that_are_full_are_emptied(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(engine.current().templates, "known", Bounded(5))
     memo = engine.current().window.memo
     monkeypatch.setattr(memo, "nodes_size", Size(20, 20))
-    monkeypatch.setattr(memo, "trails_size", Size(20, 20))
+    monkeypatch.setattr(memo, "new_trails", 20)
     x = numpy.arange(3000.0)
     ours = np.array(x)
     for k in range(1, 40):

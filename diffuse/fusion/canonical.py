@@ -39,7 +39,7 @@ from diffuse.ir import (
     covers,
     relation,
 )
-from diffuse.ir.bounded import Bounded
+from diffuse.ir.bounded import Recurring
 from diffuse.ir.loops import flat, letters
 from diffuse.ir.spans import Spans
 
@@ -50,7 +50,7 @@ _READ = Privilege.READ
 # Views are interned by whoever records tasks, so the same few map and partition objects come again in every
 # window.  What is found about them is kept by identity (hashing them would cost more than the answer saves);
 # each entry holds the objects it is about, so that an identity is never reused while the entry stands.
-_forms: dict[tuple[int, int, Point, Point | int, bool], tuple[str, bool, AccessMap, Partition]] = Bounded()
+_forms: dict[tuple[int, int, Point, Point | int, bool], tuple[str, bool, AccessMap, Partition]] = Recurring()
 
 
 class _Slot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from math import gcd
 
-from diffuse.ir.bounded import Bounded
+from diffuse.ir.bounded import Recurring
 from diffuse.ir.partition import Partition, Replicated, disjoint
 from diffuse.ir.task import Access, Point, volume
 
@@ -27,7 +27,7 @@ class Relation(Enum):
     __hash__ = object.__hash__
 
 
-_known: dict[tuple[int, int, int, int, Point], tuple[Relation, Access, Access]] = Bounded()
+_known: dict[tuple[int, int, int, int, Point], tuple[Relation, Access, Access]] = Recurring()
 """Relations of accesses through one frame, by the identity of their maps and partitions, which are interned;
 the accesses keep these alive."""
 

@@ -1,19 +1,23 @@
-"""Bounded caches whose limits adapt to the program.
+"""Bounded caches, which keep what recurs and drop what does not.
 
-A cache begins small and is emptied when it is full, so that a program with ever new shapes uses little
-memory. When most new entries had been there before, the program has come back to forgotten ones: the cache
-then grows, up to its limit.
+A program whose shapes change all the time would fill its caches with entries that it never asks for again.
+So whenever the caches have received some thousand new entries they are *swept*: each drops its new
+entries, unless the program comes back to most of them.  Then it had been given them before, not long ago.
+What a loop of ever new shapes leaves behind is as much after a thousand iterations as after a million.
 """
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Callable, Hashable
+from itertools import count, islice
 from typing import TypeVar
 
 LIMIT = 1 << 16
 """The most entries of a table."""
-FIRST = 1 << 11
-"""The first limit of a cache, in entries."""
+SWEPT = 1 << 13
+"""The number of new entries of all recurring tables together after which they are swept."""
+FRESH = 1 << 11
+"""The number of new entries of one of them after which all are swept."""
 
 FACTOR = 4
 """The factor by which a limit grows."""
@@ -23,29 +27,37 @@ V = TypeVar("V")
 
 
 class Past:
-    """A Bloom filter with one hash function for the names that were there before; it takes 64 KB."""
+    """The names that were there before, not long ago: two Bloom filters with two hash functions each, of
+    which the older one is dropped when the younger one is full."""
 
-    BITS = 1 << 19
-    __slots__ = ("_bits", "_count")
+    __slots__ = ("turns", "_size", "_young", "_old", "_count")
 
-    def __init__(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
-        self._bits = bytearray(self.BITS >> 3)
+    def __init__(self, size: int = 1 << 19) -> None:
+        """Of `size` bits each, a power of two from 8 to 2**32: the past are the last `size / 16` names at
+        least."""
+        self.turns = 0
+        """How often a filter was dropped."""
+        self._size = size
+        self._young, self._old = bytearray(size >> 3), bytes(size >> 3)
         self._count = 0
 
     def seen(self, name: int) -> bool:
-        """Add the hash of a name, and return whether it was there before.  At most one answer in four is a
-        false positive: when a quarter of the bits are set, the filter starts over."""
-        name ^= name >> 23
-        at, bit = name >> 3 & (self.BITS >> 3) - 1, 1 << (name & 7)
-        found = bool(self._bits[at] & bit)
-        self._bits[at] |= bit
-        self._count += not found
-        if self._count > self.BITS >> 2:
-            self._clear()
-        return found
+        """Add the hash of a name, and return whether it was there before.  A few in a
+        hundred answers are false positives, as an eighth of the bits are set at most."""
+        young, old, last = self._young, self._old, self._size - 1
+        name ^= name >> 29
+        one, other = name & last, name >> 32 & last
+        i, p, j, q = one >> 3, 1 << (one & 7), other >> 3, 1 << (other & 7)
+        if young[i] & p and young[j] & q:
+            return True
+        self._count += (not young[i] & p) + (not young[j] & q)
+        young[i] |= p
+        young[j] |= q
+        if self._count > self._size >> 3:
+            self._young, self._old = bytearray(self._size >> 3), bytes(young)
+            self._count = 0
+            self.turns += 1
+        return bool(old[i] & p and old[j] & q)
 
 
 class Size:
@@ -76,34 +88,90 @@ class Size:
 class Bounded(dict[K, V]):
     """A dictionary that is emptied when it is full: it may only hold what can be computed again."""
 
-    __slots__ = ("limit", "_size", "_counted")
+    __slots__ = ("limit",)
 
-    def __init__(self, limit: int = LIMIT, first: int = FIRST) -> None:
+    def __init__(self, limit: int = LIMIT) -> None:
         super().__init__()
-        self._size = Size(first, limit) if limit > first else None
-        self._counted = 0
-        """How many of its entries, the oldest ones, `_size` has counted."""
-        self.limit = min(limit, first)
+        self.limit = limit
 
     def __setitem__(self, key: K, value: V) -> None:
         if len(self) >= self.limit:
-            self._make_room()
+            self.clear()
         super().__setitem__(key, value)
 
-    def _make_room(self) -> None:
-        """Raise the limit or drop all entries."""
-        size = self._size
-        if size is not None:  # only now, as counting each entry takes longer than adding it
-            # a copy, made in one step: another thread may add an entry meanwhile
-            for key in list(islice(self, self._counted, None)):
-                size.count(hash(key))
-            self._counted = len(self)
-            if size.grows():
-                self.limit = size.limit
-                return
-        self.clear()
+
+class Sweeps:
+    """When recurring tables are swept, and which entries they were given before."""
+
+    __slots__ = ("number", "left", "every", "fresh", "past")
+
+    def __init__(self, every: int = SWEPT, fresh: int = FRESH) -> None:
+        self.every, self.fresh = every, fresh
+        """The number of new entries of all tables, and that of one table, from one sweep to the next."""
+        self.number = 0
+        """The number of sweeps so far."""
+        self.left = every
+        """The number of new entries until the next one."""
+        self.past = Past(1 << 20)
+
+    def begin(self) -> None:
+        """Begin a sweep: each table is swept when it is given its next new entry."""
+        self.left = self.every
+        self.number += 1
+
+
+sweeps = Sweeps()
+_tables = count()
+
+
+class Recurring(Bounded[K, V]):
+    """A bounded dictionary whose sweeps drop what does not recur (see above).
+
+    Of keys with objects that are compared by identity, `name` gives a name by value: such an object may be
+    made anew, and a later one at the address of another would seem to recur.
+    """
+
+    __slots__ = ("_name", "_number", "_swept", "_kept", "_turns")
+
+    def __init__(self, limit: int = LIMIT, name: Callable[[K], Hashable] | None = None) -> None:
+        super().__init__(limit)
+        self._name = name
+        self._number = next(_tables)
+        """Distinguishes its keys from those of other tables."""
+        self._swept = sweeps.number
+        """The sweep after which it was last swept."""
+        self._kept = 0
+        """How many of its entries, the oldest ones, were kept then."""
+        self._turns = sweeps.past.turns
+
+    def __setitem__(self, key: K, value: V) -> None:
+        if self._swept != sweeps.number:
+            self._sweep()
+        size = len(self)
+        super().__setitem__(key, value)
+        if len(self) != size:
+            sweeps.left -= 1
+            if sweeps.left <= 0 or size - self._kept >= sweeps.fresh:
+                sweeps.begin()
+
+    def _sweep(self) -> None:
+        """Drop the new entries unless most of them were there before; and the others, too, if that was long
+        ago."""
+        self._swept, past = sweeps.number, sweeps.past
+        # a copy, made in one step: another thread may add an entry meanwhile
+        new = list(islice(self, self._kept, None))
+        names = new if self._name is None else map(self._name, new)
+        again = sum([past.seen(hash((self._number, name))) for name in names])
+        if 2 * again > len(new):
+            self._kept = len(self)
+        elif not self._kept or self._turns != past.turns:
+            self.clear()
+        else:
+            for key in new:
+                self.pop(key, None)
+        self._turns = past.turns
 
     def clear(self) -> None:
         """Drop all entries."""
         super().clear()
-        self._counted = 0
+        self._kept = 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from diffuse.ir.bounded import Bounded
+from diffuse.ir.bounded import Recurring
 from diffuse.ir.task import Split
 from diffuse.ir.template import Template
 from diffuse.ir.view import View
@@ -73,9 +73,9 @@ class Kind:
 
 
 _next = count()
-_numbers: dict[tuple[Any, ...], int] = Bounded()
+_numbers: dict[tuple[Any, ...], int] = Recurring()
 """The numbers of forms; none is given twice, also after the table was full."""
-_kinds: dict[tuple[Any, ...], Kind] = Bounded()
+_kinds: dict[tuple[Any, ...], Kind] = Recurring()
 
 
 def form(view: View) -> Form | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from diffuse.ir.bounded import Bounded
+from diffuse.ir.bounded import Recurring
 
 if TYPE_CHECKING:
     from diffuse.ir.task import Access, AccessMap, Point, Split, Store
@@ -166,7 +166,7 @@ def covers(access: Access) -> bool:
     return found[0]
 
 
-_covering: dict[tuple[int, int, Point], tuple[bool, Access]] = Bounded()
+_covering: dict[tuple[int, int, Point], tuple[bool, Access]] = Recurring()
 """What `covers` said of maps and partitions, by identity; the access keeps these alive."""
 
 

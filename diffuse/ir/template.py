@@ -80,7 +80,7 @@ class Template:
     """An index task without its stores, its scalar values and its line.  Compared by identity."""
 
     __slots__ = ("operation", "signature", "shape", "uses", "numbers", "decomposition", "fills", "decomposed",
-                 "chosen", "alike", "alone", "elements", "reach", "begin", "met", "kind", "cut")
+                 "chosen", "alike", "alone", "elements", "reach", "begin", "met", "kind", "cut", "moved")
 
     def __init__(self, operation: str, signature: tuple[str, ...], shape: Point, uses: tuple[Use, ...],
                  numbers: tuple[tuple[int, str], ...] = (), decomposition: Decomposition | None = None
@@ -116,6 +116,8 @@ class Template:
         """Its kind (kinds.py); False if it has none, and None before it was first looked up."""
         self.met = False
         """Has a library noted that it recorded a task of this template?"""
+        self.moved: int | None = None
+        """The bytes that NumPy would read and write for it (stream/waits.py); None until it is asked for."""
         self.alone = 0
         """How often in a row the program waited for this operation and no other, or a library therefore
         computed it without recording it."""
@@ -158,6 +160,7 @@ class Template:
         made.elements, made.reach, made.begin = self.elements, self.reach, self.begin
         made.uses, made.numbers, made.decomposition = uses, self.numbers, decomposition
         made.fills, made.met, made.alone, made.cut, made.kind = self.fills, False, 0, True, False
+        made.moved = self.moved
         made.decomposed, made.chosen, made.alike = Bounded(VARIANTS), Bounded(VARIANTS), {}
         return made
 

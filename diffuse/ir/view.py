@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from diffuse.ir import ITEMSIZE, Access, AccessMap, Partition, Point, Split, Store, tiling
-from diffuse.ir.bounded import Bounded
+from diffuse.ir.bounded import Recurring
 
 DERIVED = 256
 """The most views and partitions derived from one view that are cached, such as its broadcasts."""
@@ -182,7 +182,7 @@ def located(map: AccessMap, store: Store, shape: Point) -> View:
     return View(map.rows, store.shape, store.dtype, shape, offset, tuple(strides), map.free, map.turned)
 
 
-_views: dict[tuple[object, ...], View] = Bounded()
+_views: dict[tuple[object, ...], View] = Recurring()
 """Interned views; those of live arrays outlive their entry."""
 
 

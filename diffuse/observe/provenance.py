@@ -20,7 +20,7 @@ NEAREST = 8
 
 # By identity, for the hash of a code object goes through its instructions and constants; an entry holds the
 # code it is about, so that the identity is never another's while the entry stands.
-_known: dict[int, tuple[CodeType, dict[int, Where] | None]] = Bounded()
+_known: dict[int, tuple[CodeType, dict[int, Where] | None]] = Bounded(1 << 12)
 """Code seen in call stacks: its callers' places by instruction and by line (as ~line), or None for library
 code."""
 

@@ -23,7 +23,7 @@ from diffuse.planning.boxes import held as layers
 if TYPE_CHECKING:
     from diffuse.planning.windows import Search
 
-KNOWN = 1 << 16
+KNOWN = 1 << 14
 """Arrays under choices whose memory is remembered."""
 
 

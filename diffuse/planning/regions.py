@@ -301,7 +301,7 @@ def _told(tasks: list[Recorded], found: RegionPlan) -> str:
                                 for task, words in zip(tasks, found.words, strict=True)]])
 
 
-_regions: dict[Any, Planned] = Bounded()
+_regions: dict[Any, Planned] = Bounded(1 << 11)
 """By the place in the program where it stands, and its limit of memory.  Its code, which takes microseconds
 to hash, stands there by its number, and the region keeps it alive."""
 

@@ -68,7 +68,7 @@ def decompose(template: Template, beside: Decomposition | None, processors: int,
     return found
 
 
-@lru_cache(maxsize=1 << 11)
+@lru_cache(maxsize=1 << 10)
 def flagged(decomposition: Decomposition, gaps: bool, completes: bool) -> Decomposition:
     """The decomposition with these flags."""
     return decomposition._replace(gaps=gaps, completes=completes)
@@ -148,7 +148,7 @@ def leading(decomposition: Decomposition) -> bool:
     return all(split.axis == d for d, split in enumerate(decomposition.splits))
 
 
-@lru_cache(maxsize=1 << 11)
+@lru_cache(maxsize=1 << 10)
 def followed(decomposition: Decomposition, before: Decomposition | None) -> Decomposition | None:
     """The decomposition that small tasks after this one follow: this one, if it cuts rows, or if it cuts one
     dimension and `before` is None.  One with a `begin` is followed without it, and only if `before` is
@@ -192,7 +192,7 @@ def alone(template: Template, processors: int, chunk: int) -> Decomposition:
     return by_extents(template.shape, processors, chunk, *known.constraints)
 
 
-@lru_cache(maxsize=1 << 11)
+@lru_cache(maxsize=1 << 10)
 def by_extents(shape: Point, processors: int, chunk: int, whole: frozenset[int] = frozenset(),
                leaves: int = -1, units: tuple[tuple[int, int], ...] = ()) -> Decomposition:
     """The decomposition of a task over `shape`.

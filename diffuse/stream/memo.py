@@ -18,15 +18,18 @@ second time with extents of its own, since most windows never do.
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from diffuse.fusion.constraints import Refusal
 from diffuse.ir import Decomposition, Point
-from diffuse.ir.bounded import Size
+from diffuse.ir.bounded import Past, Size, sweeps
 from diffuse.ir.template import Template
 
-FIRST_TRAILS, FIRST_NODES = 1 << 12, 1 << 14
-MOST_NODES = 1 << 18
-"""The initial limits of the edges of both trees, and the limit to which each may grow (ir/bounded.py)."""
+FIRST_NODES, MOST_NODES = 1 << 14, 1 << 18
+"""The initial limit of the edges of the tree of prefixes, and the limit to which it may grow
+(ir/bounded.py)."""
+NEW_TRAILS = 1 << 12
+"""The number of new edges of the tree of trails after which they are dropped unless they recur."""
 
 MOST_SKETCHED = 64
 
@@ -133,12 +136,21 @@ class Memo:
     result.
 
     Trails, unlike prefixes, depend on extents and offsets: a program whose shapes always change makes ever
-    new trails, but few nodes.
+    new trails, but few nodes.  So from time to time the new edges of trails are dropped, unless the program
+    comes back to most of them.
     """
 
     def __init__(self) -> None:
         self.nodes_size = Size(FIRST_NODES, MOST_NODES)
-        self.trails_size = Size(FIRST_TRAILS, MOST_NODES)
+        self.new_trails = NEW_TRAILS
+        self._new: list[tuple[Trail, tuple[Any, ...], int]] = []
+        """The edges of trails that were added since such edges were last dropped: the trail, the key there,
+        and a hash of the operations, views and slots of the tasks up to there."""
+        self._past = Past()
+        """The hashes of earlier edges of trails."""
+        self._turns = 0
+        self._sweep = sweeps.number
+        """The sweep of tables after which new edges were last dropped."""
         self.root = Node(0)
         self.start = Trail(self.root)
         self.starts: dict[Any, Trail] = {}
@@ -158,6 +170,8 @@ class Memo:
         self.root = Node(0)
         self.start = Trail(self.root)
         self.starts.clear()
+        self._new.clear()
+        self._sweep = sweeps.number
         self.nodes = self.trails = 0
 
     def forget_trails(self) -> None:
@@ -166,6 +180,8 @@ class Memo:
         self.start.edges.clear()
         self.start.expected = None
         self.starts.clear()
+        self._new.clear()
+        self._sweep = sweeps.number
         self.trails = 0
 
     def joined(self, node: Node, row: tuple[Any, ...], loops: int, spilled: tuple[int, ...]) -> Node:
@@ -191,14 +207,36 @@ class Memo:
         self.trails += 1
         template, *slots = key
         views = [hash(use.map) for use in template.uses]
-        name = hash((trail.name, template.operation, template.shape, *views, *slots))
-        self.trails_size.count(name)
+        name = hash((trail.name, crc32(template.operation.encode()), template.shape, *views, *slots))
+        self._new.append((trail, key, name))
         if isinstance(edge, Trail):
             edge.name = name
 
-    def trim(self) -> None:
-        """Clear full trees; called between groups, when no group refers to a node."""
+    def trim(self, alone: bool = True) -> None:
+        """Clear full trees, and drop trails that do not recur; called between groups, when no group refers to
+        a node.
+
+        Trails that were added before a sweep of the tables lead to templates that are not found any more.
+        Several ranks, which are not `alone`, wait for a number of trails: they have to forget alike, and
+        their tables differ.
+        """
         if self.nodes > self.nodes_size.limit and not self.nodes_size.grows():
             self.clear()
-        elif self.trails > self.trails_size.limit and not self.trails_size.grows():
+        elif self.trails > MOST_NODES:
             self.forget_trails()
+        elif len(self._new) > self.new_trails or alone and self._sweep != sweeps.number:
+            self._drop_trails()
+
+    def _drop_trails(self) -> None:
+        """Drop the new edges of trails unless most of them were there before; and the others, too, if that
+        was long ago."""
+        again = sum([self._past.seen(name) for *_, name in self._new])
+        if 2 * again <= len(self._new):
+            if self._turns != self._past.turns:
+                self.forget_trails()
+            for trail, key, _ in self._new:
+                trail.expected = None
+                self.trails -= trail.edges.pop(key, None) is not None
+            self.starts = {name: trail for name, trail in self.starts.items() if trail.edges}
+        self._turns, self._sweep = self._past.turns, sweeps.number
+        self._new.clear()

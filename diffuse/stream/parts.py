@@ -137,7 +137,7 @@ class Parts:
 
 Grid = tuple[tuple[tuple[int | None, ...], tuple[int, ...]], ...]
 """For each launch dimension of a call the axis of each array that it cuts, and the length of its tiles."""
-_layouts: dict[tuple[object, ...], Layout] = Bounded()
+_layouts: dict[tuple[object, ...], Layout] = Bounded(1 << 12)
 
 
 class DividedCall(NamedTuple):

@@ -60,10 +60,10 @@ class Shapes:
         """The model of the machine by which grids are compared; it is asked for where there are any."""
         self.doubted: set[Point] = set()
         """Shapes whose habits have changed since it was chosen how they are cut."""
-        self._follows: dict[Point, Point] = Bounded()
+        self._follows: dict[Point, Point] = Bounded(1 << 12)
         """For shapes that follow another one, that longer shape."""
-        self._habits: dict[Point, Habits] = Bounded()
-        self._chosen: dict[Point, tuple[int, int, Decomposition]] = Bounded()
+        self._habits: dict[Point, Habits] = Bounded(1 << 12)
+        self._chosen: dict[Point, tuple[int, int, Decomposition]] = Bounded(1 << 12)
         """For shapes that follow none: the processors, the chunk, and the decomposition of a task without
         constraints of its own."""
 

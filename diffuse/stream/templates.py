@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from diffuse.ir import ONE, IndexTask, Point, Privilege, Scalar
-from diffuse.ir.bounded import Bounded
+from diffuse.ir.bounded import Recurring
 from diffuse.ir.template import Recorded, Template, Use, recorded, template
 from diffuse.ir.template import overlap as overlap_of
 from diffuse.ir.view import View
@@ -22,13 +22,13 @@ class Templates:
     """The templates of one engine."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[Any, ...], Template] = Bounded()
+        self.known: dict[tuple[Any, ...], Template] = Recurring()
         """The templates, keyed by everything that they depend on, views by their tokens."""
         self._verified: set[tuple[str, tuple[str, ...]]] = set()
         """Operations and element types whose bodies were verified to be well formed."""
-        self._places: dict[Any, Any] = Bounded()
+        self._places: dict[Any, Any] = Recurring()
         """The places in the program with which tasks were submitted: one object for equal ones."""
-        self._overlaps: dict[tuple[int, int], str] = Bounded()
+        self._overlaps: dict[tuple[int, int], str] = Recurring()
         """The relations of two views of one store, by their tokens."""
 
     def make(self, key: tuple[Any, ...], operation: str, signature: tuple[str, ...], shape: Point,
@@ -56,7 +56,10 @@ class Templates:
         self._verify(own)
         self.known[key] = own[0]
         with suppress(TypeError):  # a place may be any printable object
-            return (*own[:3], self._places.setdefault(own[3], own[3]))
+            place = self._places.get(own[3])
+            if place is None:
+                place = self._places[own[3]] = own[3]
+            return (*own[:3], place)
         return own
 
     def _verify(self, task: Recorded) -> None:

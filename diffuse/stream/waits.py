@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 from diffuse.ir import ITEMSIZE, Privilege
-from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import STRUCTURAL
@@ -86,7 +85,7 @@ def light(chain: list[Template], groups: int) -> bool:
 def size(made: Template) -> int:
     """The bytes that a task reads and writes if NumPy may compute it without a slow routine; else a very
     large number.  Reductions at hand are computed at once in any case."""
-    found = _sizes.get(made)
+    found = made.moved
     if found is None:
         name, types = made.operation, made.signature[:-1]
         row = operations.find(name) if operations.known(name) else None
@@ -96,9 +95,8 @@ def size(made: Template) -> int:
         found = made.elements * sum([ITEMSIZE[use.dtype] for use in made.uses])
         if not (exact or reduces or name in STRUCTURAL) or lengthy(name, types, made.elements):
             found = MANY
-        _sizes[made] = found
+        made.moved = found
     return found
 
 
 MANY = 1 << 62
-_sizes: dict[Template, int] = Bounded(1 << 12)

@@ -345,7 +345,7 @@ class Window:
             self.closed.append(group)
             if self.passed is not None:
                 self.passed.append(group)
-            self.memo.trim()
+            self.memo.trim(self.stores.runtime.ranks == 1)
             if len(self.closed) == 1:
                 self.size = next_look(self)
             return self.begin()

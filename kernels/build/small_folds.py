@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from diffuse.ir import Privilege
-from diffuse.ir.bounded import Bounded
+from diffuse.ir.bounded import Recurring
 from diffuse.ir.loops import SEGMENT
 from diffuse.kernels.body import abi, operations
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
@@ -79,6 +79,8 @@ class SmallFold:
         self.axes = axes
         self.reduction, = abi.reductions(source)
         self.source = source
+        self._code: tuple[Any, ...] = ()
+        """Its machine code as a function, and what packs the arguments; empty until it is called."""
 
     def ready(self) -> bool:
         """Has the machine code arrived?"""
@@ -96,8 +98,11 @@ class SmallFold:
             words += (0, *array.strides)
         words += (0, *into, _partials(abi.partial_bytes(self.source, self.reduction, shape)))
         *places, target = abi.words(self.source).arguments
-        return LaidOut(CALL(self.kernel.native.address), self.kernel.layout.pack, result, dtype,
-                       dtype.alignment - 1, words, tuple(places), target, self.kernel)
+        if not self._code:
+            self._code = CALL(self.kernel.native.address), self.kernel.layout.pack
+        run, pack = self._code
+        return LaidOut(run, pack, result, dtype, dtype.alignment - 1, words, tuple(places), target,
+                       self.kernel)
 
 
 class LaidOut(NamedTuple):
@@ -130,7 +135,7 @@ def _partials(nbytes: int) -> int:
 
 
 _folds: dict[Key, SmallFold] = {}
-_laid_out: dict[tuple[Any, ...], LaidOut] = Bounded(SHAPES)
+_laid_out: dict[tuple[Any, ...], LaidOut] = Recurring(SHAPES)
 
 
 def reduce(operator: str, array: Array, axes: tuple[int, ...], dtype: str) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.library import Bounded, operations, trace
+from diffuse.library import Recurring, operations, trace
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.access import at_hand, lend, mine, near, near_to_write, number_or_near
 from diffuse.numpy.arrays.arithmetic import GRANTS, MOVING, UFUNCS, Method, Operators, inplace, named
@@ -38,7 +38,7 @@ def _raise(x: Any, y: Any, out: Any) -> None:
     x **= y
 
 
-SLICES: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(1 << 12)
+SLICES: dict[tuple[Any, ...], tuple[Any, ...]] = Recurring(1 << 12)
 """Slices that were taken before, of large arrays and of busy small ones: form, view and mirror of the slice,
 and the mirror that was sliced; an empty tuple for one that was seen once.  The key is the token of the view
 with the bounds."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.library import Bounded, Frame, Point, view
+from diffuse.library import Frame, Point, Recurring, view
 from diffuse.library import Span as Span
 from diffuse.library import address as address
 
@@ -130,7 +130,7 @@ def _folded(shape: Point, strides: Point, itemsize: int) -> bool:
 
 
 INTERNED = 1 << 15
-_forms: dict[tuple[Point, Point, Any], Form] = Bounded(INTERNED)
+_forms: dict[tuple[Point, Point, Any], Form] = Recurring(INTERNED)
 
 
 def memory_order(order: Any) -> str:
@@ -163,7 +163,7 @@ def form_of(array: Mirror) -> Form:
     return form(array.shape, array.strides, array.dtype)
 
 
-@lru_cache(1 << 11)
+@lru_cache(1 << 10)
 def row_major(shape: Point, dtype: numpy.dtype[Any]) -> Form:
     """The form of a fresh C-ordered array."""
     return packed(shape, range(len(shape)), dtype)

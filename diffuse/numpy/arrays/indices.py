@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy
 
 from diffuse import library
-from diffuse.library import Bounded, operations
+from diffuse.library import Bounded, Recurring, operations
 from diffuse.numpy.arrays import access, base, core
 from diffuse.numpy.arrays.core import ARRAYS, Array
 from diffuse.numpy.arrays.forms import Form, Mirror, model, outermost_first, packed
@@ -148,7 +148,7 @@ def _expanded(rank: int, index: tuple[Any, ...]) -> list[Any] | None:
     return [*parts[:at + 1], *[slice(None)] * (rank - used), *parts[at + 1:]]
 
 
-_layouts: dict[Any, Form] = Bounded(1 << 12)
+_layouts: dict[Any, Form] = Recurring(1 << 12)
 
 
 def layout(chosen: Chosen, dtype: numpy.dtype[Any]) -> Form:

@@ -51,7 +51,7 @@ class ProductShapes(NamedTuple):
     """The numbers of rows and columns of blocks, where a region of the program has it cut into such."""
 
 
-_known: dict[ProductShapes, int | None] = library.Bounded()
+_known: dict[ProductShapes, int | None] = library.Recurring()
 """The unit of blocks with the bits of the whole, 0 if there is none, None for shapes seen only once."""
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import Bounded
+from diffuse.library import Recurring
 from diffuse.numpy.arrays import access, base, core, soon
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.bridge import fallback
@@ -37,7 +37,7 @@ WORTH = 1 << 20
 
 Labels = str
 
-_sums: dict[Any, tuple[int | None, ...] | None] = Bounded(1 << 10)
+_sums: dict[Any, tuple[int | None, ...] | None] = Recurring(1 << 10)
 """The sums that NumPy computed, by `_key`: the result of `_cut`."""
 
 

@@ -273,7 +273,7 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
     return out if form.shape or keepdims else core.scalar_class.of(out)
 
 
-@lru_cache(maxsize=1 << 11)
+@lru_cache(maxsize=1 << 10)
 def _result(shape: Point, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool,
             source: Form | None) -> tuple[Form, view.View]:
     """The form of the result of a fold of `shape` over `axes`, and the view by which its task writes it."""

@@ -224,7 +224,7 @@ class OrderKey(NamedTuple):
 
 _orders: dict[OrderKey, list[Order]] = {}
 """The orders under which small products of a kind have the bits of BLAS on all ranks."""
-_known: dict[tuple[Any, ...], Order | None] = library.Bounded()
+_known: dict[tuple[Any, ...], Order | None] = library.Recurring()
 """The order for products of some shapes; None if there is none."""
 
 

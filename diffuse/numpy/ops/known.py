@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from diffuse.library import Bounded, Frame, again, again_into, recording, view
+from diffuse.library import Frame, Recurring, again, again_into, recording, view
 from diffuse.numpy.arrays import access, core, elements
 from diffuse.numpy.arrays.core import ARRAYS
 from diffuse.numpy.arrays.elements import sliced
@@ -54,7 +54,7 @@ class Known:
         """Position of each operand that is a number, and the conversion to its computing type."""
 
 
-KNOWN: dict[tuple[Any, ...], Known] = Bounded(1 << 15)
+KNOWN: dict[tuple[Any, ...], Known] = Recurring(1 << 15)
 """Known calls.  The key is NumPy's function, or a name, with the token of each array's view and each number's
 type."""
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import Bounded, provenance, trace
+from diffuse.library import Bounded, Recurring, provenance, trace
 from diffuse.numpy.arrays import access, arithmetic, core, soon
 from diffuse.numpy.arrays.access import host, offset_of
 from diffuse.numpy.arrays.base import UFUNCS
@@ -42,7 +42,7 @@ WAIT = 8 << 20
 
 _places: dict[Any, int] = Bounded(1 << 12)
 """The number of calls on new views, by function and place of the program."""
-_calls: dict[Any, int] = Bounded(1 << 15)
+_calls: dict[Any, int] = Recurring(1 << 15)
 """The number of equal calls, by function, extents, strides and offsets; the extension has its own table."""
 PYTHONS = (float, int, complex)
 """Types of numbers that adapt to the types of arrays."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.library import Bounded, Point
+from diffuse.library import Point, Recurring
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import NATIVE, Form, like
@@ -28,7 +28,13 @@ theirs."""
 NUMBERS = frozenset((*WEAK, *STRONG))
 """Both as a set, in which the class of a pending number is not, though it equals one of them."""
 
-RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 11, 1 << 11)
+
+def _by_value(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A key of `RULES` with what determines a form in place of the form."""
+    return tuple([(x.shape, x.strides, x.name) if isinstance(x, Form) else x for x in key])
+
+
+RULES: dict[tuple[Any, ...], Rule] = Recurring(1 << 12, _by_value)
 """The rules, by NumPy's function and the forms or types of the operands."""
 WIDE = 64
 """The least extent of a dimension that is cut before a last dimension is, on up to 16 processors."""
@@ -65,7 +71,7 @@ def forget(_: Any) -> None:
 watch("small", forget)
 
 
-@lru_cache(maxsize=1 << 11)
+@lru_cache(maxsize=1 << 10)
 def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
     """The iteration space permuted to memory order, and the permutation; None for the identity."""
     long = [d for d, n in enumerate(shape) if n > 1]

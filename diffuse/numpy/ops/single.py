@@ -36,7 +36,7 @@ it takes to record a task and to wait for it."""
 places: dict[tuple[Any, ...], Place] = Bounded(1 << 12)
 """The lines of the program that call functions, by function and line."""
 
-ways: dict[Any, Any] = Bounded(1 << 12)
+ways: dict[Any, Any] = Bounded(1 << 10)
 """How the operation of a template is computed at once: True by NumPy's function, False not at all, else by
 this function (the result of `suited`)."""
 
