@@ -12,11 +12,13 @@ from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import codegen, jit
+from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import paired
 from diffuse.kernels.targets.host import host
 from diffuse.stream import engine
 from tests.outcomes import silent
 from tests.test_fuzz_stream import stream
+from tests.test_gapped_rows import over_rows
 
 pytestmark = [pytest.mark.usefixtures("recorded_in_points"),
               pytest.mark.skipif(not host().permutes, reason="two vectors need the registers of AVX-512")]
@@ -60,28 +62,37 @@ def test_bits_are_those_of_single_vectors(function: str, monkeypatch: pytest.Mon
     assert together == results(function, x)
 
 
-def changed(x: Any, wide: Any, row: Any, column: Any) -> None:
-    """Change `x` along whole rows, and along parts of them at several strides."""
-    x += np.tanh(x * row + column)
-    x[..., 1:] *= np.exp(wide[..., 3:-1:2] - 2.0) * row[1:]
-    x[..., :-1] += np.log1p(wide[..., -1:-x.shape[-1]:-1] * row[1:])
-    wide[..., 2:2 + 4 * (x.shape[-1] // 2):4] = np.sin(x[::-1, ..., :x.shape[-1] // 2]) + column
+def changed(x: Any, parts: Any, row: Any) -> None:
+    """Change `x` along whole rows and along parts of them, and a part of each element of `parts`."""
+    x += np.tanh(x * row)
+    x[:, 1:] *= np.exp(x[:, 1:] * row[1:] - parts[:, :-1, 0, 1])
+    parts[:, 1:, 1, 0] = np.log1p(x[:, 1:] * row[:-1]) + x[:, :-1]
 
 
+@pytest.mark.not_legate("kernels of its own, which are never interpreted, run there")
 @pytest.mark.parametrize("points", [1, 3])
-def test_rows(points: int) -> None:
-    """Short rows run as one loop, in which a step of two vectors reaches over several of them."""
+@pytest.mark.parametrize("width", [2, 5, 9, 10, 11, 13, 26, 40])
+def test_rows(points: int, width: int) -> None:
+    """Short rows run as one loop, in which a step of two vectors reaches over several of them;
+    the interpreter has the same bits."""
     random = numpy.random.default_rng(points)
-    for width in (2, 4, 5, 9, 10, 13, 17, 26, 40):
-        sizes = (23, width), (23, 2 * width + 2), (width,), (23, 1)
-        start = [random.random(size) for size in sizes]
-        found = []
-        for how in ("wait", "off"):
-            with stream(points=points, min_chunk=8, compile=how):
-                ours = [np.array(x) for x in start]
-                changed(*ours)
-                found.append([numpy.asarray(x).tobytes() for x in ours])
-        assert found[0] == found[1]
+    start = [random.random(size) for size in ((60, width), (60, width, 2, 2), (width,))]
+    found = []
+    for how in ("wait", "off"):
+        compiler.forget()
+        engine.current().window.forget()
+        with stream(points=points, min_chunk=8, compile=how):
+            ours = [np.array(x) for x in start]
+            changed(*ours)
+            found.append([numpy.asarray(x).tobytes() for x in ours])
+    assert found[0] == found[1]
+
+
+@pytest.mark.not_legate("where Legate places stores, rows may lie apart")
+def test_rows_run_as_one_loop() -> None:
+    random = numpy.random.default_rng(0)
+    ours = [np.array(random.random(size)) for size in ((300, 11), (300, 11, 2, 2), (11,))]
+    assert over_rows(lambda: changed(*ours)).count(True) >= 3
 
 
 def test_elements_behind_the_last_raise_no_flag() -> None:
