@@ -10,8 +10,6 @@ from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.llvm import memory
 from diffuse.kernels.llvm.code import COMPONENT, counted, guarded
 from diffuse.kernels.llvm.crossing import PLAIN
-from diffuse.kernels.llvm.iteration import INNER
-from diffuse.kernels.llvm.memory import Step
 
 
 def streamed(nest: Any) -> int:
@@ -57,14 +55,9 @@ def _write(nest: Any, at: str, low: str, high: str) -> None:
     begin = code.let(f"add nsw i64 {low}, {code.let(f'udiv i64 {bytes_before}, {size}')}")
     short = code.let(f"icmp slt i64 {high}, {begin}")
     first = code.let(f"select i1 {short}, i64 {high}, i64 {begin}")
-    middle = nest.before_last(first, high, code.lanes)
-    distance = nest.distance(first, high)
-    with counted(code, first, middle, code.lanes) as index:
-        nest.fetch(index, distance)
-        nest.write_ops(INNER, Step(index))
+    middle = nest.full(first, high)
     with counted(code, "0", "2") as piece:
         ahead = code.let(f"icmp eq i64 {piece}, 0")
         start = code.let(f"select i1 {ahead}, i64 {low}, i64 {middle}")
         stop = code.let(f"select i1 {ahead}, i64 {first}, i64 {high}")
-        with guarded(code, code.let(f"icmp slt i64 {start}, {stop}")):
-            nest.write_ops(INNER, memory.last(code, start, stop))
+        nest.rest(start, stop)

@@ -158,14 +158,20 @@ class Rows:
 
     def advance(self, step: Step) -> None:
         """Advance the row and the column to the next step."""
+        following = self.behind(step)
+        store_one(self.code, "int64", self.room[0], following.row)
+        store_one(self.code, "int64", self.room[1], following.column)
+
+    def behind(self, step: Step) -> Step:
+        """The next step."""
         code = self.code
         column = code.let(f"add nsw i64 {step.column}, {self.columns}")
         row = code.let(f"add nsw i64 {step.row}, {self.rows}")
         over = code.let(f"icmp sge i64 {column}, {self.width}")
         back = code.let(f"select i1 {over}, i64 {self.width}, i64 0")
         more = code.let(f"zext i1 {over} to i64")
-        store_one(code, "int64", self.room[0], code.let(f"add nsw i64 {row}, {more}"))
-        store_one(code, "int64", self.room[1], code.let(f"sub nsw i64 {column}, {back}"))
+        row, column = code.let(f"add nsw i64 {row}, {more}"), code.let(f"sub nsw i64 {column}, {back}")
+        return step._replace(row=row, column=column, left=code.let(f"sub nsw i64 {self.width}, {column}"))
 
     @contextmanager
     def _entries(self) -> Iterator[tuple[str, str, str]]:

@@ -135,11 +135,11 @@ class Iteration:
     def write_ops(self, place: int, step: Step) -> None:
         for i in self.picked:
             if self.places[i] == place:
-                self._write_op(i, self.loop.ops[i], step)
+                self.write_op(i, self.loop.ops[i], step)
         if place == ROW:
             self.turns.row(self.index, self.accesses)
 
-    def _write_op(self, i: int, op: Op, step: Step) -> None:
+    def write_op(self, i: int, op: Op, step: Step) -> None:
         write = _STRUCTURAL.get(op.kind)
         if write is not None:
             write(self, i, op, step)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from diffuse.ir import ITEMSIZE
 from diffuse.ir.loops import NEAR, REPEATS
 from diffuse.kernels.llvm import gaps
-from diffuse.kernels.llvm.code import COMPONENT, MEMORY, Code, Value
+from diffuse.kernels.llvm.code import COMPONENT, MEMORY, Code, Value, with_lanes
 from diffuse.kernels.llvm.vectors import (
     first,
     from_memory,
@@ -54,6 +54,8 @@ class Step(NamedTuple):
     """The column in which the step begins, if the loop runs over two dimensions (flat.py)."""
     left: str = ""
     """The number of elements from there to the end of the row."""
+    second: Step | None = None
+    """In a step of two vectors (paired.py), the step of the second one."""
 
 
 class Place(NamedTuple):
@@ -92,6 +94,11 @@ def prefetch(code: Code, there: str, distance: int = 0, write: bool = False, kee
 
 
 def load(code: Code, place: Place, step: Step) -> Value:
+    if step.second is not None:
+        with with_lanes(code, code.lanes // 2):
+            kind = code.type(place.dtype)
+            one, other = (str(load(code, place, each)) for each in (step._replace(second=None), step.second))
+        return beside(code, kind, one, other, code.lanes // 2)
     if place.letter in (*NEAR,):
         masks = step.mask is None or ITEMSIZE[place.dtype] >= MASKED
         if code.lanes > 1 and masks and place.dtype not in COMPONENT:
@@ -115,6 +122,13 @@ def load(code: Code, place: Place, step: Step) -> Value:
 
 
 def store(code: Code, place: Place, step: Step, value: Value) -> None:
+    if step.second is not None:
+        n, kind = code.lanes // 2, code.type(place.dtype)
+        for each, start in ((step._replace(second=None), 0), (step.second, n)):
+            half = shuffled(code, kind, str(value), "poison", list(range(start, start + n)))
+            with with_lanes(code, n):
+                store(code, place, each, half)
+        return
     if place.letter == "0":
         end = "0" if code.lanes == 1 else str(code.lanes - 1)
         if step.active is not None:
@@ -137,6 +151,11 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
         _store_pairs(code, COMPONENT[place.dtype], at, place, step, value)
     else:
         _write(code, place.dtype, code.lanes, at, place, step.mask, to_memory(code, place.dtype, value))
+
+
+def beside(code: Code, kind: str, one: str, other: str, lanes: int) -> str:
+    """Two vectors of so many lanes as one."""
+    return shuffled(code, kind, one, other, list(range(2 * lanes)))
 
 
 def load_one(code: Code, dtype: str, at: str, constant: bool = False) -> Value:

@@ -20,7 +20,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Op
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.body.user import FUNCTIONS
-from diffuse.kernels.llvm import aligned, crossing, flat, memory, merge, reduce, scan, scatter
+from diffuse.kernels.llvm import aligned, crossing, flat, memory, merge, paired, reduce, scan, scatter
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import COMPONENT, Code, Module, counted, guarded, with_lanes
 from diffuse.kernels.llvm.combine import combine, fold
@@ -320,18 +320,42 @@ class _Nest(Iteration):
 
     def plain(self, low: str, high: str) -> None:
         """Write full steps from the first element on, and the remainder."""
-        code = self.code
-        middle = self.before_last(low, high, code.lanes)
+        middle = self.full(low, high)
+        self.rest(middle, high)
+
+    def full(self, low: str, high: str) -> str:
+        """Write full steps from the first element on; returns where they end."""
+        code, pairs = self.code, paired.applies(self)
+        middle = self.before_last(low, high, code.lanes * (1 + pairs))
         distance = self.distance(low, high)
+        if pairs:
+            paired.write(self, low, middle, distance)
+            return middle
         with counted(code, low, middle, code.lanes) as index:
             step = Step(index) if self.rows is None else self.rows.at(Step(index))
             self.fetch(index, distance)
             self.write_ops(INNER, step)
             if self.rows is not None:
                 self.rows.advance(step)
-        with guarded(code, code.let(f"icmp slt i64 {middle}, {high}")):
-            step = memory.last(code, middle, high)
-            self.write_ops(INNER, step if self.rows is None else self.rows.at(step))
+        return middle
+
+    def rest(self, low: str, high: str) -> None:
+        """Write the remainder under a mask: less than a vector, or than two of them."""
+        code = self.code
+        if not paired.applies(self):
+            with guarded(code, code.let(f"icmp slt i64 {low}, {high}")):
+                self._masked(memory.last(code, low, high))
+            return
+        with counted(code, low, high, code.lanes) as index:
+            step = self._masked(memory.last(code, index, self._end(index, code.lanes, high)))
+            if self.rows is not None:
+                self.rows.advance(step)
+
+    def _masked(self, step: Step) -> Step:
+        """Write a partial step; returns it with its position."""
+        placed = step if self.rows is None else self.rows.at(step)
+        self.write_ops(INNER, placed)
+        return placed
 
     def _fetched(self) -> dict[int, bool]:
         """Return the arguments whose elements lie side by side and are fetched ahead, and for each whether it
