@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from diffuse.stream import live
 from diffuse.stream.group import Group
 from diffuse.stream.stores import Stores
 
@@ -23,8 +24,7 @@ STEP = 8
 
 def liveness(group: Group, stores: Stores, taken: int) -> bytes:
     """For each store of a group, whether it is live once groups up to this number are taken."""
-    alive, users = stores.alive, stores.users
-    return bytes([store in alive or users[store] > taken for store in group.slots])
+    return live.bits(group.slots, stores.alive, stores.users, taken)
 
 
 def waits(group: Group, stores: Stores) -> bool:
