@@ -66,3 +66,25 @@ def test_a_pass_that_breaks_a_body_is_found_and_named(monkeypatch: pytest.Monkey
     said = "types after dead code: loop 0, op 1, add: it uses v1"
     with using(check=True), pytest.raises(TypeError, match=said):
         compose([task("add", [a, b], c)], ())
+
+
+def test_a_temporary_whose_loads_were_all_forwarded_is_not_stored() -> None:
+    # t = a + b; t.part = sqrt(a.part); c.part = t.part * t.part: two loops, the second reads what it wrote
+    part = (8, 4)
+    tasks = [task("add", [a, b], t), task("sqrt", [a.part(0, part)], t.part(0, part)),
+             task("multiply", [t.part(0, part), t.part(0, part)], c.part(0, part))]
+    with using(check=True):
+        body = compose(tasks, {t.store.id}).body
+        kept = compose(tasks, ()).body
+    assert [op.kind for loop in body.loops for op in loop.ops] == ["load", "sqrt", "multiply", "store"]
+    assert [op.kind for loop in kept.loops for op in loop.ops].count("store") == 3
+
+
+def test_a_temporary_that_another_loop_reads_is_stored() -> None:
+    # t = a + b; c.part = t.part: the second loop, over fewer iterations, reads what the first one stored
+    part = (8, 4)
+    tasks = [task("add", [a, b], t), task("sqrt", [t.part(0, part)], c.part(0, part))]
+    with using(check=True):
+        body = compose(tasks, {t.store.id}).body
+    assert [[op.kind for op in loop.ops] for loop in body.loops] == [["load", "load", "add", "store"],
+                                                                     ["load", "sqrt", "store"]]

@@ -73,8 +73,10 @@ class Forwarder:
             try:
                 group = self._take()
                 try:
-                    if not self._with_partner(group):
+                    if not self._may_have_partner(group):
                         self._run(group)
+                    elif not self._with_partner(group, replay := self._planned(group)):
+                        self._run(group, replay)
                 except MemoryError as error:
                     from diffuse.stream.shortage import one_by_one
 
@@ -316,16 +318,17 @@ class Forwarder:
 
     # -- two groups as one pass --------------------------------------------------------------------------
 
-    def _with_partner(self, group: Group) -> bool:
+    def _may_have_partner(self, group: Group) -> bool:
+        """May a group and its successor run as one pass, as far as is known without a plan?"""
+        closed = self.window.closed
+        if not closed or group.opaque or self.stores.lost:
+            return False
+        return closed[0].domain == group.domain and volume(group.domain) > 1 and not closed[0].opaque
+
+    def _with_partner(self, group: Group, replay: Replay) -> bool:
         """Launch a group and its successor as one pass, if only the successor reads what the first one
         writes."""
-        closed, stores = self.window.closed, self.stores
-        if not closed or group.opaque or stores.lost:
-            return False
-        if closed[0].domain != group.domain or volume(group.domain) <= 1 or closed[0].opaque:
-            return False
-        replay = self._planned(group)
-        plan = replay.plan
+        closed, stores, plan = self.window.closed, self.stores, replay.plan
         if plan.kernel is None or plan.kernel.native is None or not plan.rowwise or plan.kernel.body.streams:
             return False
         if not stores.runtime.pipelines:

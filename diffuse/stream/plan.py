@@ -7,7 +7,7 @@ the stores, views, extents and scalars of the tasks at hand and hands their valu
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from math import prod
+from math import copysign, prod
 from types import MappingProxyType
 from typing import Any
 
@@ -128,7 +128,8 @@ class Plan:
         """Are the scalars that its kernel merges still equal?"""
         for (t, k), (u, m) in self.equal.items():
             x, y = recorded[t][2][k], recorded[u][2][m]
-            if x is y or (x.__class__ is float and x == y and x):  # the common values first: not 0.0, no NaN
+            if x is y or (x.__class__ is float is y.__class__ and x == y
+                          and (x or copysign(1.0, x) == copysign(1.0, y))):  # the common values first: no NaN
                 continue
             if bits(x, recorded[t][0].numbers[k][1]) != bits(y, recorded[u][0].numbers[m][1]):
                 return False

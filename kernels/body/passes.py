@@ -134,11 +134,12 @@ def share_expressions(body: Body, facts: Facts) -> Body:
 
 
 def drop_dead_stores(body: Body, facts: Facts) -> Body:
-    """Drop stores that are overwritten, and stores and reductions to temporaries that no other loop reads.
+    """Drop stores that are overwritten, and stores and reductions to temporaries that no loop reads, or no
+    other one.
 
     The stores that remain go to the end of the loop, before its reductions: loads after them were forwarded.
     """
-    touched = [_touched(body.arguments, loop.ops) for loop in body.loops]
+    touched = [_touched(body.arguments, _without_unused_loads(loop.ops)) for loop in body.loops]
     loops = Counter(slot for slots in touched for slot in slots)
     unread = facts.temporaries - {slot for slots in touched for slot, accesses in slots.items()
                                   if any(kind in READS for _, kind in accesses)}
@@ -158,6 +159,12 @@ def drop_dead_stores(body: Body, facts: Facts) -> Body:
                 reduces.append(number)
         found.append(loop._replace(ops=_picked(loop.ops, [*values, *stores.values(), *reduces])))
     return _with(body, found)
+
+
+def _without_unused_loads(ops: Ops) -> Ops:
+    """These ops without the loads whose value no op uses: those that were forwarded, among others."""
+    used = {a for op in ops for a in op[2]}
+    return [op for number, op in enumerate(ops) if op[0] != "load" or number in used]
 
 
 def drop_dead_code(body: Body, facts: Facts) -> Body:

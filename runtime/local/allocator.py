@@ -187,6 +187,8 @@ class Allocator:
             self._cached += block.size
             returned.popleft()
         self._torn = False
+        if self._cached <= self._keeping.least and not self._spare:
+            return
         limit = self._limit()
         if self._cached > limit and self._trim(limit) and self._system.lazy:
             self._trims.shrink(self._total)

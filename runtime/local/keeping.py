@@ -19,14 +19,15 @@ SIZES = 1 << 12
 class Keeping:
     """The bound of an allocator's cache."""
 
-    __slots__ = ("most", "again", "_first", "_kept", "_gone")
+    __slots__ = ("most", "again", "least", "_kept", "_gone")
 
     def __init__(self, most: int, first: int = FIRST, again: int = 0) -> None:
         self.most = most
         """The most bytes that are kept, besides a quarter of what is in use, whatever their sizes."""
         self.again = max(most, again)
         """The most bytes that are kept where the same sizes are allocated again and again."""
-        self._first = self._kept = min(first, most)
+        self.least = self._kept = min(first, most)
+        """The bytes that are kept whatever is in use."""
         self._gone: dict[int, int] = {}
         """The number of blocks of each size that were returned to the system and not allocated again."""
 
@@ -36,7 +37,7 @@ class Keeping:
         Together with those in use they are at most 9/4 of the peak, so a program takes little more than twice
         the memory of its arrays.
         """
-        return min(self._bound(peak) + in_use // 4, max(self._first, 2 * peak + peak // 4 - in_use))
+        return min(self._bound(peak) + in_use // 4, max(self.least, 2 * peak + peak // 4 - in_use))
 
     def _bound(self, peak: int) -> int:
         return max(self._kept, min(self.most, peak // 2))

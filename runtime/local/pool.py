@@ -161,6 +161,12 @@ class Threads:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.started = True
 
+    def poll(self, microseconds: float) -> None:
+        """Have threads poll for work for so long, from the next time on that one has none."""
+        self.spin = microseconds
+        if self.started:
+            self.field(ctypes.c_uint64, "spin").value = int(microseconds * self.entry.pauses)
+
     def wait(self, sequence: int) -> None:
         """Wait until `sequence` launches have ended; safe to interrupt."""
         while not self.entry.wait(self.address, sequence, SLICE):

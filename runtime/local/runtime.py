@@ -17,9 +17,10 @@ from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Divisible, Fate, Instance, Kernel, Launch, Layout
-from diffuse.runtime.local import pool
+from diffuse.runtime.local import polling, pool
 from diffuse.runtime.local.ahead import Ahead
 from diffuse.runtime.local.allocator import Allocator, Lease, Usage
+from diffuse.runtime.local.polling import Polling
 from diffuse.runtime.local.pool import Pool, Team
 from diffuse.runtime.local.system import MAPPED
 from diffuse.runtime.reference import attached
@@ -90,8 +91,9 @@ class Local(OneRank):
         self.points = points or machine.threads()
         # To wake a sleeping processor costs the program 20 to 500 us, a hundred times what a look costs it:
         # poll for about as long as recording a fused task takes, unless others need the processor.
-        spin = 200.0 if self.points <= machine.processors() else 10.0
-        self._pool = Pool(self.points - 1, spin=spin)
+        own = self.points <= machine.processors()
+        self._pool = Pool(self.points - 1, spin=polling.SHORT if own else 10.0)
+        self._polling = Polling(self._pool.threads.poll) if own else None
         self._allocator = Allocator(self._pool)
         self._submit: Callable[..., int] | None = None
         """The pool's `submit`, once its code is loaded."""
@@ -157,6 +159,8 @@ class Local(OneRank):
             return
         # a single point combines its own reductions
         finish = native.finish if points > 1 else 0
+        if self._polling is not None and self._polling.idle:
+            self._polling.launched()
         self._asleep += work
         light = self._asleep < LIGHT
         if not light:
@@ -217,6 +221,8 @@ class Local(OneRank):
     def fence(self) -> None:
         self._asleep = 0
         self._pool.fence()
+        if self._polling is not None:
+            self._polling.waited()
 
     def release(self, instance: Instance) -> None:
         if not isinstance(instance, LocalInstance):  # of a previous runtime

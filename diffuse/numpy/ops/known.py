@@ -283,4 +283,5 @@ if native is not None:
         "namespace": globals(), "call": call, "rolled": rolled, "again_into": again_into,
         "constants": access.constants, "LITTLE": access.LITTLE})
     parts["connect"](native.uses_of)
+    parts["connect_live"](native)
     call, rolled = native.call, native.rolled

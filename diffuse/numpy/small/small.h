@@ -223,6 +223,9 @@ PyObject *small_found(PyObject *table, PyObject *const *parts, Py_ssize_t n);
 int small_connect_stream(PyObject *parts);
 /* Of sketch.c. */
 PyObject *small_uses_of(PyObject *module, PyObject *const *args, Py_ssize_t n);
+PyObject *small_live_bits(PyObject *module, PyObject *const *args, Py_ssize_t n);
+PyObject *small_unreferenced(PyObject *module, PyObject *const *args, Py_ssize_t n);
+PyObject *small_forget(PyObject *module, PyObject *const *args, Py_ssize_t n);
 int small_connect_sketch(PyObject *parts);
 /* Of collector.c: what `thaw` of the module does. */
 PyObject *small_thaw(PyObject *module, PyObject *objects);
