@@ -16,8 +16,10 @@ A loop whose reductions have different forms becomes several kernels: each compu
 the last one stores.  Leaves are combined by these:
 
     chunks      a group for 512 leaves of one output, `stride` leaves apart
-    trees       a thread for all leaves of one output
-    results     a thread for each output: leaf 0 goes to the argument
+    trees       a thread for 32 leaves of one output, 2 ** argument leaves apart
+    results     a thread for each output that has one leaf, which goes to the argument
+
+The last pass of chunks or of trees stores to the argument itself.
 
 What takes a single group of threads, such as the upper levels of a tree and the arithmetic with its result,
 is also in one kernel, `together`, which runs those of its members that the bits of its argument name: a
@@ -51,9 +53,13 @@ PLAIN = ("load", "store", "const", "scalar", "index", "cast")
 """Non-arithmetic ops that are allowed in loops of which a thread computes several iterations."""
 WIDEST, OPS = 4, 64
 """The most iterations that a thread computes at once, and the most ops of a loop for which it does so."""
+BRANCHES = 32
+"""The number of leaves that a thread combines."""
+SHIFTS = (0, 5, 10, 15, 20, 25)
+"""The distances between the leaves that remain before each pass of such threads, as powers of two."""
 MANY = 8192
-"""The number of outputs from which on one thread combines all leaves of an output."""
-
+"""The number of outputs of a row reduction from which on threads combine leaves each by itself, however many
+there are of each output."""
 
 TOGETHER = "together"
 MEMBERS = 62
@@ -86,8 +92,8 @@ class GridLaunch(NamedTuple):
     kernel: GridKernel
     groups: int
     argument: int
-    """The shift of elements and columns (see `shift`), the stride of chunks, or the set of members that run
-    together."""
+    """The shift of elements and columns (see `shift`), the stride of chunks, that of trees as a power of two,
+    or the set of members that run together."""
 
 
 def kernels(body: Body) -> tuple[GridKernel, ...]:
@@ -99,7 +105,8 @@ def kernels(body: Body) -> tuple[GridKernel, ...]:
         for k, reduction in enumerate(reductions):
             if reduction.loop == number:
                 if abi.kept(body, reduction):  # else there is one output
-                    found.append(GridKernel(f"trees{k}", "trees", number, reduction=k))
+                    found += [GridKernel(f"trees{k}", "trees", number, reduction=k, stride=1 << s)
+                              for s in SHIFTS]
                 found += [GridKernel(f"chunks{k}", "chunks", number, reduction=k, stride=s) for s in STRIDES]
                 found.append(GridKernel(f"results{k}", "results", number, reduction=k))
     return tuple(found)
@@ -261,12 +268,20 @@ def _combining(body: Body, kernel: GridKernel, extents: Point) -> tuple[int, int
     dims = abi.kept(body, abi.reductions(body)[kernel.reduction])
     leaves, outputs = abi.leaves(extents, dims), prod(extents[d] for d in dims)
     if kernel.form == "results":
-        return _groups(outputs, THREADS), 0
-    if kernel.form == "trees":
-        return _groups(outputs, THREADS) if leaves > 1 and outputs >= MANY else 0, 0
-    if leaves <= kernel.stride or outputs >= MANY:
+        return _groups(outputs, THREADS) if leaves == 1 else 0, 0
+    alone = _alone(len(extents), dims, outputs, leaves)
+    if leaves <= kernel.stride or alone != (kernel.form == "trees"):
         return 0, 0
+    if alone:
+        threads = outputs * _groups(leaves, BRANCHES * kernel.stride)
+        return _groups(threads, THREADS), kernel.stride.bit_length() - 1
     return outputs * _groups(leaves, CHUNK * kernel.stride), kernel.stride
+
+
+def _alone(rank: int, kept: Sequence[int], outputs: int, leaves: int) -> bool:
+    """Do threads combine leaves each by itself?  So they read those of neighbouring columns side by side; of
+    rows a group shares the work, unless these are short or many."""
+    return bool(kept) and (not abi.by_rows(rank, kept) or leaves <= BRANCHES or outputs >= MANY)
 
 
 def _groups(threads: int, each: int) -> int:
