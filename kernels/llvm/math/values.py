@@ -98,6 +98,11 @@ class Truth:
         """
         return self.choose(harmless, x).settled()
 
+    def spared(self, harmless: float, x: Real) -> Real:
+        """Replace x by a harmless number where this holds, if arithmetic could raise a flag; what it gives in
+        these lanes is not used."""
+        return self.replaced(harmless, x) if self.code.module.target.flags else x
+
     def pick(self, yes: Whole | int, no: Whole | int) -> Whole:
         """Select integers, as `choose` selects floats."""
         dtype = next((v.dtype for v in (yes, no) if isinstance(v, Whole)), INTEGER)
