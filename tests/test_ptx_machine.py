@@ -126,6 +126,32 @@ def test_black_scholes_has_the_interpreters_bits(dtype: str) -> None:
     assert np.all(given.arrays[-1] > -1e-3)
 
 
+def numbers_of_all_sizes(draw: np.random.Generator, many: int) -> Array:
+    """Random numbers of every exponent, and all that are special."""
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -1e-310, 2.0 ** -1022, 2.0 ** -969, 2.0 ** 1017,
+               np.finfo("float64").max, 1.0, -1.0, 708.0, -746.0, 2.0 ** 28]
+    usual = np.ldexp(draw.uniform(-1, 1, many), draw.integers(-1080, 1025, many))
+    return np.append(np.repeat(special, len(special)), usual)
+
+
+def test_a_loop_written_for_ordinary_operands_computes_all_others_too() -> None:
+    draw = np.random.default_rng(11)
+    x, y = numbers_of_all_sizes(draw, 3000), numbers_of_all_sizes(draw, 3000)
+    y[:256] = y[:256].reshape(16, 16).T.ravel()
+    given = Given([x, y], lambda x, y: [x / y, np.sqrt(x), 1.0 / y, np.exp(x) + np.log(y), np.sin(x / y)])
+    kernel, = schedule.kernels(given.body)
+    assert schedule.hasty(given.body, kernel) and not given.differs()
+
+
+@for_each("dtype", ["float64", "float32", "int8", "complex128"])
+@for_each("first", [0, 1])
+def test_threads_with_several_iterations_compute_all(dtype: str, first: int) -> None:
+    """In whole and partial groups, on aligned arrays and others."""
+    for many in (256 * 32 + 4, 512 * 3 - 1, 70):
+        x, y = (np.arange(many + first).astype(dtype)[first:] for _ in range(2))
+        assert not Given([x, y], lambda x, y: [x + y * x, x - y]).differs()
+
+
 @for_each("name", ["fmod", "remainder", "floor_divide"])
 @for_each("dtype", ["float64", "float32", "float16", "int64", "uint8"])
 def test_remainders_are_exact(name: str, dtype: str) -> None:
@@ -241,11 +267,12 @@ OTHER = {"add.rn": "sub.rn", "sub.rn": "add.rn", "mul.rn": "add.rn"}
 
 
 def test_one_other_instruction_changes_results() -> None:
-    """In a sum of products each instruction counts, for two elements at once and for the last one."""
+    """In a sum of products each instruction counts, in a whole group of threads and in the last one."""
     draw = np.random.default_rng(3)
-    given = Given([draw.standard_normal(301) for _ in range(3)], lambda x, y, z: [x * y + z - x * z, x - y])
+    given = Given([draw.standard_normal(2349) for _ in range(3)], lambda x, y, z: [x * y + z - x * z, x - y])
+    each = schedule.each(given.body, schedule.kernels(given.body)[0])
     text = compiled(emit.for_gpu(given.body, Nvptx()))
     places = list(re.finditer("|".join(map(re.escape, OTHER)), text))
-    assert len(places) == 3 * 5 and not given.differs()
+    assert len(places) == 2 * each * 5 and not given.differs()
     for place in places:
         assert given.differs(lambda text: text[:place.start()] + OTHER[place[0]] + text[place.end():])
