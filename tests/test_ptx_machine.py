@@ -143,6 +143,17 @@ def test_a_loop_written_for_ordinary_operands_computes_all_others_too() -> None:
     assert schedule.hasty(given.body, kernel) and not given.differs()
 
 
+def test_a_dividend_of_zero_is_ordinary_and_a_divisor_of_zero_is_not() -> None:
+    x, y = np.array([0.0, -0.0, 1.0, -3.0] * 2), np.array([2.0, -2.0, 7.0, -5.0, -2.0, 2.0, 1.0, 3.0])
+
+    def trapped(text: str) -> str:
+        return re.sub(r"\tdiv\.rn\.f64[^\n]*", "\ttrap;", text)
+
+    assert not Given([x, y], lambda x, y: [x / y, y / (x + 2.0)]).differs(trapped)
+    with pytest.raises(Fault, match="a trap"):
+        Given([x, np.append(y[:-1], 0.0)], lambda x, y: [x / y, y / (x + 2.0)]).differs(trapped)
+
+
 @for_each("dtype", ["float64", "float32", "int8", "complex128"])
 @for_each("first", [0, 1])
 def test_threads_with_several_iterations_compute_all(dtype: str, first: int) -> None:

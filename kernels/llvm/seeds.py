@@ -43,6 +43,11 @@ def root(code: Code, dtype: str, a: str) -> str:
 
 def ordinary_quotient(code: Code, a: str, b: str) -> str:
     """Divide numbers, where these and the quotient are normal numbers, or the dividend is +0."""
+    return _quotient(code, a, b)[-1]
+
+
+def _quotient(code: Code, a: str, b: str) -> tuple[str, str, str]:
+    """The approximation of 1 / b, by its bits, that of the quotient, and the quotient."""
     seed = _approximated(code, "rcp", b)
     r = code.let(f"bitcast i64 {code.let(f'or i64 {seed}, 1')} to double")
     less, one = code.let(f"fneg double {b}"), code.const(FLOAT, 1.0)
@@ -50,25 +55,27 @@ def ordinary_quotient(code: Code, a: str, b: str) -> str:
     r = _fma(code, r, _fma(code, e, e, e), r)
     r = _fma(code, r, _fma(code, r, less, one), r)
     q = code.let(f"fmul double {a}, {r}")
-    return _fma(code, r, _fma(code, less, q, a), q)
+    return seed, q, _fma(code, r, _fma(code, less, q, a), q)
 
 
 def _doubted_quotient(code: Code, a: str, b: str) -> str:
-    """Divide numbers, and note whether that was right; the test is the assembler's."""
-    found = ordinary_quotient(code, a, b)
-    above, below, result = (_as_single(code, _upper(code, x)) for x in (a, b, found))
+    """Divide numbers, and note whether that was right: the assembler's test, or a dividend of zero."""
+    seed, q, found = _quotient(code, a, b)
+    above, below, result = (_as_single(code, _upper(code, _bits(code, x))) for x in (a, b, found))
     code.declare("declare float @llvm.fma.f32(float, float, float)")
     # 0 b: NaN where b is large, infinite or NaN
     result = code.let(f"call float @llvm.fma.f32(float 0.0, float {below}, float {result})")
     large = code.let(f"fcmp uge float {_size(code, above)}, {literal('float32', SMALL)}")
-    right = code.let(f"fcmp ogt float {_size(code, result)}, {literal('float32', TINY)}")
-    _doubt(code, code.let(f"and i1 {large}, {right}"))
-    return found
+    right = code.let(f"and i1 {large}, {_beyond_tiny(code, result)}")
+    none = code.let(f"icmp eq i64 {code.let(f'shl i64 {_bits(code, a)}, 1')}, 0")
+    inverse = _beyond_tiny(code, _as_single(code, _upper(code, seed)))
+    _doubt(code, code.let(f"or i1 {right}, {code.let(f'and i1 {none}, {inverse}')}"))
+    return code.intrinsic("llvm.copysign", FLOAT, found, q)  # -0.0 has lost its sign
 
 
 def _doubted_root(code: Code, a: str) -> str:
     """Return a square root, and note whether that was right."""
-    above = code.let(f"sub i32 {_upper(code, a)}, {LEAST}")
+    above = code.let(f"sub i32 {_upper(code, _bits(code, a))}, {LEAST}")
     _doubt(code, code.let(f"icmp ult i32 {above}, {SPAN}"))
     seed = code.let(f"or i64 {_approximated(code, 'rsqrt', a)}, {code.let(f'zext i32 {above} to i64')}")
     y = code.let(f"bitcast i64 {seed} to double")
@@ -77,7 +84,7 @@ def _doubted_root(code: Code, a: str) -> str:
     more = _fma(code, e, code.const(FLOAT, 0.375), code.const(FLOAT, 0.5))
     y = _fma(code, more, code.let(f"fmul double {y}, {e}"), y)
     s = code.let(f"fmul double {a}, {y}")
-    half = code.let(f"sub i64 {code.let(f'bitcast double {y} to i64')}, {1 << MANTISSA}")
+    half = code.let(f"sub i64 {_bits(code, y)}, {1 << MANTISSA}")
     rest = _fma(code, s, code.let(f"fneg double {s}"), a)
     return _fma(code, rest, code.let(f"bitcast i64 {half} to double"), s)
 
@@ -109,16 +116,19 @@ def _approximated(code: Code, name: str, a: str) -> str:
     """The bits of an approximation, of which the lower half is zero."""
     name = f"llvm.nvvm.{name}.approx.ftz.d"
     code.declare(f"declare double @{name}(double)")
-    return code.let(f"bitcast double {code.let(f'call double @{name}(double {a})')} to i64")
+    return _bits(code, code.let(f"call double @{name}(double {a})"))
 
 
 def _fma(code: Code, a: str, b: str, c: str) -> str:
     return multiply_add(code, FLOAT, a, b, c)
 
 
-def _upper(code: Code, a: str) -> str:
+def _bits(code: Code, a: str) -> str:
+    return code.let(f"bitcast double {a} to i64")
+
+
+def _upper(code: Code, bits: str) -> str:
     """The upper half of the bits of a float64."""
-    bits = code.let(f"bitcast double {a} to i64")
     return code.let(f"trunc i64 {code.let(f'lshr i64 {bits}, 32')} to i32")
 
 
@@ -129,3 +139,8 @@ def _as_single(code: Code, bits: str) -> str:
 def _size(code: Code, value: str) -> str:
     code.declare("declare float @llvm.fabs.f32(float)")
     return code.let(f"call float @llvm.fabs.f32(float {value})")
+
+
+def _beyond_tiny(code: Code, value: str) -> str:
+    """Is the upper half of a float64, as a float32, that of an ordinary number?"""
+    return code.let(f"fcmp ogt float {_size(code, value)}, {literal('float32', TINY)}")
