@@ -247,6 +247,21 @@ def sums(size: int, change: Change = str) -> tuple[float, float]:
     return meant, float(out[0])
 
 
+def test_a_loop_that_folds_rows_and_keeps_each_element_of_them() -> None:
+    arguments = (Argument(0, 0, "float64", 0, "1", Privilege.READ),
+                 Argument(1, 0, "float64", 0, "0", Privilege.WRITE),
+                 Argument(2, 0, "float64", 0, "1", Privilege.WRITE))
+    ops = (Op("load", "float64", (), 0), Op("reduce", "float64", (0,), ("sum", 1)),
+           Op("reduce", "float64", (0,), ("sum", 2)))
+    body, size = Body((Space(1, (0,)),), arguments, (), (Loop(0, (0,), ops),)), 1000
+    x, total, same = np.arange(1.0, size + 1), np.zeros(1), np.zeros(size)
+    partials = [np.zeros(8), np.zeros(2 * size)]
+    values = [1, size, size, *[word for a in (x, total, same) for word in (a.ctypes.data, 8)],
+              *[p.ctypes.data for p in partials]]
+    launch(body, values, (size,), [x, total, same, *partials])
+    assert total[0] == x.sum() and np.array_equal(same, x)
+
+
 MUTATIONS: dict[str, tuple[Any, str, Any]] = {
     "a leaf that is too short": (threads, "SEGMENT", 480),
     "a level too few in the tree": (leaves, "HALVINGS", 7),

@@ -333,7 +333,8 @@ class RowReductions(Threads):
         with counted(code, first, rest, WARP * together) as at:
             for k in range(0, WARP * together, WARP):
                 self._element(code.let(f"add nsw i64 {at}, {k}"))
-        if any(self.loop.ops[i].kind == "store" for i in self.picked):
+        stores = any(self.loop.ops[i].kind == "store" for i in self.picked)
+        if stores or not all(fold.reduces for fold in self.folds.values()):
             with counted(code, rest, end, WARP) as at:
                 self._element(at)
             return
