@@ -146,7 +146,7 @@ def test_a_launch_has_the_block_and_the_argument_of_each_kernel(cuda: Cuda, driv
     before = noted(driver)[2]
     cuda.launch(Launch(kernel, values, 1, (x, y, partials)))
     parameters, groups, count = noted(driver)
-    assert count - before == 3 and groups == 1
+    assert count - before == 2 and groups == 1
     assert parameters == struct.pack("<11Qq", *values, 0)
 
 

@@ -63,6 +63,15 @@ def test_threads_see_what_they_stored_themselves_and_what_others_stored_before_a
     assert found == [1000 * k + (k // 64 * 64 + 63 - k % 64) for k in range(128)]
 
 
+def test_threads_of_a_warp_see_what_these_stored_before_their_barrier() -> None:
+    lines = ("st.shared.b64 [%d7], %d8;", "bar.warp.sync -1;", "xor.b64 %d10, %d3, MASK;",
+             "add.s64 %d10, %d10, %d6;", "ld.shared.b64 %d11, [%d10];", "st.global.b64 [%d4], %d11;")
+    within, across = ([line.replace("MASK", mask) for line in lines] for mask in ("248", "256"))
+    assert run(*within) == [k // 64 * 64 + (k % 64 ^ 31) for k in range(128)]
+    with pytest.raises(Fault, match=r"race of .* line \d+: (st|ld)\."):
+        run(*across)
+
+
 RACES = {
     "a load of what another thread stored": ["st.shared.b64 [%d7], %d8;", "xor.b64 %d10, %d3, 8;",
                                              "add.s64 %d10, %d10, %d6;", "ld.shared.b64 %d11, [%d10];"],

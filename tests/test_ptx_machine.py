@@ -126,6 +126,43 @@ def test_black_scholes_has_the_interpreters_bits(dtype: str) -> None:
     assert np.all(given.arrays[-1] > -1e-3)
 
 
+def numbers_of_all_sizes(draw: np.random.Generator, many: int) -> Array:
+    """Random numbers of every exponent, and all that are special."""
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -1e-310, 2.0 ** -1022, 2.0 ** -969, 2.0 ** 1017,
+               np.finfo("float64").max, 1.0, -1.0, 708.0, -746.0, 2.0 ** 28]
+    usual = np.ldexp(draw.uniform(-1, 1, many), draw.integers(-1080, 1025, many))
+    return np.append(np.repeat(special, len(special)), usual)
+
+
+def test_a_loop_written_for_ordinary_operands_computes_all_others_too() -> None:
+    draw = np.random.default_rng(11)
+    x, y = numbers_of_all_sizes(draw, 3000), numbers_of_all_sizes(draw, 3000)
+    y[:256] = y[:256].reshape(16, 16).T.ravel()
+    given = Given([x, y], lambda x, y: [x / y, np.sqrt(x), 1.0 / y, np.exp(x) + np.log(y), np.sin(x / y)])
+    kernel, = schedule.kernels(given.body)
+    assert schedule.hasty(given.body, kernel) and not given.differs()
+
+
+def test_a_dividend_of_zero_is_ordinary_and_a_divisor_of_zero_is_not() -> None:
+    x, y = np.array([0.0, -0.0, 1.0, -3.0] * 2), np.array([2.0, -2.0, 7.0, -5.0, -2.0, 2.0, 1.0, 3.0])
+
+    def trapped(text: str) -> str:
+        return re.sub(r"\tdiv\.rn\.f64[^\n]*", "\ttrap;", text)
+
+    assert not Given([x, y], lambda x, y: [x / y, y / (x + 2.0)]).differs(trapped)
+    with pytest.raises(Fault, match="a trap"):
+        Given([x, np.append(y[:-1], 0.0)], lambda x, y: [x / y, y / (x + 2.0)]).differs(trapped)
+
+
+@for_each("dtype", ["float64", "float32", "int8", "complex128"])
+@for_each("first", [0, 1])
+def test_threads_with_several_iterations_compute_all(dtype: str, first: int) -> None:
+    """In whole and partial groups, on aligned arrays and others."""
+    for many in (256 * 32 + 4, 512 * 3 - 1, 70):
+        x, y = (np.arange(many + first).astype(dtype)[first:] for _ in range(2))
+        assert not Given([x, y], lambda x, y: [x + y * x, x - y]).differs()
+
+
 @for_each("name", ["fmod", "remainder", "floor_divide"])
 @for_each("dtype", ["float64", "float32", "float16", "int64", "uint8"])
 def test_remainders_are_exact(name: str, dtype: str) -> None:
@@ -150,7 +187,8 @@ def test_remainders_are_exact(name: str, dtype: str) -> None:
 
 def without_one_barrier(text: str) -> str:
     """The PTX without the first barrier of each kernel."""
-    return re.sub(r"(\.entry[^}]*?)\tbar\.sync[^\n]*\n", r"\1", text, flags=re.DOTALL)
+    head, *entries = text.split(".entry")
+    return ".entry".join([head, *(re.sub(r"\tbar\.[^\n]*\n", "", entry, count=1) for entry in entries)])
 
 
 def folding(many: int) -> list[Case]:
@@ -183,7 +221,7 @@ def test_a_dropped_barrier_changes_results(monkeypatch: pytest.MonkeyPatch) -> N
 def without_barrier(number: int) -> Change:
     """The PTX without one of its barriers."""
     def change(text: str) -> str:
-        places = list(re.finditer(r"\tbar\.sync[^\n]*\n", text))
+        places = list(re.finditer(r"\tbar\.(?:warp\.)?sync[^\n]*\n", text))
         return text[:places[number].start()] + text[places[number].end():]
     return change
 
@@ -209,9 +247,24 @@ def sums(size: int, change: Change = str) -> tuple[float, float]:
     return meant, float(out[0])
 
 
+def test_a_loop_that_folds_rows_and_keeps_each_element_of_them() -> None:
+    arguments = (Argument(0, 0, "float64", 0, "1", Privilege.READ),
+                 Argument(1, 0, "float64", 0, "0", Privilege.WRITE),
+                 Argument(2, 0, "float64", 0, "1", Privilege.WRITE))
+    ops = (Op("load", "float64", (), 0), Op("reduce", "float64", (0,), ("sum", 1)),
+           Op("reduce", "float64", (0,), ("sum", 2)))
+    body, size = Body((Space(1, (0,)),), arguments, (), (Loop(0, (0,), ops),)), 1000
+    x, total, same = np.arange(1.0, size + 1), np.zeros(1), np.zeros(size)
+    partials = [np.zeros(8), np.zeros(2 * size)]
+    values = [1, size, size, *[word for a in (x, total, same) for word in (a.ctypes.data, 8)],
+              *[p.ctypes.data for p in partials]]
+    launch(body, values, (size,), [x, total, same, *partials])
+    assert total[0] == x.sum() and np.array_equal(same, x)
+
+
 MUTATIONS: dict[str, tuple[Any, str, Any]] = {
     "a leaf that is too short": (threads, "SEGMENT", 480),
-    "a level too few in the tree": (leaves, "LEVELS", 8),
+    "a level too few in the tree": (leaves, "HALVINGS", 7),
     "a sum that starts from 1": (reduce.Operator, "identity",
                                  lambda operator, code: (code.const("float64", 1.0),)),
     "a half of a warp that is left out": (emit, "WARP", 16),
@@ -229,22 +282,23 @@ def test_faults_of_kernels_change_the_sum(mutation: str, monkeypatch: pytest.Mon
 
 def test_each_dropped_barrier_is_a_race() -> None:
     text = compiled(emit.for_gpu(row_sum(1)[0], Nvptx()))
-    count = text.partition(".entry chunks0")[0].count("bar.sync")
-    assert count == 2
+    count = len(re.findall(r"\tbar\.", text.partition(".entry results0")[0]))
+    assert count == 4
     for number in range(count):
         with pytest.raises(Fault, match="race of threads"):
-            sums(3000, without_barrier(number))
+            sums(300_000, without_barrier(number))
 
 
 OTHER = {"add.rn": "sub.rn", "sub.rn": "add.rn", "mul.rn": "add.rn"}
 
 
 def test_one_other_instruction_changes_results() -> None:
-    """In a sum of products each instruction counts, for two elements at once and for the last one."""
+    """In a sum of products each instruction counts, in a whole group of threads and in the last one."""
     draw = np.random.default_rng(3)
-    given = Given([draw.standard_normal(301) for _ in range(3)], lambda x, y, z: [x * y + z - x * z, x - y])
+    given = Given([draw.standard_normal(2349) for _ in range(3)], lambda x, y, z: [x * y + z - x * z, x - y])
+    each = schedule.each(given.body, schedule.kernels(given.body)[0])
     text = compiled(emit.for_gpu(given.body, Nvptx()))
     places = list(re.finditer("|".join(map(re.escape, OTHER)), text))
-    assert len(places) == 3 * 5 and not given.differs()
+    assert len(places) == 2 * each * 5 and not given.differs()
     for place in places:
         assert given.differs(lambda text: text[:place.start()] + OTHER[place[0]] + text[place.end():])

@@ -62,7 +62,7 @@ def test_functions_fuse_with_what_is_around_them() -> None:
 
     here, there, launched = both(program, numpy.linspace(0.1, 3.0, 900))
     assert here.tobytes() == there.tobytes()
-    assert launched == ["loop0", "together"]
+    assert launched == ["loop0", "chunks0"]
 
 
 def tail(x: float) -> float:

@@ -28,7 +28,8 @@ def phases(kernel: GridKernel) -> list[tuple[Phase, int]]:
     if form == "rows":
         return [(_folding, 1), (_halving, WARP.bit_length() - 2), (_leaf, 1)]
     if form == "chunks":
-        return [(_level, leaves.LEVELS)]
+        return [(_leaves(leaves.pair), 1), (_leaves(leaves.halve), leaves.HALVINGS),
+                (_leaves(leaves.finish), 1)]
     return [(_ALONE[form], 1)]
 
 
@@ -44,20 +45,22 @@ def _leaf(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
     threads.RowReductions(code, block, body, kernel).write_leaf()
 
 
-def _level(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
-    leaves.level(code, block, kernel)
+def _leaves(write: Callable[[Code, Block, GridKernel], None]) -> Phase:
+    """A phase that combines leaves."""
+    return lambda code, block, body, kernel: write(code, block, kernel)
 
 
 _ALONE: dict[str, Phase] = {
     "elements": elements.elements, "columns": threads.columns, "scan": threads.scan,
-    "trees": lambda code, block, body, kernel: leaves.tree(code, block, kernel),
-    "results": leaves.results,
+    "trees": _leaves(leaves.tree), "results": _leaves(leaves.results),
 }
 """The kernel forms that have one phase."""
 
 
 def shared_bytes(body: Body, kernel: GridKernel) -> int:
     """Bytes of memory that a group of a kernel shares."""
+    if kernel.form == "chunks":
+        return THREADS * sum(ITEMSIZE[d] for d in Operator(abi.reductions(body)[kernel.reduction]).dtypes)
     if kernel.form != "rows":
         return 0
     first, ops = abi.first_reduction(body, kernel.loop), body.loops[kernel.loop].ops
@@ -82,7 +85,9 @@ def written(body: Body, target: Target) -> tuple[Module, dict[str, list[entries.
             name = f"{kernel.name}_{number}"
             module.functions.append("\n".join([
                 f"define internal void @{name}({PARAMETERS}) nounwind alwaysinline {{", *code.lines, "}"]))
-            found[kernel.name].append(entries.Phase(name, times))
+            alone = kernel.form == "rows"  # a leaf is a warp's own
+            barrier = entries.WARP_BARRIER if alone else entries.BARRIER
+            found[kernel.name].append(entries.Phase(name, times, barrier))
     return module, found
 
 
@@ -113,5 +118,6 @@ def for_gpu(body: Body, target: Target) -> str:
     ends = [entries.gpu(name, names, sizes[name], size // 8) for name, names in found.items()]
     if joined := schedule.members(body, planned):
         members = [(found[kernel.name], kernel.stride) for kernel in joined]
-        ends.append(entries.gpu_together(members, schedule.CHUNK, size // 8))
+        room = max(sizes[kernel.name] for kernel in joined)
+        ends.append(entries.gpu_together(members, schedule.CHUNK, room, size // 8))
     return "\n".join([f'target triple = "{TRIPLE}"', str(module), entries.GPU, *ends])

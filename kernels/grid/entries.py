@@ -10,6 +10,7 @@ from diffuse.kernels.grid.schedule import THREADS, TOGETHER
 GPU = f"""declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
 declare void @llvm.nvvm.barrier0()
+declare void @llvm.nvvm.bar.warp.sync(i32)
 attributes #0 = {{ "nvvm.maxntid"="{THREADS}" }}
 !900 = distinct !{{!900, !901}}
 !901 = !{{!"llvm.loop.unroll.disable"}}"""
@@ -26,6 +27,8 @@ PHASES
 }"""
 
 BARRIER = "  call void @llvm.nvvm.barrier0()"
+WARP_BARRIER = "  call void @llvm.nvvm.bar.warp.sync(i32 -1)"
+"""Makes the threads of a warp wait for each other, and sees to it that they see what they wrote."""
 
 
 class Phase(NamedTuple):
@@ -34,6 +37,8 @@ class Phase(NamedTuple):
     name: str
     times: int
     """The number of repetitions."""
+    barrier: str = BARRIER
+    """What makes threads wait before the next phase, or repetition, begins."""
 
 
 class _Text:
@@ -56,14 +61,14 @@ class _Text:
             if phase.times == 1:
                 self.lines.append(f"  call void @{phase.name}({given}, i64 0)")
                 if phase is not phases[-1]:
-                    self.lines.append(BARRIER)
+                    self.lines.append(phase.barrier)
                 continue
             k, before = self.loops, self.block
             self.loops += 1
             self.lines.append(f"  br label %loop{k}")
             self.label(f"loop{k}")
             self.lines += [f"  %step{k} = phi i64 [ 0, %{before} ], [ %next{k}, %loop{k} ]",
-                           f"  call void @{phase.name}({given}, i64 %step{k})", BARRIER,
+                           f"  call void @{phase.name}({given}, i64 %step{k})", phase.barrier,
                            f"  %next{k} = add i64 %step{k}, 1",
                            f"  %more{k} = icmp ult i64 %next{k}, {phase.times}",
                            f"  br i1 %more{k}, label %loop{k}, label %end{k}, !llvm.loop !900"]
@@ -72,10 +77,7 @@ class _Text:
 
 def gpu(name: str, phases: Sequence[Phase], size: int, words: int) -> str:
     """The entry point of a GPU kernel, whose groups share `size` bytes, with a block of `words` words."""
-    shared, lines = "null", []
-    if size:
-        shared = f"addrspacecast (ptr addrspace(3) @{name}_shared to ptr)"
-        lines.append(f"@{name}_shared = internal addrspace(3) global [{size} x i8] undef, align 16")
+    shared, lines = _shared(name, size)
     text = _Text()
     text.run(phases, shared, "%group", "%argument")
     lines.append(_GPU.replace("NAME", name).replace("WORDS", str(words))
@@ -83,13 +85,22 @@ def gpu(name: str, phases: Sequence[Phase], size: int, words: int) -> str:
     return "\n".join(lines)
 
 
-def gpu_together(members: Sequence[tuple[Sequence[Phase], int]], chunk: int, words: int) -> str:
+def _shared(name: str, size: int) -> tuple[str, list[str]]:
+    """The memory that the groups of a kernel share, and its definition."""
+    if not size:
+        return "null", []
+    return (f"addrspacecast (ptr addrspace(3) @{name}_shared to ptr)",
+            [f"@{name}_shared = internal addrspace(3) global [{size} x i8] undef, align 16"])
+
+
+def gpu_together(members: Sequence[tuple[Sequence[Phase], int]], chunk: int, size: int, words: int) -> str:
     """The entry point of a kernel that runs the members whose bits are set in its argument, in one group, one
-    after another.  Members are given by their phases and arguments.
+    after another.  Members are given by their phases and arguments; they use the same shared memory.
 
     Adjacent members with equal phases become one loop; their arguments are successive powers of `chunk`.
     """
     text, k = _Text(), 0
+    shared, lines = _shared(TOGETHER, size)
     while k < len(members):
         phases, first = members[k]
         last = k
@@ -104,7 +115,7 @@ def gpu_together(members: Sequence[tuple[Sequence[Phase], int]], chunk: int, wor
                        f"  %wanted{k} = icmp ne i64 %both{k}, 0",
                        f"  br i1 %wanted{k}, label %do{k}, label %after{k}"]
         text.label(f"do{k}")
-        text.run(phases, "null", "0", f"%each{k}" if last > k else str(first))
+        text.run(phases, shared, "0", f"%each{k}" if last > k else str(first))
         if phases[-1].times == 1:
             text.lines.append(BARRIER)
         text.lines.append(f"  br label %after{k}")
@@ -114,8 +125,9 @@ def gpu_together(members: Sequence[tuple[Sequence[Phase], int]], chunk: int, wor
                        f"  br i1 %others{k}, label %member{k}, label %behind{k}, !llvm.loop !900"]
         text.label(f"behind{k}")
         k = last + 1
-    return (_GPU.replace("NAME", TOGETHER).replace("WORDS", str(words))
-            .replace("PHASES", "\n".join(text.lines)))
+    lines.append(_GPU.replace("NAME", TOGETHER).replace("WORDS", str(words))
+                 .replace("PHASES", "\n".join(text.lines)))
+    return "\n".join(lines)
 
 
 def host_together(members: Sequence[tuple[str, int]]) -> str:

@@ -7,7 +7,7 @@ a reduction.  A stream runs kernels one after another.
 
 How a loop is handed out to threads is its kernel's *form*:
 
-    elements    a thread for each iteration, or for as many neighbours as 16 bytes hold (see `lanes`)
+    elements    a thread for each iteration, or for several (see `each`)
     rows        a warp for each leaf of a row reduction: lane l is the accumulator l
     columns     a thread for each leaf of each column
     scan        a thread for each row
@@ -16,8 +16,10 @@ A loop whose reductions have different forms becomes several kernels: each compu
 the last one stores.  Leaves are combined by these:
 
     chunks      a group for 512 leaves of one output, `stride` leaves apart
-    trees       a thread for all leaves of one output
-    results     a thread for each output: leaf 0 goes to the argument
+    trees       a thread for 32 leaves of one output, 2 ** argument leaves apart
+    results     a thread for each output that has one leaf, which goes to the argument
+
+The last pass of chunks or of trees stores to the argument itself.
 
 What takes a single group of threads, such as the upper levels of a tree and the arithmetic with its result,
 is also in one kernel, `together`, which runs those of its members that the bits of its argument name: a
@@ -35,8 +37,9 @@ from typing import NamedTuple
 from diffuse.ir import ITEMSIZE, Point
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
-from diffuse.kernels.body.expr import Body, Loop
+from diffuse.kernels.body.expr import Body, Loop, Op
 from diffuse.kernels.body.operations import TABLE
+from diffuse.kernels.llvm.iteration import INNER, places
 
 THREADS = 256
 WARP = abi.ACCUMULATORS
@@ -49,11 +52,19 @@ BYTES = 16
 """The widest memory access, in bytes."""
 PLAIN = ("load", "store", "const", "scalar", "index", "cast")
 """Non-arithmetic ops that are allowed in loops of which a thread computes several iterations."""
+DIVIDING = ("divide", "reciprocal", "sqrt")
+"""Cheap operations of floats that branch on rare operands."""
 WIDEST, OPS = 4, 64
 """The most iterations that a thread computes at once, and the most ops of a loop for which it does so."""
+PIECES, LOADS = 2, 8
+"""How many times a thread does that, and the most loads that it makes together then."""
+BRANCHES = 32
+"""The number of leaves that a thread combines."""
+SHIFTS = (0, 5, 10, 15, 20, 25)
+"""The distances between the leaves that remain before each pass of such threads, as powers of two."""
 MANY = 8192
-"""The number of outputs from which on one thread combines all leaves of an output."""
-
+"""The number of outputs of a row reduction from which on threads combine leaves each by itself, however many
+there are of each output."""
 
 TOGETHER = "together"
 MEMBERS = 62
@@ -86,8 +97,8 @@ class GridLaunch(NamedTuple):
     kernel: GridKernel
     groups: int
     argument: int
-    """The shift of elements and columns (see `shift`), the stride of chunks, or the set of members that run
-    together."""
+    """The shift of elements and columns (see `shift`), the stride of chunks, that of trees as a power of two,
+    or the set of members that run together."""
 
 
 def kernels(body: Body) -> tuple[GridKernel, ...]:
@@ -99,7 +110,8 @@ def kernels(body: Body) -> tuple[GridKernel, ...]:
         for k, reduction in enumerate(reductions):
             if reduction.loop == number:
                 if abi.kept(body, reduction):  # else there is one output
-                    found.append(GridKernel(f"trees{k}", "trees", number, reduction=k))
+                    found += [GridKernel(f"trees{k}", "trees", number, reduction=k, stride=1 << s)
+                              for s in SHIFTS]
                 found += [GridKernel(f"chunks{k}", "chunks", number, reduction=k, stride=s) for s in STRIDES]
                 found.append(GridKernel(f"results{k}", "results", number, reduction=k))
     return tuple(found)
@@ -167,18 +179,66 @@ def shift(extent: int) -> int:
 def lanes(body: Body, kernel: GridKernel) -> int:
     """The number of neighbouring iterations that a thread computes at once.
 
-    Contiguous arguments are then accessed 16 bytes at a time, if they are aligned.  Loops with many
-    operations or transcendental functions are bound by arithmetic rather than memory and stay at one
-    iteration, as more would need more registers.
+    Contiguous arguments are then accessed 16 bytes at a time, if they are aligned.
     """
-    if kernel.form != "elements" or kernel.folds:
-        return 1
-    ops = [body.loops[kernel.loop].ops[i] for i in needed(body.loops[kernel.loop], kernel)]
-    if len(ops) > OPS or any(TABLE[op.kind].cost > 1 if op.kind in TABLE else op.kind not in PLAIN
-                             for op in ops):
+    if kernel.form != "elements" or kernel.folds or _costly(body, kernel):
         return 1
     sizes = [ITEMSIZE[body.arguments[a].dtype] for a in side_by_side(body, kernel)]
     return min(WIDEST, BYTES // max(sizes)) if sizes else 1
+
+
+def each(body: Body, kernel: GridKernel) -> int:
+    """The number of iterations that a thread computes: `PIECES` times as many as at once, unless their loads
+    take too many registers."""
+    wide = lanes(body, kernel)
+    if wide == 1:
+        return 1
+    loads, pieces = len(early(body, kernel)), 1
+    while 2 * pieces <= PIECES and 2 * pieces * loads <= LOADS:
+        pieces *= 2
+    return wide * pieces
+
+
+def _costly(body: Body, kernel: GridKernel) -> bool:
+    """Is a loop bound by arithmetic rather than memory?  More iterations of a thread would only need more
+    registers."""
+    ops = _ops(body, kernel)
+    return len(ops) > OPS or any(TABLE[op.kind].cost > 1 if op.kind in TABLE else op.kind not in PLAIN
+                                 for op in ops)
+
+
+def _ops(body: Body, kernel: GridKernel) -> list[Op]:
+    """The ops that a kernel computes."""
+    loop = body.loops[kernel.loop]
+    return [loop.ops[i] for i in needed(loop, kernel)]
+
+
+def early(body: Body, kernel: GridKernel) -> set[int]:
+    """The loads of a loop's innermost dimension that come before its first store."""
+    loop, found = body.loops[kernel.loop], set[int]()
+    placed = places(body, loop, abi.order_of(body, loop)[-1:])
+    for i in needed(loop, kernel):
+        if loop.ops[i].kind == "store":
+            break
+        if loop.ops[i].kind == "load" and placed[i] == INNER:
+            found.add(i)
+    return found
+
+
+def hasty(body: Body, kernel: GridKernel) -> bool:
+    """Is an iteration computed for ordinary operands first, and again if it has others?
+
+    That pays if a thread computes several ops that have a branch for other operands.  An iteration must not
+    have changed anything before it is computed again, nor go astray where its operands are nonsense.
+    """
+    ops = _ops(body, kernel)
+    if kernel.form != "elements" or not all(op.kind in TABLE or op.kind in PLAIN for op in ops):
+        return False
+    stores = [i for i, op in enumerate(ops) if op.kind == "store"]
+    if any(op.kind == "load" for op in ops[min(stores, default=0):]):
+        return False
+    branches = [op for op in ops if op.kind in DIVIDING or op.kind in TABLE and TABLE[op.kind].cost > 1]
+    return len(branches) * each(body, kernel) > 1
 
 
 def side_by_side(body: Body, kernel: GridKernel) -> list[int]:
@@ -250,7 +310,7 @@ def _grid(body: Body, kernel: GridKernel, extents: Point) -> tuple[int, int]:
         sizes = [extents[d] for d in order if d not in (last, order[-1])]
         sizes += [-(-extents[last] // ROWS), extents[order[-1]]]
     if sizes:
-        sizes[-1] = _groups(sizes[-1], lanes(body, kernel))
+        sizes[-1] = _groups(sizes[-1], each(body, kernel))
     if len(sizes) < 2:
         return _groups(prod(sizes), THREADS), 0
     along = shift(sizes[-1])
@@ -261,12 +321,20 @@ def _combining(body: Body, kernel: GridKernel, extents: Point) -> tuple[int, int
     dims = abi.kept(body, abi.reductions(body)[kernel.reduction])
     leaves, outputs = abi.leaves(extents, dims), prod(extents[d] for d in dims)
     if kernel.form == "results":
-        return _groups(outputs, THREADS), 0
-    if kernel.form == "trees":
-        return _groups(outputs, THREADS) if leaves > 1 and outputs >= MANY else 0, 0
-    if leaves <= kernel.stride or outputs >= MANY:
+        return _groups(outputs, THREADS) if leaves == 1 else 0, 0
+    alone = _alone(len(extents), dims, outputs, leaves)
+    if leaves <= kernel.stride or alone != (kernel.form == "trees"):
         return 0, 0
+    if alone:
+        threads = outputs * _groups(leaves, BRANCHES * kernel.stride)
+        return _groups(threads, THREADS), kernel.stride.bit_length() - 1
     return outputs * _groups(leaves, CHUNK * kernel.stride), kernel.stride
+
+
+def _alone(rank: int, kept: Sequence[int], outputs: int, leaves: int) -> bool:
+    """Do threads combine leaves each by itself?  So they read those of neighbouring columns side by side; of
+    rows a group shares the work, unless these are short or many."""
+    return bool(kept) and (not abi.by_rows(rank, kept) or leaves <= BRANCHES or outputs >= MANY)
 
 
 def _groups(threads: int, each: int) -> int:

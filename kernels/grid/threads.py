@@ -35,7 +35,9 @@ from diffuse.kernels.llvm.reduce import Partials, load_state, store_state
 
 HERE = Step("0")
 FEW, SOME = 4, 12
-"""The most ops of a loop for which whole segments are unrolled completely, or by groups of four elements."""
+"""The most ops of a loop of which a lane loads all elements of a segment together, or `SHORT` at a time."""
+SHORT = 4
+"""The least elements that a lane loads together."""
 
 
 class ThreadFold:
@@ -48,6 +50,8 @@ class ThreadFold:
         self.reduces = "0" in threads.body.arguments[self.reduction.argument].classes
         """Does it fold several elements?  Else each element is an output."""
         self.running: list[Place] = []
+        self.inside: str | None = None
+        """The condition, an i1, under which the next elements are folded; None: they are."""
 
     @cached_property
     def partials(self) -> Partials:
@@ -64,7 +68,11 @@ class ThreadFold:
         if self.operator.indexed:
             p, index = self.partials, self.threads.index
             state = value, p.flat([index[d] for d in p.reduced], [p.extents[d] for d in p.reduced])
-        store_state(self.code, self.running, HERE, self.operator.fold(self.code, self.state(), state))
+        before = self.state()
+        after = self.operator.fold(self.code, before, state)
+        if self.inside is not None:
+            after = self.operator.select(self.code, self.inside, after, before)
+        store_state(self.code, self.running, HERE, after)
 
     def state(self) -> reduce.State:
         return load_state(self.code, self.running, HERE)
@@ -315,18 +323,43 @@ class RowReductions(Threads):
         self.compute(at)
 
     def _elements(self, first: str, end: str) -> None:
-        """Write the lane's elements of the segment; in a whole segment all, or four at a time, are loaded
-        before the first is folded."""
+        """Write the lane's elements of the segment: all, or `SHORT` at a time, are loaded before the first is
+        folded."""
         code = self.code
-        together = SEGMENT // WARP if len(self.picked) <= FEW else 4
+        together = SEGMENT // WARP if len(self.picked) <= FEW else SHORT
         last = code.let(f"add i64 {first}, {SEGMENT - WARP}")
         whole = code.let(f"icmp slt i64 {last}, {end}")
         rest = code.let(f"select i1 {whole}, i64 {end}, i64 {first}")
         with counted(code, first, rest, WARP * together) as at:
             for k in range(0, WARP * together, WARP):
                 self._element(code.let(f"add nsw i64 {at}, {k}"))
-        with counted(code, rest, end, WARP) as at:
-            self._element(at)
+        stores = any(self.loop.ops[i].kind == "store" for i in self.picked)
+        if stores or not all(fold.reduces for fold in self.folds.values()):
+            with counted(code, rest, end, WARP) as at:
+                self._element(at)
+            return
+        if together > SHORT:
+            more = code.let(f"icmp sgt i64 {code.let(f'sub i64 {end}, {first}')}, {WARP * SHORT}")
+            after = code.let(f"select i1 {more}, i64 {end}, i64 {rest}")
+            self._partial(rest, after, end, together)
+            rest = after
+        self._partial(rest, end, end, SHORT)
+
+    def _partial(self, low: str, high: str, end: str, together: int) -> None:
+        """Write the lane's elements from `low` up to `high`, of which some may be behind the `end`."""
+        code = self.code
+        with counted(code, low, high, WARP * together) as at:
+            for k in range(0, WARP * together, WARP):
+                self._element_if(code.let(f"add nsw i64 {at}, {k}"), end, at)
+
+    def _element_if(self, at: str, end: str, other: str) -> None:
+        """Fold an element if its index is below `end`; if not, the `other` one is loaded, and not folded."""
+        inside = self.code.let(f"icmp slt i64 {at}, {end}")
+        for fold in self.folds.values():
+            fold.inside = inside
+        self._element(self.code.let(f"select i1 {inside}, i64 {at}, i64 {other}"))
+        for fold in self.folds.values():
+            fold.inside = None
 
     def fold_half(self) -> None:
         """The next phases, with halves of 16, 8, 4 and 2 lanes: the first `half` lanes fold the states of the

@@ -72,6 +72,9 @@ class Code:
         self.module = module
         self.lanes = lanes
         self.lines: list[str] = []
+        self.doubts: list[str] | None = None
+        """While code is written for ordinary operands alone: the conditions, each an i1, under which there
+        are others and its results are wrong."""
         self._count = 0
 
     def name(self, stem: str = "v") -> str:

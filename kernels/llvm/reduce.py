@@ -74,7 +74,12 @@ class Operator:
         if not self.indexed:
             return (fold(code, self.name, self.dtype, a[0], b[0]),)
         take = self._precedes(code, b, a)
-        return tuple(select(code, d, take, y, x) for d, x, y in zip(self.dtypes, a, b, strict=True))
+        return self.select(code, take, b, a)
+
+    def select(self, code: Code, condition: str, a: State, b: State, uniform: bool = False) -> State:
+        """Select the state `a` where the condition holds, else `b`, as `select` does."""
+        return tuple(select(code, dtype, condition, x, y, uniform)
+                     for dtype, x, y in zip(self.dtypes, a, b, strict=True))
 
     def _precedes(self, code: Code, a: State, b: State) -> str:
         """Does `a` precede `b`?  NaN comes first, then the order, then the lower index."""
@@ -251,20 +256,16 @@ class Fold:
             slot = Step(code.let(f"and i64 {step.at}, {abi.ACCUMULATORS - 1}"))
             before = load_state(code, self.accumulators, slot)
             if step.mask is not None:  # so that inactive lanes raise no flag either
-                state = self._where(step.mask, state, self.operator.identity(code))
+                state = self.operator.select(code, step.mask, state, self.operator.identity(code))
             after = self.operator.fold(code, before, state)
             if step.mask is not None:
-                after = self._where(step.mask, after, before)
+                after = self.operator.select(code, step.mask, after, before)
             store_state(code, self.accumulators, slot, after)
             return
         before = load_state(code, self.places, step)
         start = self.operator.identity(code)
-        before = self._where(self.first, start, before, uniform=True)
+        before = self.operator.select(code, self.first, start, before, uniform=True)
         store_state(code, self.places, step, self.operator.fold(code, before, state))
-
-    def _where(self, condition: str, a: State, b: State, uniform: bool = False) -> State:
-        return tuple(select(self.code, dtype, condition, x, y, uniform)
-                     for dtype, x, y in zip(self.operator.dtypes, a, b, strict=True))
 
     def _state(self, value: Value, step: Step) -> State:
         if not self.operator.indexed:

@@ -14,7 +14,7 @@ class OneLane:
     """The common properties of targets whose kernels compute one element per thread (see `Target`)."""
 
     lanes = 1
-    masks_bytes = quiet = sse = flags = library = counts = packs = permutes = passes = ahead = False
+    masks_bytes = quiet = sse = flags = library = counts = packs = permutes = passes = ahead = seeds = False
 
 
 class Target(Protocol):
@@ -41,6 +41,10 @@ class Target(Protocol):
     @property
     def fma(self) -> bool:
         """Does it have an instruction for a fused multiply-add?"""
+
+    @property
+    def seeds(self) -> bool:
+        """Does it have a GPU's instructions that approximate 1 / x and 1 / sqrt x (kernels/llvm/seeds.py)?"""
 
     @property
     def counts(self) -> bool:

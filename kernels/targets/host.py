@@ -23,6 +23,7 @@ class Host:
     tiles: bool = False
     flags: bool = True
     library: bool = True
+    seeds: bool = False
     fma: bool = True
     quiet: bool = True
     """Does it have AVX, whose `vcmplt_oq` raises no flag for a NaN?  SSE's `cmplt` treats any as an invalid

@@ -28,6 +28,7 @@ class Nvptx(OneLane):
     architecture: str = "sm_80"
     tiles: bool = False
     fma: bool = True
+    seeds: bool = True
 
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
         return table.call(code, name, dtype, values)

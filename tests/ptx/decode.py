@@ -86,6 +86,8 @@ class Decoder:
                 return _end
             case ("bar" | "barrier", "sync") if operands == ("0",):
                 return _wait
+            case ("bar", "warp", "sync") if operands == ("-1",):
+                return _wait
             case ("trap",):
                 return _trap
             case ("ld", *_):

@@ -258,6 +258,11 @@ def _selected(first: Array, second: Array, condition: Array) -> Array:
     return np.asarray(np.where(condition, first, second))
 
 
+def _upper(x: Array) -> Array:
+    """The upper half of the bits of float64: a GPU's approximations have no more."""
+    return np.asarray((x.view("u8") & np.uint64(0xFFFFFFFF00000000)).view(x.dtype))
+
+
 Known = dict[str, tuple[str, int, Function]]
 
 SAME: Known = {
@@ -267,6 +272,8 @@ SAME: Known = {
     "mad.hi": ("su", 3, lambda x, y, z: _high(x, y) + z), "fma.rn": ("f", 3, fma),
     "div": ("su", 2, _quotient), "rem": ("su", 2, lambda x, y: x - _quotient(x, y) * y),
     "div.rn": ("f", 2, np.divide), "sqrt.rn": ("f", 1, np.sqrt), "rcp.rn": ("f", 1, np.reciprocal),
+    "rcp.approx.ftz": ("f", 1, lambda x: _upper(np.reciprocal(x))),
+    "rsqrt.approx.ftz": ("f", 1, lambda x: _upper(np.reciprocal(np.sqrt(x)))),
     "and": ("bp", 2, np.bitwise_and), "or": ("bp", 2, np.bitwise_or), "xor": ("bp", 2, np.bitwise_xor),
     "not": ("bp", 1, np.invert), "neg": ("sf", 1, np.negative), "abs": ("sf", 1, np.abs),
     "copysign": ("f", 2, lambda x, y: np.copysign(y, x)), "mov": ("bpusf", 1, lambda x: x),

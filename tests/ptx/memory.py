@@ -16,6 +16,8 @@ FIRST = 1 << 48
 """The first address that is allocated: no address of the host's."""
 GAP = 4096
 """Bytes between two allocations that nobody may touch."""
+WARP = 32
+"""Threads that wait for each other at a barrier of their warp."""
 UNWRITTEN = 0xCD
 
 
@@ -32,6 +34,8 @@ class Access(NamedTuple):
     threads: Array
     epoch: int
     """Barriers that the group had passed."""
+    moment: int
+    """Barriers that the group, or each of its warps by itself, had passed."""
     stored: Array | None
     constant: bool
     """Is it a load of memory that nobody writes during the launch (`ld.global.nc`)?"""
@@ -67,13 +71,14 @@ class Region:
             threads = np.repeat(access.threads, many)
             kept = stored[places]
             if kept.any():
-                table = np.broadcast_arrays(places, threads, access.epoch, values, number)
+                table = np.broadcast_arrays(places, threads, access.epoch, access.moment, values, number)
                 columns.append([column[kept] for column in table])
-        places, threads, epochs, values, numbers = map(np.concatenate, zip(*columns, strict=True))
+        places, threads, epochs, moments, values, numbers = map(np.concatenate, zip(*columns, strict=True))
         writes = np.array([access.stored is not None for access in accesses])[numbers]
         constant = np.array([access.constant for access in accesses])[numbers]
-        span = int(epochs.max()) + 1
-        for key, who in ((places * span + epochs, threads), (places, threads // group), (places, constant)):
+        span = int(moments.max()) + 1
+        for key, who in ((places * span + moments, threads), (places * span + epochs, threads // WARP),
+                         (places, threads // group), (places, constant)):
             found = _clash(key, who, writes, values)
             if found:
                 first, second = (accesses[numbers[i]].instruction for i in found)

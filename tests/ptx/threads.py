@@ -34,7 +34,7 @@ class Batch:
         self.local = Region(0, np.zeros(0, "u1"))
         self.start = first * size
         self.threads = np.arange(self.start, self.start + groups * size, dtype="i8")
-        self.epoch = self.steps = 0
+        self.epoch = self.moment = self.steps = 0
         self.random = np.random.default_rng([seed, first])
 
     def locate(self, space: str, address: Array, width: int, threads: Array) -> tuple[Region, Array]:
@@ -99,7 +99,9 @@ class Frame:
             number = int(self.blocks[np.argmax(waits)]) - WAITS - 1
             raise Fault(f"not all threads of a group arrive at {self.code.blocks[number].steps[-1][0]}")
         self.blocks[waits] -= WAITS
-        self.batch.epoch += 1
+        self.batch.moment += 1
+        last = [self.code.blocks[number - 1].steps[-1][0] for number in np.unique(self.blocks[waits])]
+        self.batch.epoch += all("warp" not in instruction.parts for instruction in last)
 
     def _run_part(self, members: Array | None) -> None:
         """Run these threads until each waits or has returned: those at the first block go first, and so
@@ -203,7 +205,7 @@ class Lanes:
         region, offsets = batch.locate(space, address, width, threads)
         if space != "local":
             region.accesses.append(Access(instruction, np.broadcast_to(offsets, self.count), width, threads,
-                                          batch.epoch, stored, constant))
+                                          batch.epoch, batch.moment, stored, constant))
         return region, offsets
 
 

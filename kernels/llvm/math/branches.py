@@ -18,9 +18,13 @@ def rarely(name: str, special: Truth, quick: Real, slow: Callable[..., Real], *o
     """Return `slow(*operands)` in the lanes that are special, `quick` in the others.
 
     The branch is taken only where some lane is special.  On the host it calls a function, which saves the
-    registers itself, and takes a harmless number for the operands of the other lanes.
+    registers itself, and takes a harmless number for the operands of the other lanes.  Code for ordinary
+    operands alone has no branch.
     """
     code = special.code
+    if code.doubts is not None:
+        code.doubts.append(anywhere(code, special.name))
+        return quick
     start, rare, end, after = (code.name(stem) for stem in ("start", "rare", "end", "after"))
     code.declare('!9 = !{!"branch_weights", i32 1, i32 1048576}')
     code.do(f"br label %{start}")
@@ -104,6 +108,9 @@ def rarely_pair(name: str, special: Truth, quick: Pair, slow: Slow, *operands: R
     `slow` is written for one lane, as a function of its own.
     """
     code = special.code
+    if code.doubts is not None:
+        code.doubts.append(anywhere(code, special.name))
+        return quick
     start, rare, after = (code.name(stem) for stem in ("start", "rare", "after"))
     code.declare('!9 = !{!"branch_weights", i32 1, i32 1048576}')
     code.do(f"br label %{start}")

@@ -62,7 +62,7 @@ def _mostly(name: str, x: Real, limit: float, quick: Callable[[Real], Real],
             slow: Callable[[Real], Real]) -> Real:
     """Return `quick` of magnitudes up to the limit and `slow` of the others, computed as float64."""
     special = beyond(x.size(), limit)
-    return rarely(name, special, quick(special.replaced(1.0, x)), as_double(slow), x)
+    return rarely(name, special, quick(special.spared(1.0, x)), as_double(slow), x)
 
 
 def _exp2_within(x: Real, short: bool) -> Real:

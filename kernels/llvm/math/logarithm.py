@@ -207,7 +207,7 @@ def _one(f: Real, short: bool) -> Real:
 
 def _quotient(f: Real) -> tuple[Real, Real]:
     """Return s and its square."""
-    s = f / (f + 2.0)
+    s = (f + 2.0).into(f)
     return s, s * s
 
 

@@ -99,7 +99,7 @@ def _far(function: Callable[[Real, bool], Real]) -> Callable[[Real], Real]:
 def _near_quarter(x: Real, short: bool) -> tuple[Truth, Whole, Real]:
     """Return the lanes out of reach, and of the others n, in the low bits, and r of x = r + n pi / 2."""
     special = beyond(x.size(), REACH[x.dtype])
-    r = special.replaced(0.0, x)
+    r = special.spared(0.0, x)
     n, turns = nearest(r, TWO_OVER_PI)
     for term in HALF_PI_SINGLE if x.dtype == SINGLE else HALF_PI[:2] if short else HALF_PI:
         r = fma(turns, -term, r)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from diffuse.kernels.llvm import seeds
 from diffuse.kernels.llvm.code import Code
 from diffuse.kernels.llvm.math.fused import multiply_add
 from diffuse.kernels.llvm.ops.instructions import settled
@@ -97,6 +98,11 @@ class Truth:
         LLVM cannot fold arithmetic with x into this selection, which would raise flags for all lanes.
         """
         return self.choose(harmless, x).settled()
+
+    def spared(self, harmless: float, x: Real) -> Real:
+        """Replace x by a harmless number where this holds, if arithmetic could raise a flag; what it gives in
+        these lanes is not used."""
+        return self.replaced(harmless, x) if self.code.module.target.flags else x
 
     def pick(self, yes: Whole | int, no: Whole | int) -> Whole:
         """Select integers, as `choose` selects floats."""
@@ -216,10 +222,19 @@ class Real:
         return self._binary("fmul", self, other)
 
     def __truediv__(self, other: Real | float) -> Real:
-        return self._binary("fdiv", self, other)
+        return self._over(self, self.of(other))
 
     def __rtruediv__(self, other: float) -> Real:
-        return self._binary("fdiv", other, self)
+        return self._over(self.of(other), self)
+
+    def _over(self, a: Real, b: Real) -> Real:
+        return Real(self.code, seeds.quotient(self.code, self.dtype, a.name, b.name), self.dtype)
+
+    def into(self, other: Real) -> Real:
+        """Divide another number by this, where both and the quotient are normal numbers, or that is +0."""
+        if self.dtype != FLOAT or not seeds.there(self.code):
+            return other / self
+        return Real(self.code, seeds.ordinary_quotient(self.code, other.name, self.name))
 
     def __neg__(self) -> Real:
         return self._let(f"fneg {self.code.type(self.dtype)} {self.name}")
@@ -233,7 +248,7 @@ class Real:
         return self.intrinsic("llvm.fabs")
 
     def root(self) -> Real:
-        return self.intrinsic("llvm.sqrt")
+        return Real(self.code, seeds.root(self.code, self.dtype, self.name), self.dtype)
 
     def signed(self, other: Real | float) -> Real:
         """Return this magnitude with the sign of `other`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import struct
 
+from diffuse.kernels.llvm import seeds
 from diffuse.kernels.llvm.code import Code, Value
 from diffuse.kernels.llvm.ops.bits import FORMATS, bits_of
 from diffuse.kernels.llvm.ops.exact_fmod import exact_fmod
@@ -69,7 +70,15 @@ def square(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -
 
 
 def reciprocal(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-    return binary(code, "fdiv", result, code.const(result, 1.0), real(values[0]))
+    return seeds.quotient(code, result, code.const(result, 1.0), real(values[0]))
+
+
+def divide(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
+    return seeds.quotient(code, result, real(values[0]), real(values[1]))
+
+
+def sqrt(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
+    return seeds.root(code, result, real(values[0]))
 
 
 def scaled(numerator: float, denominator: float) -> Rule:
@@ -230,7 +239,7 @@ TABLE: Table = {
     "add": {"f": plain("fadd")},
     "subtract": {"f": plain("fsub")},
     "multiply": {"f": plain("fmul")},
-    "divide": {"f": plain("fdiv")},
+    "divide": {"f": divide},
     "floor_divide": {"f": floor_divide},
     "remainder": {"f": remainder},
     "fmod": {"f": fmod},
@@ -243,7 +252,7 @@ TABLE: Table = {
     "floor": {"f": unary("llvm.floor")},
     "ceil": {"f": unary("llvm.ceil")},
     "trunc": {"f": unary("llvm.trunc")},
-    "sqrt": {"f": unary("llvm.sqrt")},
+    "sqrt": {"f": sqrt},
     "square": {"f": square},
     "reciprocal": {"f": reciprocal},
     "degrees": {"f": scaled(180.0, math.pi)},

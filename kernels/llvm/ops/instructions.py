@@ -53,12 +53,12 @@ def compare(code: Code, predicate: str, dtype: str, a: str, b: str) -> str:
 
     LLVM writes an ordering with an instruction that flags NaN as an invalid operation, which NumPy's
     comparisons do not do.  It takes a quiet one, where the target has it, if told that flags are looked at;
-    elsewhere lanes with NaN compare numbers instead for which the predicate is false.
+    elsewhere, if there are flags, lanes with NaN compare numbers instead for which the predicate is false.
     """
     kind = code.type(dtype)
     if letter(dtype) != "f":
         return code.let(f"icmp {predicate} {kind} {a}, {b}")
-    if predicate not in _WHEN_UNKNOWN:
+    if predicate not in _WHEN_UNKNOWN or not code.module.target.flags:
         return code.let(f"fcmp {predicate} {kind} {a}, {b}")
     if code.module.target.quiet:
         return code.quiet(predicate, dtype, a, b)
