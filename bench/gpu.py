@@ -16,6 +16,7 @@ import argparse
 import json
 import math
 import os
+import signal
 import statistics
 import sys
 import time
@@ -35,6 +36,9 @@ CLOSE = 1e-6
 REPEATS, SECONDS = 7, 5.0
 """Runs that are measured behind the first, and after how many seconds no other one begins."""
 LARGE, SMALL = 10 ** 8, 10 ** 5
+EACH = 40
+"""Seconds that an application may take, setting it up and compiling it included: one that takes longer ends
+the process, and the others are measured in another one."""
 
 APPS = {"black_scholes": (10 ** 8, 10 ** 4), "stencil": (16384, 128), "channel_flow": (8000, 64),
         "shallow_water": (8000, 64), "cg": (5000, 24), "jacobi": (32768, 128), "mandelbrot": (8192, 64)}
@@ -52,8 +56,12 @@ def _rows(x: Any) -> Any:
     return x.reshape(-1, 1000)
 
 
+def _copied(x: Any) -> Any:
+    return x.clone() if hasattr(x, "clone") else x.copy()  # as torch calls it
+
+
 OPERATIONS = {
-    "copy": Operation(lambda np, x, y: x.copy(), 16),
+    "copy": Operation(lambda np, x, y: _copied(x), 16),
     "x + y": Operation(lambda np, x, y: x + y, 24),
     "(x * 2 + y) * x - y / (x + 3)": Operation(lambda np, x, y: (x * 2 + y) * x - y / (x + 3), 24),
     "exp(-x) * sin(y)": Operation(lambda np, x, y: np.exp(-x) * np.sin(y), 24),
@@ -163,8 +171,10 @@ def tried(run: Callable[[], Any], wait: Callable[[], object], moved: float) -> M
 def applications(name: str, one: Contender, options: Measures) -> Measured:
     for app, sizes in APPS.items():
         if app in options["apps"]:
+            signal.alarm(options["each"])
             size = sizes[1 if options["quick"] else 0]
             yield app, by_jax(app, size) if name == "jax" else application(one, app, size)
+    signal.alarm(0)
 
 
 def by_jax(name: str, size: int) -> Measures:
@@ -336,22 +346,35 @@ def main() -> None:
         print(f"{kept['device']}\n{shown(results, kept['quick'])}", flush=True)
 
 
+LATE = f"failed (status {-signal.SIGALRM})"
+"""What a process is said to have done that an application ended, as it took too long."""
+
+
 def measure(name: str, section: str, one: Measures, options: argparse.Namespace, seconds: float) -> None:
     """Measure a section of a contender in a process of its own, for at most so many seconds, and put the
-    numbers into `one`."""
+    numbers into `one`.  After an application that takes too long another process goes on with the next."""
     environment = {**os.environ, **CONTENDERS[name][1]}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if options.simt and environment.get("DIFFUSE_RUNTIME") == "cuda":
         environment["DIFFUSE_RUNTIME"] = "simt"
-    asked = {"quick": options.quick, "apps": options.apps, "section": section}
-    found, why = child.measures(__file__, name, asked, environment, seconds)
-    for line in found:
-        if "what" in line:
-            one.setdefault(section, {})[line["what"]] = line["numbers"]
-        why = why or line.get("absent", "")
-    if why:
-        one["unfinished"][section] = why
-        print(f"{name}, {section}: {why}", file=sys.stderr, flush=True)
+    end, reasons = time.monotonic() + seconds, []
+    left = [app for app in APPS if app in options.apps]
+    while True:
+        asked = {"quick": options.quick, "apps": left, "section": section, "each": EACH}
+        found, why = child.measures(__file__, name, asked, environment, max(end - time.monotonic(), 0.0))
+        for line in found:
+            if "what" in line:
+                one.setdefault(section, {})[line["what"]] = line["numbers"]
+            why = why or line.get("absent", "")
+        late = why == LATE and section == "applications"
+        left = left[sum("what" in line for line in found):]
+        reasons += [f"{left[0]}: took more than {EACH} s"] if late else [why] if why else []
+        left = left[1:]
+        if not late or not left:
+            break
+    if reasons:
+        one["unfinished"][section] = "; ".join(reasons)
+        print(f"{name}, {section}: {one['unfinished'][section]}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

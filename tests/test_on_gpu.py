@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -10,6 +12,7 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests import on_gpu
@@ -101,3 +104,37 @@ def test_numbers_are_kept_as_they_come_and_join_earlier_ones(tmp_path: Path) -> 
     assert found["diffuse, gpu"]["applications"]["stencil"]["median"] > 0
     assert measured("--contenders", "diffuse, gpu", "--sections", "operations", "--seconds", "0.01")[
         "diffuse, gpu"]["unfinished"]["operations"] == "was ended after 0 s"
+
+
+def test_an_application_that_takes_too_long_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu: Any = import_module("gpu")
+    asked: list[list[str]] = []
+
+    def measures(script: str, name: str, options: dict[str, Any], environment: dict[str, str],
+                 seconds: float) -> tuple[list[dict[str, Any]], str]:
+        asked.append(options["apps"])
+        done = options["apps"][:options["apps"].index("cg")] if "cg" in options["apps"] else options["apps"]
+        return [{"what": app, "numbers": {"median": 1.0}} for app in done], gpu.LATE * ("cg" in asked[-1])
+
+    monkeypatch.setattr(gpu.child, "measures", measures)
+    options = argparse.Namespace(simt=False, quick=True, apps=["stencil", "cg", "jacobi", "mandelbrot"])
+    one: dict[str, Any] = {"unfinished": {}}
+    gpu.measure("jax", "applications", one, options, 100.0)
+    assert asked == [["stencil", "cg", "jacobi", "mandelbrot"], ["jacobi", "mandelbrot"]]
+    assert [*one["applications"]] == ["stencil", "jacobi", "mandelbrot"]
+    assert one["unfinished"] == {"applications": f"cg: took more than {gpu.EACH} s"}
+
+
+def test_an_application_ends_its_process_if_it_takes_too_long(tmp_path: Path) -> None:
+    options = json.dumps({"quick": True, "apps": ["stencil"], "section": "applications", "each": 1})
+    program = (f"import sys, time; sys.path[:0] = [{str(on_gpu.ROOT / 'bench')!r}, {str(on_gpu.ROOT)!r}]; "
+               "import gpu; gpu.application = lambda *a: time.sleep(60); "
+               f"gpu.measured('numpy', __import__('json').loads({options!r}))")
+    done = subprocess.run([sys.executable, "-c", program], timeout=50, capture_output=True)
+    assert done.returncode == -signal.SIGALRM
+
+
+def test_products_that_cupy_computes_are_compared_within_a_tolerance() -> None:
+    x = np.linspace(-1.0, 3.0, 100)
+    assert on_gpu.agree(x, x * (1 + 1e-15)) and not on_gpu.agree(x, x * (1 + 1e-11))
+    assert not on_gpu.agree(x, np.where(x > 2.9, np.nan, x))
