@@ -20,7 +20,7 @@ def elements(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
         if lanes > 1:
             extents[-1] = code.let(f"lshr i64 {code.let(f'add i64 {extents[-1]}, {lanes - 1}')}, "
                                    f"{lanes.bit_length() - 1}")
-        with spread(code, extents) as found:
+        with spread(code, extents, schedule.repeated(body, kernel)) as found:
             if lanes > 1:
                 _neighbours(threads, found, extents[-1], lanes)
                 return
