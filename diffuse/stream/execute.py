@@ -266,7 +266,8 @@ class Forwarder:
         values = replay.values(group.recorded, addresses, partials, fine)
         watched = () if stores.runtime.host_sees else stores.watched(ids)
         points = replay.pieces if fine else replay.points
-        launch = Launch(plan.kernel, values, points, (*used, *scratch), work=replay.work, watched=watched)
+        launch = Launch(plan.kernel, values, points, (*used, *scratch), work=replay.work, watched=watched,
+                        temporary=plan.composition.temporary)
         self._launch(launch, scratch)
 
     def _distribute(self, replay: Replay, group: Group) -> None:
