@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from diffuse.interrupts import deferred
 from diffuse.ir import Store
@@ -183,14 +183,21 @@ class Cuda(Device):
         """Load the kernels of a body: machine code that was linked before, or PTX that is linked now."""
         from hashlib import sha256
 
-        text: bytes = code.code.image
-        key = sha256(text + f"{self.gpu.version} {self.target}".encode()).hexdigest()
+        from diffuse.runtime.device import linking
+
         cache = service.disk()
-        image = cache.get(key)
-        if image is None:
-            image = self.gpu.link(text)
+        texts = dict([(sha256(text + f"{self.gpu.version} {self.target}".encode()).hexdigest(), text)
+                      for text in linking.parts(code.code.image)])
+        images = {key: cache.get(key) for key in texts}
+        missing = [key for key, image in images.items() if image is None]
+        for key, image in zip(missing, linking.linked([texts[key] for key in missing], self.gpu.link),
+                              strict=True):
+            images[key] = image
             cache.put(key, image)
-        return self.gpu.functions(image, code.names)
+        found: dict[str, int] = {}
+        for key, text in texts.items():
+            found |= self.gpu.functions(cast(bytes, images[key]), linking.names(text))
+        return found
 
     def meet(self) -> None:
         self.gpu.wait_for(LEGACY)
