@@ -29,7 +29,7 @@ KEPT = 1 << 30
 """The most bytes of the device's memory that are cached, besides a quarter of what is in use."""
 
 
-LITTLE = 1 << 16
+LITTLE = 1 << 20
 """The most bytes of a store whose memory is kept for the next store of the same size."""
 SIZES, OF_A_SIZE = 16, 8
 """The number of such sizes, and the number of blocks kept of each."""
