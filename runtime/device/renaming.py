@@ -32,6 +32,8 @@ class Renamed(NamedTuple):
 
 def renamed(code: Any, launch: Launch, allocate: Callable[[int], Any]) -> Renamed | None:
     """The launch without those of its copies that can be avoided; None if that saves nothing."""
+    if all([instance.nbytes < LEAST for instance in launch.keep]):
+        return None
     values = launch.values
     held = _instances(code, launch)
     if held is None:
@@ -67,7 +69,7 @@ def _instances(code: Any, launch: Launch) -> dict[int, DeviceInstance] | None:
                 found[slot] = instance
                 break
     if (len(found) < len(code.movable) or max([x.nbytes for x in found.values()]) < LEAST
-            or len({x.address for x in found.values()}) < len(found)):
+            or len({x.address for x in found.values()}) < len(found)):  # two slots of one store
         return None
     for instance in found.values():
         begin, end = instance.address, instance.address + instance.nbytes
