@@ -37,17 +37,9 @@ class Copy(NamedTuple):
     pairs: tuple[tuple[int, int], ...]
     """What is copied, and where to."""
     maker: int = -1
-    """The loop that computes what is copied, if that is one store and nothing else uses it; the argument of
-    this loop's store follows."""
-    made: int = -1
-
-    @property
-    def source(self) -> int:
-        return self.pairs[0][0]
-
-    @property
-    def target(self) -> int:
-        return self.pairs[0][1]
+    """The loop that computes what is copied, if that is one loop and nothing else uses it; the arguments of
+    this loop's stores follow, one for each pair."""
+    made: tuple[int, ...] = ()
 
 
 class Box(NamedTuple):
@@ -114,7 +106,10 @@ def copies(body: Body) -> list[Copy]:
         pairs = _pairs(body, number)
         if not pairs:
             continue
-        maker, made = _maker(body, number, *pairs[0]) if len(pairs) == 1 else (-1, -1)
+        makers = [_maker(body, number, *pair) for pair in pairs]
+        maker, made = makers[0][0], tuple([argument for _, argument in makers])
+        if any(other != maker for other, _ in makers):
+            maker = -1
         if maker >= 0 or all(any(_stores(body, later, body.arguments[source].slot)
                                  for later in range(number + 1, len(body.loops))) for source, _ in pairs):
             found.append(Copy(number, pairs, maker, made))
@@ -200,16 +195,13 @@ class _Arranging:
     def arranged(self, found: Sequence[Copy]) -> Arrangement | None:
         copied = {copy.loop: copy for copy in found}
         made = {copy.maker: copy for copy in found if copy.maker >= 0}
-        dropped: dict[int, tuple[int, int]] = {}
+        dropped: dict[int, list[int]] = {}
         for number in range(len(self.body.loops)):
             if number in dropped:
                 self.write()
-                slot, memory = dropped[number]
-                self.free.append((self.place(slot), self.geometry.sizes[slot]))
-                self.places[slot] = memory
+                self.move(copied[number], dropped[number])
             elif number in made and self.direct(made[number]):
-                copy = made[number]
-                dropped[copy.loop] = self.body.arguments[copy.target].slot, self.redirected(copy)
+                dropped[made[number].loop] = self.redirected(made[number])
             elif not (number in copied and copied[number].maker < 0 and self.exchanged(copied[number])):
                 self.waiting.append(number)
         self.write()
@@ -278,46 +270,66 @@ class _Arranging:
 
     def direct(self, copy: Copy) -> bool:
         """Can the loop that makes what is copied write it to its place in fresh memory?"""
-        slot = self.body.arguments[copy.source].slot
-        box, shape = self.target(copy)
-        if slot not in self.geometry.dead or box is None:
-            return False
-        return self.kept(Box((0,) * len(shape), shape), [box]) is not None
+        arguments = self.body.arguments
+        dead = all(arguments[source].slot in self.geometry.dead for source, _ in copy.pairs)
+        shapes = {self.shape(target) for _, target in copy.pairs}
+        return dead and len(shapes) == 1 and () not in shapes and self.around(copy, *shapes) is not None
 
-    def target(self, copy: Copy) -> tuple[Box | None, Point]:
-        """The box of the target that a copy fills, and the shape of the target's store, as its strides tell
-        it."""
-        strides, argument = self.geometry.strides[copy.target], self.body.arguments[copy.target]
-        size, shape = self.geometry.sizes[argument.slot], []
-        for stride in strides:
+    def shape(self, argument: int) -> Point:
+        """The shape of the store of an argument, as its strides tell it; () if they do not."""
+        size, found = self.geometry.sizes[self.body.arguments[argument].slot], []
+        for stride in self.geometry.strides[argument]:
             if stride <= 0 or size % stride:
-                return None, ()
-            shape.append(size // stride)
+                return ()
+            found.append(size // stride)
             size = stride
-        if size != ITEMSIZE[argument.dtype]:
-            return None, ()
-        return self.box(copy.target, tuple(shape)), tuple(shape)
+        return tuple(found) if size == ITEMSIZE[self.body.arguments[argument].dtype] else ()
 
-    def redirected(self, copy: Copy) -> int:
-        """Write the parts with the loop that makes what is copied; returns the memory that it goes to."""
+    def around(self, copy: Copy, shape: Point) -> list[Box] | None:
+        """What a copy leaves of its targets, which have this shape; None if that is too much."""
+        found: dict[Box, None] = {}
+        for _, target in copy.pairs:
+            box = self.box(target, shape)
+            left = None if box is None else self.kept(Box((0,) * len(shape), shape), [box])
+            if left is None:
+                return None
+            found |= dict.fromkeys(left)
+        return [*found]
+
+    def redirected(self, copy: Copy) -> list[int]:
+        """Write the parts with the loop that makes what is copied; returns the memory that each goes to."""
         self.write()
-        slot = self.body.arguments[copy.target].slot
-        size, (box, shape) = self.geometry.sizes[slot], self.target(copy)
-        assert box is not None
-        memory = next((number for number, nbytes in self.free if nbytes == size), None)
-        if memory is None:
-            self.fresh.append(size)
-            memory = -len(self.fresh)
-        else:
-            self.free.remove((memory, size))
-        kept = self.kept(Box((0,) * len(shape), shape), [box])
-        self.copy_boxes(copy, kept or [], [(self.place(slot), memory)], shape)
+        found: list[int] = []
+        words: list[tuple[int, int]] = []
+        moved: list[Moved] = []
+        for (_, target), made in zip(copy.pairs, copy.made, strict=True):
+            found.append(self.memory(self.geometry.sizes[self.body.arguments[target].slot]))
+            word = self.words[made]
+            words += [(word + 1 + d, stride) for d, stride in enumerate(self.geometry.strides[target])]
+            moved.append(Moved(word, found[-1], self.geometry.offsets[target]))
+        shape = self.shape(copy.pairs[0][1])
+        memory = [(self.place(self.body.arguments[target].slot), fresh)
+                  for (_, target), fresh in zip(copy.pairs, found, strict=True)]
+        self.copy_boxes(copy, self.around(copy, shape) or [], memory, shape)
         self.waiting.append(copy.maker)
-        word = self.words[copy.made]
-        strides = self.geometry.strides[copy.target]
-        self.write(tuple([(word + 1 + d, stride) for d, stride in enumerate(strides)]),
-                   (Moved(word, memory, self.geometry.offsets[copy.target]),))
-        return memory
+        self.write(tuple(words), tuple(moved))
+        return found
+
+    def memory(self, size: int) -> int:
+        """Memory of so many bytes that no slot has."""
+        for memory, nbytes in self.free:
+            if nbytes == size:
+                self.free.remove((memory, nbytes))
+                return memory
+        self.fresh.append(size)
+        return -len(self.fresh)
+
+    def move(self, copy: Copy, memory: list[int]) -> None:
+        """Let the targets of a copy have this memory from now on."""
+        for (_, target), fresh in zip(copy.pairs, memory, strict=True):
+            slot = self.body.arguments[target].slot
+            self.free.append((self.place(slot), self.geometry.sizes[slot]))
+            self.places[slot] = fresh
 
     # -- boxes ---------------------------------------------------------------------------------------------
 
@@ -326,7 +338,7 @@ class _Arranging:
         store's elements are not one behind the other in row-major order."""
         a = self.body.arguments[argument]
         steps = _strides(shape, ITEMSIZE[a.dtype])
-        if steps[0] * shape[0] != self.geometry.sizes[a.slot]:
+        if 0 in shape or steps[0] * shape[0] != self.geometry.sizes[a.slot]:
             return None
         offset, begin = self.geometry.offsets[argument], []
         for step in steps:
@@ -348,7 +360,7 @@ class _Arranging:
         """Copy boxes by the kernel of a copy; `memory` has what each of its pairs copies from, and to."""
         loop = self.body.loops[copy.loop]
         kernels = [kernel for kernel in self.planned if kernel.loop == copy.loop]
-        steps = _strides(shape, ITEMSIZE[self.body.arguments[copy.source].dtype])
+        steps = _strides(shape, ITEMSIZE[self.body.arguments[copy.pairs[0][0]].dtype])
         word = self.spaces[loop.space] + len(self.body.spaces[loop.space].axes)
         places = [(argument, place) for pair, both in zip(copy.pairs, memory, strict=True)
                   for argument, place in zip(pair, both, strict=True)]
