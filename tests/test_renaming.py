@@ -142,6 +142,14 @@ def test_a_store_stays_where_the_copy_is_needed(program: Program, found: list[re
     assert not any(found)
 
 
+def test_small_stores_are_copied(found: list[renaming.Renamed | None], monkeypatch: pytest.MonkeyPatch
+                                 ) -> None:
+    """Copying them takes less time than the launches that copy their borders."""
+    monkeypatch.setattr(renaming, "LEAST", 1 << 20)
+    agree(copied_back, (60, 50))
+    assert found and not any(found)
+
+
 def test_reads_of_the_store_and_of_its_copy_at_once(found: list[renaming.Renamed | None]) -> None:
     agree(read_before_it_is_overwritten, (60, 50))
 
