@@ -83,6 +83,10 @@ class GridCode(Protocol):
     names: tuple[str, ...]
     """The names of the kernels."""
 
+    movable: tuple[tuple[int, int], ...]
+    """The slots whose stores may move to other memory (kernels/grid/renaming.py), each with a word of the
+    block that has an address in it."""
+
     @property
     def written(self) -> tuple[int, ...]:
         """The words of the block that hold the addresses of written arguments."""
@@ -278,6 +282,8 @@ class Launch(NamedTuple):
     """Estimated work: operations times elements."""
     watched: tuple[Instance, ...] = ()
     """Where the host sees copies: the instances whose copies outside code may write at any time."""
+    temporary: frozenset[int] = frozenset()
+    """The slots of the kernel's body whose contents are not used after the launch."""
 
 
 class CodeUse(Enum):

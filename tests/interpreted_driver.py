@@ -77,8 +77,8 @@ class Device:
         self.events: dict[int, tuple[int, int]] = {}
         self.modules: list[Machine] = []
         self.functions: list[tuple[Machine, str]] = []
-        self.linked: Any = None
-        self.log = 0
+        self.linkers: list[tuple[int, list[Any]]] = []
+        """For each linker the address of its log, and what it was given; several may be in use at once."""
         self.texts: dict[str, Any] = {}
         self.broken = 0
         """The error of a kernel, which all later calls return."""
@@ -242,22 +242,25 @@ class Device:
     # -- code ----------------------------------------------------------------------------------------------
 
     def cuLinkCreate_v2(self, count: int, options: int, values: int, state: int) -> int:
-        self.log = ctypes.c_uint64.from_address(values).value
-        put(state, 4)
+        made: list[Any] = []
+        self.linkers.append((ctypes.c_uint64.from_address(values).value, made))
+        put(state, next(k for k, (_, given) in enumerate(self.linkers, 1) if given is made))
         return 0
 
     def cuLinkAddData_v2(self, state: int, kind: int, text: int, nbytes: int) -> int:
-        self.linked = ctypes.create_string_buffer(ctypes.string_at(text, nbytes), nbytes + 1)
+        log, given = self.linkers[state - 1]
+        given.append(ctypes.create_string_buffer(ctypes.string_at(text, nbytes), nbytes + 1))
         try:
-            Machine(self.linked.value.decode())
+            Machine(given[-1].value.decode())
         except Exception as error:
-            ctypes.memmove(self.log, f"{error}\0".encode(), len(f"{error}\0".encode()))
+            ctypes.memmove(log, f"{error}\0".encode(), len(f"{error}\0".encode()))
             return INVALID_PTX
         return 0
 
     def cuLinkComplete(self, state: int, code: int, nbytes: int) -> int:
-        put(code, ctypes.addressof(self.linked))
-        put(nbytes, len(self.linked))
+        (text,) = self.linkers[state - 1][1]
+        put(code, ctypes.addressof(text))
+        put(nbytes, len(text))
         return 0
 
     def cuLinkDestroy(self, state: int) -> int:

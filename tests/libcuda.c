@@ -46,9 +46,8 @@ static void submit_copy(void *to, const void *from, size_t bytes, const char *he
 
 struct event { void *stream; long upto; };
 static void *ordered_first, *ordered_second;
-static char *linked;
-static size_t linked_bytes;
-static char *log_text;
+/* A linker: what it was given, and where its messages go.  Several may be in use at once. */
+struct linker { char *text, *log; size_t bytes; };
 
 /* What cuInit returns. */
 int refusal;
@@ -157,28 +156,40 @@ int cuLinkCreate_v2(unsigned count, const int *options, void **values, void **st
 {
     if (count != 2 || options[0] != 5 || options[1] != 6)
         return 1;
-    log_text = values[0];
-    *state = (void *)4;
+    struct linker *made = calloc(1, sizeof(struct linker));
+    made->log = values[0];
+    *state = made;
     return 0;
 }
 
-int cuLinkAddData_v2(void *state, int kind, const char *text, size_t bytes, const char *name, unsigned count,
-                     void *options, void *values)
+int cuLinkAddData_v2(struct linker *state, int kind, const char *text, size_t bytes, const char *name,
+                     unsigned count, void *options, void *values)
 {
     if (kind != 1 || !strstr(text, ".version")) {
-        strcpy(log_text, "ptxas fatal: this is no PTX");
+        strcpy(state->log, "ptxas fatal: this is no PTX");
         return 218;
     }
-    free(linked);
-    linked = malloc(bytes + 1);
-    memcpy(linked, text, bytes);
-    linked[bytes] = 0;
-    linked_bytes = bytes;
+    state->text = malloc(bytes + 1);
+    memcpy(state->text, text, bytes);
+    state->text[bytes] = 0;
+    state->bytes = bytes;
     return 0;
 }
 
-int cuLinkComplete(void *state, void **code, size_t *bytes) { *code = linked; *bytes = linked_bytes; return 0; }
-int cuLinkDestroy(void *state) { return 0; }
+int cuLinkComplete(struct linker *state, void **code, size_t *bytes)
+{
+    *code = state->text;
+    *bytes = state->bytes;
+    return 0;
+}
+
+int cuLinkDestroy(struct linker *state)
+{
+    free(state->text);
+    free(state);
+    return 0;
+}
+
 int cuModuleLoadData(void **module, const char *image) { *module = strdup(image); return 0; }
 
 int cuModuleGetFunction(void **function, const char *module, const char *name)

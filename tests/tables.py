@@ -54,8 +54,8 @@ def half_full(table: Bounded[Any, Any]) -> bool:
 
 
 def make_room() -> None:
-    """Empty all tables if one is half full, which might be emptied or swept in the middle of the next test, or
-    if they were swept in a test before."""
+    """Empty all tables if one is half full, which might be emptied or swept in the middle of the next test,
+    or if they were swept in a test before."""
     from diffuse.stream import engine
 
     sweeps.left = sweeps.every

@@ -9,8 +9,8 @@ import pytest
 
 import diffuse.numpy as dnp
 from diffuse import settings
-from diffuse.runtime.device import driver
-from diffuse.stream import engine
+from diffuse.runtime.device import cuda, driver, renaming
+from diffuse.stream import engine, stores
 from tests import assembler
 from tests.applications import results
 from tests.each import rounds
@@ -39,6 +39,45 @@ def test_programs_have_the_local_runtimes_bits(name: str, size: int, monkeypatch
     for place, text in enumerate(images if assembler.path() else ()):
         for architecture in assembler.ARCHITECTURES[rounds(place % 4, 0)::rounds(4, 1)]:
             assembler.check(text, architecture)
+
+
+@pytest.mark.parametrize("name, size", [("stencil", 40), ("channel_flow", 48)])
+def test_stores_that_move_instead_of_being_copied(name: str, size: int, monkeypatch: pytest.MonkeyPatch
+                                                  ) -> None:
+    moved: list[Any] = []
+
+    def renamed(*args: Any) -> Any:
+        moved.append(renaming.renamed(*args))
+        return moved[-1]
+
+    monkeypatch.setattr(driver, "Driver", Interpreted)
+    monkeypatch.setattr(cuda, "renamed", renamed)
+    monkeypatch.setattr(renaming, "LEAST", 0)
+    monkeypatch.setattr(stores, "TOGETHER", 0)
+    here, there = results(name, "local", size), results(name, "cuda", size)
+    for key, array in here.items():
+        assert there[key].tobytes() == array.tobytes(), key
+    assert any(moved)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_store_that_another_library_holds_does_not_move(gpu: Interpreted, shared: bool,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renaming, "LEAST", 0)
+    monkeypatch.setattr(stores, "TOGETHER", 0)
+    p, wanted = dnp.arange(1200.0).reshape(30, 40) * 1.5, np.arange(1200.0).reshape(30, 40) * 1.5
+    engine.flush()
+    held = p.__cuda_array_interface__ if shared else None
+    (storage,) = [x for x in engine.current().stores.instances.values() if x.nbytes == wanted.nbytes]
+    before = storage.address
+    for array, copies in ((p, p.copy), (wanted, wanted.copy)):
+        old = copies()
+        array[1:-1, 1:-1] = old[2:, 1:-1] + old[1:-1, :-2]
+        del old
+    engine.flush()
+    assert (storage.address == before) == shared
+    assert held is None or held["data"][0] == before
+    assert np.asarray(p).tobytes() == wanted.tobytes()
 
 
 def test_a_reduction_and_what_is_computed_with_it_are_two_launches(gpu: Interpreted) -> None:

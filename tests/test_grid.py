@@ -13,6 +13,7 @@ from diffuse.kernels.grid import emit, schedule
 from diffuse.kernels.llvm.code import Code
 from diffuse.kernels.targets.nvptx import Nvptx
 from diffuse.kernels.targets.simt import simt
+from tests.applications import results
 from tests.bodies import Case, agreeing
 from tests.each import rounds
 from tests.simt import disagreement
@@ -89,6 +90,19 @@ def test_no_thread_is_idle_because_a_dimension_is_short() -> None:
     for extents, groups in (((5000, 1, 1), 20), ((1 << 33, 1, 1), 1 << 25), ((5000, 3, 3), 235),
                             ((7, 5000, 1), 137), ((10, 10, 5000), 2000)):
         assert names(copy, *extents)[0][:2] == ("loop0", groups)
+
+
+@pytest.mark.parametrize("name", ["stencil", "channel_flow"])
+def test_rows_that_a_thread_computes_one_after_another(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "BUSY", 3)
+    here, there = results(name, "local", 90), results(name, "simt", 90)
+    for key, array in here.items():
+        assert there[key].tobytes() == array.tobytes(), key
+
+
+def test_many_groups_leave_enough_for_the_device() -> None:
+    many = [1, schedule.BUSY, 2 * schedule.BUSY, 9 * schedule.BUSY]
+    assert [schedule.repeats(groups) for groups in many] == [0, 0, 1, 3]
 
 
 def large() -> Body:

@@ -116,6 +116,34 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return self.apply(function.__name__, values, values[1].dtype)
 
 
+def stencil(rank: int) -> Body:
+    """The sum of an element's neighbours along the last two of these dimensions."""
+    classes = "s" * (rank - 1) + "1"
+    arguments = (*[Argument(0, view, "float64", 0, classes, Privilege.READ) for view in range(4)],
+                 Argument(1, 0, "float64", 0, classes, Privilege.WRITE))
+    add = [Op("add", "float64", (3 + k if k else 0, k + 1)) for k in range(3)]
+    ops = (*[Op("load", "float64", (), k) for k in range(4)], *add, Op("store", "float64", (6,), 4))
+    return Body((Space(rank, (0,)),), arguments, (), (Loop(0, tuple(range(rank)), ops),))
+
+
+@pytest.mark.parametrize("shape, busy", [((9, 40), 1), ((70, 33), 4), ((3, 20, 21), 1), ((5, 7, 300), 2)])
+def test_rows_that_a_thread_computes_one_after_another(shape: tuple[int, ...], busy: int,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "BUSY", busy)
+    body = stencil(len(shape))
+    (_, groups, argument), = schedule.launches(body, schedule.kernels(body), [shape])
+    assert schedule.repeated(body, schedule.kernels(body)[0]) and argument >> schedule.LAYOUT
+    around = np.random.default_rng(3).random((*shape[:-2], shape[-2] + 2, shape[-1] + 2))
+    found = np.zeros(shape)
+    up, down = around[..., :-2, 1:-1], around[..., 2:, 1:-1]
+    left, right = around[..., 1:-1, :-2], around[..., 1:-1, 2:]
+    words = [1, shape[0], *shape]
+    for array in (up, down, left, right, found):
+        words += [array.ctypes.data, *array.strides]
+    launch(body, words, shape, [around, found])
+    assert found.tobytes() == (up + down + left + right).tobytes()
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_black_scholes_has_the_interpreters_bits(dtype: str) -> None:
     draw = np.random.default_rng(1)

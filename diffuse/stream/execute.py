@@ -266,9 +266,10 @@ class Forwarder:
         addresses, used = stores.places([ids[slot] for slot in (replay.shared if fine else replay.used)],
                                         scratch)
         values = replay.values(group.recorded, addresses, partials, fine)
-        watched = () if stores.runtime.host_sees else stores.watched(ids)
+        watched = stores.watched(ids) if stores.shown and not stores.runtime.host_sees else ()
         points = replay.pieces if fine else replay.points
-        launch = Launch(plan.kernel, values, points, (*used, *scratch), work=replay.work, watched=watched)
+        launch = Launch(plan.kernel, values, points, (*used, *scratch), work=replay.work, watched=watched,
+                        temporary=plan.composition.temporary)
         self._launch(launch, scratch)
 
     def _distribute(self, replay: Replay, group: Group) -> None:

@@ -40,6 +40,8 @@ class Composition(NamedTuple):
     """For each space of the body, a task that iterates over it."""
     vanished: frozenset[int]
     """Slots that exist only in registers and need no memory."""
+    temporary: frozenset[int] = frozenset()
+    """Slots of memory that is not used after the fused task."""
 
 
 class _Names:
@@ -304,7 +306,8 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
              tuple([body.scalars[k] for k in scalars]), tuple(loops), body.epilogue,
              _whole(body, names), _parts(body, names)),
         tuple([names.sources[k] for k in arguments]), tuple([sources[k] for k in scalars]),
-        tuple([names.owners[s] for s in spaces]), gone - {a.slot for a in kept})
+        tuple([names.owners[s] for s in spaces]), gone - {a.slot for a in kept},
+        gone & {a.slot for a in kept})
 
 
 def _whole(body: Body, names: _Names) -> tuple[int, ...]:

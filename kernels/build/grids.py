@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -9,7 +10,7 @@ from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.build import jit
-from diffuse.kernels.grid import schedule
+from diffuse.kernels.grid import renaming, schedule
 from diffuse.observe import trace
 from diffuse.service import code, loader
 
@@ -43,6 +44,18 @@ class GridCode:
         self._end = max([end for _, end in self._spaces], default=0)
         self._steps: dict[tuple[Any, ...], Steps] = {}
         self._parts: dict[tuple[Any, ...], tuple[Steps, Steps]] = {}
+        self._copies = renaming.copies(body)
+        slots = renaming.slots(body, self._copies)
+        self._strides = [(k, argument.slot, begins.arguments[k],
+                          begins.arguments[k] + 1 + body.spaces[argument.space].rank)
+                         for k, argument in enumerate(body.arguments) if argument.slot in slots]
+        self.movable = tuple([(slot, next(begin for _, other, begin, _ in self._strides if other == slot))
+                              for slot in slots])
+        """The slots whose stores may move to other memory, each with a word that has an address in it."""
+        self.others = tuple([begins.arguments[k] for k, argument in enumerate(body.arguments)
+                             if argument.slot not in slots])
+        """The words with the addresses of arguments of all other slots."""
+        self._arrangements: dict[tuple[Any, ...], renaming.Arrangement | None] = {}
 
     def steps(self, values: tuple[Any, ...]) -> Steps:
         """The kernel launches for these values of the block."""
@@ -56,6 +69,27 @@ class GridCode:
             found = self._steps[key] = Steps([(kernel.name, groups, argument)
                                               for kernel, groups, argument in launches])
         return found
+
+    def arrangement(self, values: tuple[Any, ...], memory: Mapping[int, tuple[int, int]],
+                    dead: frozenset[int]) -> renaming.Arrangement | None:
+        """How these values are launched with fewer copies; `memory` has the address and the bytes of each
+        movable slot.  None if all copies are needed."""
+        offsets = {k: values[begin] - memory[slot][0] for k, slot, begin, _ in self._strides}
+        strides = {k: values[begin + 1:end] for k, _, begin, end in self._strides}
+        sizes = {slot: nbytes for slot, (_, nbytes) in memory.items()}
+        key = values[:self._end], *offsets.values(), *strides.values(), *sizes.values(), dead
+        if key not in self._arrangements:
+            if len(self._arrangements) >= MOST:
+                self._arrangements.clear()
+            extents = tuple([values[begin:end] for begin, end in self._spaces])
+            geometry = renaming.Geometry(extents, offsets, strides, sizes, dead)
+            found = renaming.arrange(self._body, self._kernels, self._copies, geometry)
+            if found is not None:
+                found = found._replace(parts=tuple([part._replace(launches=Steps(
+                    [(kernel.name, groups, argument) for kernel, groups, argument in part.launches]))
+                    for part in found.parts]))
+            self._arrangements[key] = found
+        return self._arrangements[key]
 
     def parts(self, values: tuple[Any, ...]) -> tuple[Steps, Steps]:
         """For a target with tiles: the steps of each point of a launch, and the steps that run once after all

@@ -31,7 +31,7 @@ def elements(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
         if each > 1:
             up = code.let(f"add i64 {extents[-1]}, {each - 1}")
             extents[-1] = code.let(f"lshr i64 {up}, {each.bit_length() - 1}")
-        with spread(code, extents) as found:
+        with spread(code, extents, schedule.repeated(body, kernel)) as found:
             if each > 1:
                 _several(threads, found, extents[-1], each)
                 return

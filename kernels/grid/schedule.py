@@ -66,6 +66,15 @@ MANY = 8192
 """The number of outputs of a row reduction from which on threads combine leaves each by itself, however many
 there are of each output."""
 
+ALONG = 8
+"""The most threads of a group along the innermost of several dimensions, as a power of two."""
+LAYOUT = 4
+"""The bits of a kernel's argument that have this power (see `layout`)."""
+SHIFTED_OPS = 128
+"""The most ops of a loop of which a thread computes several rows: more would need too many registers."""
+MOST_ROWS, BUSY = 8, 2048
+"""The most rows that a thread computes, and the groups that a device is to have in spite of that."""
+
 TOGETHER = "together"
 MEMBERS = 62
 """The most kernels that can be run together, one per bit of an argument."""
@@ -97,8 +106,8 @@ class GridLaunch(NamedTuple):
     kernel: GridKernel
     groups: int
     argument: int
-    """The shift of elements and columns (see `shift`), the stride of chunks, that of trees as a power of two,
-    or the set of members that run together."""
+    """The layout of elements and columns (see `layout`), the stride of chunks, that of trees as a power of
+    two, or the set of members that run together."""
 
 
 def kernels(body: Body) -> tuple[GridKernel, ...]:
@@ -171,17 +180,24 @@ def needed(loop: Loop, kernel: GridKernel) -> list[int]:
 
 
 def shift(extent: int) -> int:
-    """The layout of a thread group over several dimensions: 2 ** shift threads along the innermost one, which
-    has this extent, and the others along the rows, which are numbered through all other dimensions."""
-    return min(THREADS.bit_length() - 1, max(extent - 1, 0).bit_length())
+    """The number of threads of a group along the innermost of several dimensions, which has this extent, as a
+    power of two.  The others lie along the rows, which are numbered through all other dimensions."""
+    return min(ALONG, max(extent - 1, 0).bit_length())
+
+
+def repeats(groups: int) -> int:
+    """The number of rows that a thread computes, one after another, as a power of two: so many that this
+    number of groups, with a row a thread, becomes one that still occupies the device."""
+    return min(MOST_ROWS, max(groups // BUSY, 1)).bit_length() - 1
 
 
 def lanes(body: Body, kernel: GridKernel) -> int:
     """The number of neighbouring iterations that a thread computes at once.
 
-    Contiguous arguments are then accessed 16 bytes at a time, if they are aligned.
+    Contiguous arguments are then accessed 16 bytes at a time, if they are aligned, which those of shifted
+    views never are.
     """
-    if kernel.form != "elements" or kernel.folds or _costly(body, kernel):
+    if kernel.form != "elements" or kernel.folds or shifted(body, kernel) or _costly(body, kernel):
         return 1
     sizes = [ITEMSIZE[body.arguments[a].dtype] for a in side_by_side(body, kernel)]
     return min(WIDEST, BYTES // max(sizes)) if sizes else 1
@@ -239,6 +255,24 @@ def hasty(body: Body, kernel: GridKernel) -> bool:
         return False
     branches = [op for op in ops if op.kind in DIVIDING or op.kind in TABLE and TABLE[op.kind].cost > 1]
     return len(branches) * each(body, kernel) > 1
+
+
+def shifted(body: Body, kernel: GridKernel) -> bool:
+    """Does a kernel over several dimensions access elements of one store through several views, as a stencil
+    does?"""
+    used = side_by_side(body, kernel)
+    several = body.spaces[body.loops[kernel.loop].space].rank > 1
+    return several and len({body.arguments[a].slot for a in used}) < len(used)
+
+
+def repeated(body: Body, kernel: GridKernel) -> bool:
+    """May a thread of a kernel compute several rows?
+
+    Where it reads neighbours, it finds those of the row before in the processor's cache, and computes
+    addresses once.
+    """
+    few = len(needed(body.loops[kernel.loop], kernel)) <= SHIFTED_OPS
+    return kernel.form == "elements" and not kernel.folds and few and shifted(body, kernel)
 
 
 def side_by_side(body: Body, kernel: GridKernel) -> list[int]:
@@ -313,8 +347,16 @@ def _grid(body: Body, kernel: GridKernel, extents: Point) -> tuple[int, int]:
         sizes[-1] = _groups(sizes[-1], each(body, kernel))
     if len(sizes) < 2:
         return _groups(prod(sizes), THREADS), 0
-    along = shift(sizes[-1])
-    return _groups(sizes[-1], 1 << along) * _groups(prod(sizes[:-1]), THREADS >> along), along
+    along, rows = shift(sizes[-1]), prod(sizes[:-1])
+    across = _groups(sizes[-1], 1 << along)
+    more = repeats(across * _groups(rows, THREADS >> along)) if repeated(body, kernel) else 0
+    return across * _groups(rows, THREADS >> along << more), layout(along, more)
+
+
+def layout(along: int, more: int) -> int:
+    """The argument of a kernel over several dimensions: a group has 2 ** along threads along the innermost
+    one, and each of them takes 2 ** more rows."""
+    return along | more << LAYOUT
 
 
 def _combining(body: Body, kernel: GridKernel, extents: Point) -> tuple[int, int]:

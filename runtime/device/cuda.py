@@ -7,12 +7,15 @@ on it are queued may be allocated again at once, and only reading a result waits
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from diffuse.interrupts import deferred
 from diffuse.ir import Store
 from diffuse.memory import address
-from diffuse.runtime.base import GridCode, Launch
+from diffuse.runtime.base import GridCode, Launch, Steps
 from diffuse.runtime.device.instances import DeviceInstance
+from diffuse.runtime.device.renaming import Renamed, renamed
 from diffuse.runtime.device.runtime import Device
 from diffuse.runtime.device.sharing import LEGACY, DeviceSharing
 from diffuse.runtime.local.allocator import Allocator, Lease, Usage, size_class
@@ -26,7 +29,7 @@ KEPT = 1 << 30
 """The most bytes of the device's memory that are cached, besides a quarter of what is in use."""
 
 
-LITTLE = 1 << 16
+LITTLE = 1 << 20
 """The most bytes of a store whose memory is kept for the next store of the same size."""
 SIZES, OF_A_SIZE = 16, 8
 """The number of such sizes, and the number of blocks kept of each."""
@@ -137,33 +140,64 @@ class Cuda(Device):
         self.gpu.download(address(target), source, target.nbytes)
 
     def submit(self, code: GridCode, launch: Launch) -> None:
+        if code.movable and (found := renamed(code, launch, self.allocate)) is not None:
+            deferred(partial(self._submit_renamed, code, launch, found))
+            return
         values = launch.values
         steps, gpu, block = code.steps(values), self.gpu, launch.kernel.pack(values)
         planned = steps.plan
         if planned is None or planned[0] is not gpu:  # a runtime that was made later has plans of its own
-            if code.functions is None or code.functions[0] is not gpu:
-                code.functions = gpu, self._loaded(code)
-            functions = code.functions[1]
-            planned = steps.plan = gpu, gpu.plan([(functions[kernel], groups, argument)
-                                                  for kernel, groups, argument in steps], len(block))
+            planned = self._planned(code, steps, len(block))
         if self._returned:
             self.sharing.reclaim()
         self._begun += 1  # as in `_turn`, without a call
         gpu.submit(planned[1], block)
         self._ended = self._begun
 
+    def _planned(self, code: GridCode, steps: Steps, nbytes: int) -> tuple[Gpu, Any]:
+        """Prepare launches, with a block of so many bytes."""
+        gpu = self.gpu
+        if code.functions is None or code.functions[0] is not gpu:
+            code.functions = gpu, self._loaded(code)
+        functions = code.functions[1]
+        found = steps.plan = gpu, gpu.plan([(functions[kernel], groups, argument)
+                                            for kernel, groups, argument in steps], nbytes)
+        return found
+
+    def _submit_renamed(self, code: GridCode, launch: Launch, found: Renamed) -> None:
+        """Submit a launch with fewer copies."""
+        if self._returned:
+            self.sharing.reclaim()
+
+        def run() -> None:
+            for steps, values in found.runs:
+                block, planned = launch.kernel.pack(values), steps.plan
+                if planned is None or planned[0] is not self.gpu:
+                    planned = self._planned(code, steps, len(block))
+                self.gpu.submit(planned[1], block)
+            found.finish()
+
+        self._turn(run)
+
     def _loaded(self, code: GridCode) -> dict[str, int]:
         """Load the kernels of a body: machine code that was linked before, or PTX that is linked now."""
         from hashlib import sha256
 
-        text: bytes = code.code.image
-        key = sha256(text + f"{self.gpu.version} {self.target}".encode()).hexdigest()
+        from diffuse.runtime.device import linking
+
         cache = service.disk()
-        image = cache.get(key)
-        if image is None:
-            image = self.gpu.link(text)
+        texts = dict([(sha256(text + f"{self.gpu.version} {self.target}".encode()).hexdigest(), text)
+                      for text in linking.parts(code.code.image)])
+        images = {key: cache.get(key) for key in texts}
+        missing = [key for key, image in images.items() if image is None]
+        for key, image in zip(missing, linking.linked([texts[key] for key in missing], self.gpu.link),
+                              strict=True):
+            images[key] = image
             cache.put(key, image)
-        return self.gpu.functions(image, code.names)
+        found: dict[str, int] = {}
+        for key, text in texts.items():
+            found |= self.gpu.functions(cast(bytes, images[key]), linking.names(text))
+        return found
 
     def meet(self) -> None:
         self.gpu.wait_for(LEGACY)

@@ -139,7 +139,7 @@ class Device(OneRank, ABC):
     # -- launches ------------------------------------------------------------------------------------------
 
     def launch(self, launch: Launch) -> None:
-        kernel, values, _, keep, _, _, _, watched = launch
+        kernel, values, _, keep, _, _, _, watched, _ = launch
         code: Any = kernel.native
         if not hasattr(code, "steps"):
             self._on_host(launch, keep)

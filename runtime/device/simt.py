@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from diffuse.interrupts import deferred
 from diffuse.memory import address
-from diffuse.runtime.base import GridCode, Launch
+from diffuse.runtime.base import GridCode, Launch, Steps
+from diffuse.runtime.device.renaming import renamed
 from diffuse.runtime.device.runtime import Device
 from diffuse.runtime.local.allocator import Allocator, Lease, Usage
 
@@ -62,20 +63,26 @@ class Simt(Device):
         memmove(address(target), source - AWAY, target.nbytes)
 
     def submit(self, code: GridCode, launch: Launch) -> None:
-        values: list[Any] = list(launch.values)
-        kernel: Any = launch.kernel
+        found = renamed(code, launch, self.allocate) if code.movable else None
+        runs = [(code.steps(launch.values), launch.values)] if found is None else found.runs
+
+        def run() -> None:
+            for steps, values in runs:
+                self._run(code, steps, launch.kernel, list(values))
+            if found is not None:
+                found.finish()
+
+        deferred(lambda: self._turn(run))
+
+    def _run(self, code: GridCode, steps: Steps, kernel: Any, values: list[Any]) -> None:
+        """Run kernels with these values of their block."""
         for word in kernel.address_words:
             values[word] -= AWAY if values[word] >= AWAY else 0
         block = create_string_buffer(kernel.pack(tuple(values)))
-        steps = code.steps(launch.values)
-
-        def run() -> None:
-            for name, groups, argument in steps:
-                self._launched += 1
-                entry = ENTRY(code.code.addresses[name])
-                entry(addressof(block), groups, argument, self._launched % ORDERS)
-
-        deferred(lambda: self._turn(run))
+        for name, groups, argument in steps:
+            self._launched += 1
+            entry = ENTRY(code.code.addresses[name])
+            entry(addressof(block), groups, argument, self._launched % ORDERS)
 
     def fence(self) -> None:
         """Return at once: nothing is ever pending."""

@@ -149,7 +149,7 @@ class Local(OneRank):
         return self._pool.team() if self.points > 1 and self._starts(0.0) else None
 
     def launch(self, launch: Launch) -> None:
-        kernel, values, points, keep, _, _, work, _ = launch
+        kernel, values, points, keep, _, _, work, *_ = launch
         native, submit = kernel.native, self._submit
         if native is not None and submit is None:  # the patience needs the interpreter, so look at once first
             if self._starts(0.0) or self._starts(_patience(kernel, work)):
