@@ -390,7 +390,7 @@ class Elsewhere:
     """A target of which nothing is known but its lanes."""
 
     fma = True
-    quiet = sse = masks_bytes = tiles = counts = packs = permutes = passes = ahead = False
+    quiet = sse = masks_bytes = tiles = counts = packs = permutes = passes = ahead = seeds = False
     flags = library = True
 
     def __init__(self, lanes: int) -> None:
