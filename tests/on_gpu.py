@@ -175,24 +175,49 @@ def sanitized(tool: str, name: str) -> str:
 
 
 def first(runtime: Any) -> list[str]:
-    """What is wrong with a sum and a function of some elements, computed on the device."""
+    """What is wrong with some functions, sums, quotients and roots, computed on the device."""
     import numpy as np
 
     import diffuse.numpy as dnp
     from diffuse import settings
 
-    values, bad = np.linspace(-3.0, 3.0, 1_000_000), []
+    values, (a, b) = np.linspace(-3.0, 3.0, 1_000_000), operands()
     found: dict[str, list[Any]] = {}
     for name in ("local", runtime):
-        with settings.using(runtime=name, small=0):
-            x = dnp.array(values)
-            y = dnp.exp(-x * x) + dnp.sin(x)
-            found[name] = [np.asarray(y), float(y.sum()), np.asarray(y.reshape(1000, 1000).sum(axis=0))]
-    for what, here, there in zip(("elements", "a sum", "sums of columns"), *found.values(), strict=True):
-        same = np.asarray(here).tobytes() == np.asarray(there).tobytes()
+        with settings.using(runtime=name, small=0), np.errstate(all="ignore"):
+            x, y, z = dnp.array(values), dnp.array(a), dnp.array(b)
+            w = dnp.exp(-x * x) + dnp.sin(x)
+            several = y / z, 1.0 / z, dnp.sqrt(abs(y))  # one loop
+            found[name] = [np.asarray(w), float(w.sum()), np.asarray(w.reshape(1000, 1000).sum(axis=0)),
+                           *[np.asarray(one) for one in several]]
+    bad = []
+    names = "functions", "a sum", "sums of columns", "quotients", "inverses", "roots"
+    for what, here, there in zip(names, *found.values(), strict=True):
+        same = ordinary(here).tobytes() == ordinary(there).tobytes()
         say(f"{what}: {'the same bits' if same else 'DIFFERENT'}")
         bad += [] if same else [f"{what} differ"]
     return bad
+
+
+def operands() -> tuple[Any, Any]:
+    """Numbers of all sizes, and all pairs of some that are rare."""
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    rare = np.array([0.0, 1.0, 3.0, np.inf, np.nan, 5e-324, 1e-310, 2.2250738585072014e-308,
+                     1.7976931348623157e308, 8.98846567431158e307, 1e-290, 1e290])
+    rare = np.concatenate([rare, -rare])
+    left, right = (grid.ravel() for grid in np.meshgrid(rare, rare))
+    random = [rng.integers(0, 1 << 64, 4_000_000, np.uint64).view(float) for _ in range(2)]
+    near = [np.ldexp(rng.random(1_000_000) + 0.5, rng.integers(-20, 20, 1_000_000)) for _ in range(2)]
+    return np.concatenate([left, random[0], near[0]]), np.concatenate([right, random[1], near[1]])
+
+
+def ordinary(x: Any) -> Any:
+    """A number or an array, with one bit pattern for all NaNs."""
+    import numpy as np
+
+    return np.where(np.isnan(x), np.nan, x)
 
 
 def libraries(name: str) -> list[str]:
