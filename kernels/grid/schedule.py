@@ -53,7 +53,7 @@ BYTES = 16
 PLAIN = ("load", "store", "const", "scalar", "index", "cast")
 """Non-arithmetic ops that are allowed in loops of which a thread computes several iterations."""
 DIVIDING = ("divide", "reciprocal", "sqrt")
-"""Cheap operations of floats that branch on rare operands."""
+"""Cheap operations of float64 that branch on rare operands."""
 WIDEST, OPS = 4, 64
 """The most iterations that a thread computes at once, and the most ops of a loop for which it does so."""
 PIECES, LOADS = 2, 8
@@ -253,7 +253,8 @@ def hasty(body: Body, kernel: GridKernel) -> bool:
     stores = [i for i, op in enumerate(ops) if op.kind == "store"]
     if any(op.kind == "load" for op in ops[min(stores, default=0):]):
         return False
-    branches = [op for op in ops if op.kind in DIVIDING or op.kind in TABLE and TABLE[op.kind].cost > 1]
+    branches = [op for op in ops if op.kind in DIVIDING and op.dtype == "float64"
+                or op.kind in TABLE and TABLE[op.kind].cost > 1]
     return len(branches) * each(body, kernel) > 1
 
 
