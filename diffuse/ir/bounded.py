@@ -14,7 +14,7 @@ from typing import TypeVar
 
 LIMIT = 1 << 16
 """The most entries of a table."""
-SWEPT = 1 << 13
+SWEPT = 1 << 14
 """The number of new entries of all recurring tables together after which they are swept."""
 FRESH = 1 << 11
 """The number of new entries of one of them after which all are swept."""
