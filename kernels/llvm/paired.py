@@ -1,7 +1,7 @@
 """Steps of two vectors, in innermost loops with functions such as `exp`.
 
 Nearly every instruction of such a function waits for the one before it.  A processor looks ahead by so many
-instructions, and finds more of them ready where those of two vectors alternate: on Zen 5 loops take 7 to 25 %
+instructions, and finds more of them ready where those of two vectors alternate: on Zen 5 loops take 5 to 25 %
 less time.  Two vectors need the 32 registers of AVX-512.
 
 In such a step the lanes of a value are those of both vectors; memory is accessed one vector at a time.
