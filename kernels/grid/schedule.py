@@ -56,6 +56,8 @@ DIVIDING = ("divide", "reciprocal", "sqrt")
 """Cheap operations of float64 that branch on rare operands."""
 WIDEST, OPS = 4, 64
 """The most iterations that a thread computes at once, and the most ops of a loop for which it does so."""
+HASTY = True
+"""Are loops with several such operations computed without branches first (see `hasty`)?"""
 PIECES, LOADS = 2, 8
 """How many times a thread does that, and the most loads that it makes together then."""
 BRANCHES = 32
@@ -248,7 +250,7 @@ def hasty(body: Body, kernel: GridKernel) -> bool:
     have changed anything before it is computed again, nor go astray where its operands are nonsense.
     """
     ops = _ops(body, kernel)
-    if kernel.form != "elements" or not all(op.kind in TABLE or op.kind in PLAIN for op in ops):
+    if not HASTY or kernel.form != "elements" or not all(op.kind in TABLE or op.kind in PLAIN for op in ops):
         return False
     stores = [i for i, op in enumerate(ops) if op.kind == "store"]
     if any(op.kind == "load" for op in ops[min(stores, default=0):]):
