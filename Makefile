@@ -1,5 +1,5 @@
 # make run    the demonstration: one program under NumPy and under Diffuse
-# make test   ruff, mypy, pytest: what runs in one process, and beside it what runs several ranks, a few at a time
+# make test   ruff, mypy, pytest: first what runs several ranks, a few at a time, then what runs in one process
 # make bench  every application and overhead beside NumPy, numexpr, Numba and JAX
 # make figures  the paper's figures 13, 14 and 15 at small sizes; without --quick they take 40 minutes
 # make gpu    on a machine with an NVIDIA GPU, without a network: the same bits on the device, and bench/gpu.py
@@ -20,13 +20,13 @@ run: $(INSTALLED)
 # One more than there are processors: tests wait for processes of their own a third of the time.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
-# mypy, which takes one processor, runs beside the tests.  So do the tests with several ranks, which wait for
-# each other half of the time.  Hundreds of processes import what pip has not compiled: Python keeps the bytecode.
-# `make test THOROUGH=1` runs more rounds of random programs.
+# mypy, which takes one processor, runs beside the tests with several ranks, which wait for each other half of the
+# time.  The other tests would slow ranks down so much that some seem to hang.  Python keeps the bytecode of what
+# pip has not compiled, which hundreds of processes import.  `make test THOROUGH=1` runs more rounds of random programs.
 test: $(INSTALLED)-test
 	kernels=$$(mktemp -d) && trap 'rm -rf "$$kernels"' EXIT && export DIFFUSE_CACHE_DIR="$$kernels" && \
 	export PYTHONDONTWRITEBYTECODE= && \
-	$(MAKE) -j3 ranks suite lint
+	$(MAKE) -j2 ranks lint && $(MAKE) suite
 
 suite: $(INSTALLED)-test
 	$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not ranks"
