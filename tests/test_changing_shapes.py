@@ -55,14 +55,15 @@ def test_new_shapes_leave_no_more_trails_than_the_memo_has_room_for(memo: Memo) 
     assert memo.nodes < 20  # they have one canonical form
 
 
-def test_nor_more_entries_of_any_table() -> None:
+def test_nor_more_entries_of_any_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "fresh", 200)
     tables: list[Any] = [view._views, canonical._forms, alias._known, partition._covering,
                          engine.current().templates.known]
     before = sweeps.number
-    for n in range(3 * FRESH // 2):
+    for n in range(300):
         turn(n + 1000)
     assert sweeps.number > before + 1
-    assert all(len(table) <= FRESH + 10 for table in tables)
+    assert all(len(table) <= 210 for table in tables)
 
 
 def test_a_program_that_comes_back_to_many_shapes_is_remembered_whole(memo: Memo) -> None:
