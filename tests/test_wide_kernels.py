@@ -50,7 +50,7 @@ def accesses(made: Body) -> list[str]:
 
 
 def test_an_access_is_of_16_bytes_and_what_is_only_read_is_marked() -> None:
-    """In two pieces, which are loaded before the first is stored; unaligned elements are accessed one by one."""
+    """In two pieces, loaded before the first is stored; unaligned elements are accessed one by one."""
     found = accesses(body(["float64"] * 3))
     assert found[:6] == ["ld.global.nc.v2.b64"] * 4 + ["st.global.v2.b64"] * 2
     assert Counter(found[6:]) == {"ld.global.nc.b64": 8, "st.global.b64": 4}
