@@ -14,7 +14,7 @@ from case import ROOT
 
 BENCHES = ("black_scholes", "channel_flow", "shallow_water", "stencil", "conjugate_gradient", "cg", "cgs",
            "bicgstab", "gmg", "jacobi", "mandelbrot", "overheads", "calls", "sorting", "compile", "cold",
-           "everyday", "ocean")
+           "new_shapes", "everyday", "ocean")
 
 
 def main() -> int:

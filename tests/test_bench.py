@@ -206,6 +206,12 @@ def test_cold(tmp_path: Path) -> None:
     assert "empty cache" in table
 
 
+def test_loops_of_new_shapes(tmp_path: Path) -> None:
+    result, table = bench("new_shapes", tmp_path, "--loops", "elementwise", "few")
+    assert [len(one["megabytes"]) for both in result["loops"].values() for one in both.values()] == [2] * 4
+    assert {goal["asked"] for goal in result["goals"]} == {2.0} and "megabytes over those before" in table
+
+
 def test_ocean(tmp_path: Path) -> None:
     result, table = bench("ocean", tmp_path)
     assert [row["program"] for row in result["rows"]] == [
