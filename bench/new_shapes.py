@@ -18,6 +18,7 @@ import harness
 import machine
 import report
 import table
+from worker import memory
 
 Measures = dict[str, Any]
 MARKS = 1000, 2500, 5000, 10_000
@@ -25,7 +26,6 @@ MARKS = 1000, 2500, 5000, 10_000
 LARGEST = 20_000
 LIMIT = 2.0
 """Megabytes that a loop may grow by after the first mark."""
-PAGE = 4096
 
 
 def elementwise(np: Any, n: int) -> float:
@@ -70,22 +70,16 @@ LOOPS: dict[str, Callable[[Any, int], float]] = {
     function.__name__: function for function in (elementwise, large, windows, joins, functions, few)}
 
 
-def resident() -> float:
-    """Megabytes of this process that are in memory."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * PAGE / 1e6
-
-
 def turns(module: str, options: Measures) -> Measures:
     """In the child: megabytes at each mark over those before the loop."""
     np, loop = import_module(module), LOOPS[options["loop"]]
     extents = list(range(LARGEST))
     random.Random(5).shuffle(extents)
-    before, found = resident(), []
+    before, found = memory("VmRSS"), []
     for turn, extent in enumerate(extents[:options["marks"][-1]], 1):
         loop(np, extent)
         if turn in options["marks"]:
-            found.append(resident() - before)
+            found.append((memory("VmRSS") - before) / 1e6)
     return {"megabytes": found}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import diffuse.numpy as dnp
+from diffuse.runtime import machine
 from diffuse.runtime.device import linking
 from diffuse.stream import engine
 from tests.interpreted_gpu import Interpreted
@@ -22,7 +22,7 @@ def kernel(name: str, size: int) -> bytes:
 
 
 def test_each_kernel_is_in_one_part_with_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(machine, "processors", lambda *_: 8)
     kernels = {f"loop{k}": kernel(f"loop{k}", 500 * (1 + k % 4)) for k in range(12)}
     text = HEAD + b"".join(kernels.values())
     parts = linking.parts(text)
@@ -33,7 +33,7 @@ def test_each_kernel_is_in_one_part_with_the_head(monkeypatch: pytest.MonkeyPatc
 
 
 def test_small_modules_and_those_with_functions_are_linked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(machine, "processors", lambda *_: 8)
     small = HEAD + kernel("loop0", 5) + kernel("loop1", 5)
     called = HEAD + b"\n.func f()\n{\n}\n" + kernel("loop0", 9000) + kernel("loop1", 9000)
     assert linking.parts(small) == [small] and linking.parts(called) == [called]
@@ -52,7 +52,7 @@ def test_parts_are_linked_by_threads() -> None:
 def test_a_program_whose_kernels_are_linked_in_parts(gpu: Interpreted, monkeypatch: pytest.MonkeyPatch
                                                      ) -> None:
     monkeypatch.setattr(linking, "PART", 100)
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(machine, "processors", lambda *_: 4)
     linked: list[Any] = []
     functions = gpu.functions
 

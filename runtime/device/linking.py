@@ -6,10 +6,11 @@ a body is cut into parts with some kernels each, which are linked by threads of 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+
+from diffuse.runtime import machine
 
 PART = 8000
 """The bytes of PTX that are worth a call of their own."""
@@ -20,7 +21,7 @@ MOST = 16
 def parts(text: bytes) -> list[bytes]:
     """The modules with the kernels of one, some in each; what stands before the first kernel is in all."""
     head, *kernels = re.split(rb"(?=^\t// \.globl\t\S+[^\n]*\n\n?\.visible \.entry)", text, flags=re.M)
-    many = min(len(kernels), MOST, os.cpu_count() or 1, len(text) // PART)
+    many = min(len(kernels), MOST, machine.processors(), len(text) // PART)
     if many < 2 or b"\n.func" in text or b"\n.visible .func" in text:
         return [text]
     found, sizes = [b""] * many, [0] * many
