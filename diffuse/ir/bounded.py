@@ -16,7 +16,7 @@ LIMIT = 1 << 16
 """The most entries of a table."""
 SWEPT = 1 << 14
 """The number of new entries of all recurring tables together after which they are swept."""
-FRESH = 11 << 8
+FRESH = 2816
 """The number of new entries of one of them after which all are swept."""
 
 FACTOR = 4

@@ -54,7 +54,7 @@ class GridCode:
         """The slots whose stores may move to other memory, each with a word that has an address in it."""
         self.others = tuple([begins.arguments[k] for k, argument in enumerate(body.arguments)
                              if argument.slot not in slots])
-        """The words with the addresses of arguments of all other slots."""
+        """Where the parameter block has the addresses of all other stores' arguments."""
         self._arrangements: dict[tuple[Any, ...], renaming.Arrangement | None] = {}
 
     def steps(self, values: tuple[Any, ...]) -> Steps:

@@ -334,8 +334,8 @@ class _Arranging:
     # -- boxes ---------------------------------------------------------------------------------------------
 
     def box(self, argument: int, shape: Point) -> Box | None:
-        """The box of a store of this shape that an argument accesses; None if it accesses no box, or if the
-        store's elements are not one behind the other in row-major order."""
+        """The part of a store of this shape that an argument accesses, as a box of indices; None if it is no
+        box, or if the store is not contiguous in row-major order."""
         a = self.body.arguments[argument]
         steps = _strides(shape, ITEMSIZE[a.dtype])
         if 0 in shape or steps[0] * shape[0] != self.geometry.sizes[a.slot]:

@@ -186,8 +186,11 @@ def shift(extent: int) -> int:
 
 
 def repeats(groups: int) -> int:
-    """The number of rows that a thread computes, one after another, as a power of two: so many that this
-    number of groups, with a row a thread, becomes one that still occupies the device."""
+    """The base-2 logarithm of the number of rows that each thread computes one after another.
+
+    `groups` is the number of groups needed with one row a thread.  More rows a thread need fewer groups, of
+    which at least `BUSY` have to remain to occupy the device.
+    """
     return min(MOST_ROWS, max(groups // BUSY, 1)).bit_length() - 1
 
 

@@ -42,8 +42,8 @@ TRIED = 1 << 15
 TRIES = 64
 """How many numbers two parts may draw one by one, both together, until they are in one state."""
 SHORTEST, MOST_PARTS = 1 << 15, 64
-"""The fewest numbers of a part, and the most parts.  Each part but the first begins later by the slack of the
-parts before it, and all the slack together has to be smaller than a part."""
+"""The fewest random numbers that a part draws, and the most parts.  A part begins later than expected by the
+slack of all parts before it, and the slack of all parts together has to be smaller than a part."""
 SLACK = 200
 """A part has room for this many numbers more than expected, and for one in as many of its numbers."""
 EVEN = 1e-4
