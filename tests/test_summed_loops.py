@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding
 import numpy
 import pytest
 
@@ -16,6 +17,9 @@ from tests.jobs import TINY, Job, over_mpi, script
 from tests.jobs import diffuse as command
 
 ALONE = {**TINY, "DIFFUSE_FALLBACK": "silent", "OPENBLAS_NUM_THREADS": "1"}
+CORES = "", "Haswell"
+"""Kernels of OpenBLAS: those it chooses for this processor, and others, whose blocks of the summed loop reach
+across ranks where the former's do not."""
 START = """
     import hashlib
     import sys
@@ -59,15 +63,18 @@ def sent(done: Job) -> str:
 
 
 @pytest.mark.ranks("mpi")
+@pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("ranks, grids", [
     (2, [{"k": 2}]), (4, [{"k": 4}, {"k": 3}, {"i": 2, "k": 2}, {"j": 2, "k": 2}, {"i": 2, "j": 2, "k": 1}])])
 def test_ranks_add_up_blocks_with_the_bits_of_one_process(ranks: int, grids: list[dict[str, int]],
-                                                          tmp_path: Path) -> None:
+                                                          core: str, tmp_path: Path) -> None:
     """On more ranks than blocks, too; what they send is what is predicted."""
-    path = script(tmp_path, GRIDS)
-    plain = command("run", path, str(grids), **ALONE)
-    done = over_mpi(ranks, "--traffic", path, str(grids), **ALONE)
-    predicted = command("run", "--predict", str(ranks), path, str(grids), **ALONE)
+    if core and not llvmlite.binding.get_host_cpu_features().get("avx2"):
+        pytest.skip(f"this processor cannot run OpenBLAS' kernels for {core}")
+    path, settings = script(tmp_path, GRIDS), {**ALONE, **({"OPENBLAS_CORETYPE": core} if core else {})}
+    plain = command("run", path, str(grids), **settings)
+    done = over_mpi(ranks, "--traffic", path, str(grids), **settings)
+    predicted = command("run", "--predict", str(ranks), path, str(grids), **settings)
     assert done.stdout == predicted.stdout == plain.stdout
     assert done.stdout.count("\n") == 4 * (3 * len(grids) + 5)
     assert sent(done) == sent(predicted)

@@ -174,12 +174,17 @@ def _mine(peers: Any, order: Order, alike: bool, x: Array, y: Array) -> list[tup
             one, other = turned[low - begin:high - begin], y[low - begin:high - begin]
         else:
             rest = high - ends[owner + 1]
-            one = numpy.concatenate([turned[low - begin:], tails[0][:rest]])
-            other = one if alike else numpy.concatenate([y[low - begin:], tails[1][:rest]])
-            if x.ndim > 1 and x.strides[0] > x.strides[1]:
-                one = numpy.asfortranarray(one)  # BLAS gets its rows as it does elsewhere
+            one = _joined(turned, low - begin, tails[0][:rest])
+            other = one if alike else _joined(y, low - begin, tails[1][:rest])
         found.append((one.T if x.ndim > 1 else one, other))
     return found
+
+
+def _joined(x: Array, first: int, rest: Array) -> Array:
+    """Join the rows of an operand, from the `first` one, with those of the next ranks.  The result has the
+    memory order of the operand, as BLAS adds up in another order for another one."""
+    found = numpy.empty_like(x, shape=(len(x) - first + len(rest), *x.shape[1:]))
+    return numpy.concatenate([x[first:], rest], out=found)
 
 
 def equal(order: Order, x: Array, y: Array, whole: Array, ranks: int, parts: Point = ()) -> bool:
