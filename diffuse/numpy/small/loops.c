@@ -123,7 +123,8 @@ int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sid
     return !small_raised();
 }
 
-/* The loop for these operands, which `sides` get; NULL if NumPy has to look, as for operands that go backwards unless `back`. */
+/* The loop for these operands, which `sides` get; NULL if NumPy has to look, as for operands that go backwards unless
+ * `back`. */
 static const Loop *chosen(const Loop *among, PyObject *const *given, int n, int back, int *dims, npy_intp *shape,
                           Side *sides)
 {
