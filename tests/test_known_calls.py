@@ -73,7 +73,8 @@ def test_small_arrays_beside_large_ones_are_found_by_one_look_up(monkeypatch: py
         x, y = whole * 2.0, large * 2.0
         x[:, :, -1] += turn * ours / 3.0
         x[:, :, 0] = ours - turn
-        found = ours[..., None] * np.arange(11), x * (ours + turn)[..., None], x, (ours + turn)[:, :, None] + x
+        found = (ours[..., None] * np.arange(11), x * (ours + turn)[..., None], x,
+                 (ours + turn)[:, :, None] + x)
         y[:, :, -1] += turn * plain / 3.0
         y[:, :, 0] = plain - turn
         expected = (plain[..., None] * numpy.arange(11), y * (plain + turn)[..., None], y,

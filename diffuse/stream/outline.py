@@ -120,7 +120,7 @@ def overfull(group: Group, stores: Stores) -> bool:
     node = group.trail.node
     dropped = dropped_bytes(node, list(group.slots), stores)
     if group.room == SPARE // 2 and dropped <= SPARE // 4 and node.loops < MANY_LOOPS:
-        group.room = group.trail.weight + SPARE // 2 - dropped  # whatever the program holds, which takes long to count
+        group.room = group.trail.weight + SPARE // 2 - dropped  # whatever else the program holds
         return False
     most = max(SPARE, stores.held_bytes() // 2)
     if dropped > most:

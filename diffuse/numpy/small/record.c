@@ -163,6 +163,8 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
     if (done == ALONE)
         done = PyCallable_Check(names[0]) ? small_at_once(call.known, names[0], operands, n, found) : ASK;
     else if (done == DONE)
+        done = LATER;
+    if (done == LATER)
         done = record(&call, operands, n, found, depth);
     let_go(&call);
     return done;
@@ -273,9 +275,11 @@ static int call_into(PyObject *const *names, Py_ssize_t n, PyObject *const *oper
     PyObject *storage = Py_NewRef(out->storage);
     if (done == ALONE)
         done = small_written(call.known, names[1], operands, count, out, index);
-    else if (done == DONE && small_hasty(SLOT(call.known, known_template), storage))
-        done = ASK; /* it may be done at once */
     else if (done == DONE)
+        done = LATER;
+    if (done == LATER && small_hasty(SLOT(call.known, known_template), storage))
+        done = ASK; /* it may be done at once */
+    else if (done == LATER)
         done = PyArray_ISWRITEABLE((PyArrayObject *)out->meta) ? overwrite(&call, operands, count, storage) : UNKNOWN;
     Py_DECREF(storage);
     let_go(&call);
