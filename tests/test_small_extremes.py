@@ -1,8 +1,11 @@
-"""Maxima, minima and square roots of small arrays, and operands that go backwards, have NumPy's bits."""
+"""Maxima, minima, square roots and comparisons of small arrays, and operands that go backwards, have NumPy's
+bits."""
 
 from __future__ import annotations
 
+import operator
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -73,6 +76,16 @@ def test_opposites_and_magnitudes_of_rows() -> None:
             same(abs(x), abs(a))
 
 
+@pytest.mark.parametrize("compare", [operator.lt, operator.le, operator.eq, operator.ne, operator.gt,
+                                     operator.ge])
+def test_comparisons_of_rows(compare: Callable[[Any, Any], Any]) -> None:
+    pick = numpy.random.default_rng(12)
+    for shape in [(40, 24), (12, 60), (300, 5), (9, 300)]:
+        for values in (pick.choice(SPECIAL, (2, *shape)), pick.integers(-3, 3, (2, *shape))):
+            for (x, y), (a, b) in zip(layouts(np, values), layouts(numpy, values), strict=True):
+                same(compare(x, y), compare(a, b))
+
+
 def test_warnings_of_roots_are_numpys() -> None:
     told = []
     for m in (numpy, np):
@@ -81,6 +94,7 @@ def test_warnings_of_roots_are_numpys() -> None:
             warnings.simplefilter("always")
             m.sqrt(x)
             m.maximum(m.full((20, 20), numpy.nan), 0.0)
+            m.full((20, 20), numpy.nan)[:, 1:] < 0.0
         told.append([str(warning.message) for warning in found])
     assert told[0] == told[1] and len(told[0]) == 1
 

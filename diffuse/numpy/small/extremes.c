@@ -7,26 +7,11 @@
 #include "flags.h"
 
 #define OPERATOR(x, y) ({ double p = x, q = y, m = p > q ? p : q; p != p ? p : m; })
-OPERATION(larger)
+OPERATION(maxima, double, double)
 #undef OPERATOR
 #define OPERATOR(x, y) ({ double p = x, q = y, m = p < q ? p : q; p != p ? p : m; })
-OPERATION(smaller)
+OPERATION(minima, double, double)
 #undef OPERATOR
-
-/* NumPy's maxima and minima raise no floating-point errors, comparisons with NaN do. */
-static void maxima(npy_intp rows, npy_intp n, char *to, npy_intp to_row, const char *a, npy_intp a_row, npy_intp a_step,
-                   const char *b, npy_intp b_row, npy_intp b_step)
-{
-    larger(rows, n, to, to_row, a, a_row, a_step, b, b_row, b_step);
-    small_clear();
-}
-
-static void minima(npy_intp rows, npy_intp n, char *to, npy_intp to_row, const char *a, npy_intp a_row, npy_intp a_step,
-                   const char *b, npy_intp b_row, npy_intp b_step)
-{
-    smaller(rows, n, to, to_row, a, a_row, a_step, b, b_row, b_step);
-    small_clear();
-}
 
 #ifdef __x86_64__
 VECTORS static void roots(npy_intp rows, npy_intp n, char *to, npy_intp to_row, const char *a, npy_intp a_row,
@@ -38,7 +23,7 @@ VECTORS static void roots(npy_intp rows, npy_intp n, char *to, npy_intp to_row, 
         for (; a_step == sizeof(double) && k + 4 <= n; k += 4)
             _mm256_storeu_pd(out + k, _mm256_sqrt_pd(_mm256_loadu_pd((const double *)a + k)));
         for (; k < n; k++) {
-            __m128d x = _mm_set_sd(AT(a, k, a_step));
+            __m128d x = _mm_set_sd(*(const double *)(a + k * a_step));
             _mm_store_sd(out + k, _mm_sqrt_sd(x, x));
         }
     }
@@ -90,6 +75,7 @@ void small_quicken(const char *name, Loop *loop)
     StridedRows code = strcmp(name, "maximum") == 0 ? maxima : strcmp(name, "minimum") == 0 ? minima : NULL;
     if (code != NULL && agrees(loop, code)) {
         loop->strided = code;
+        loop->silent = 1;
         loop->slow = BESIDE_ONE;
         loop->alone = 0;
     }

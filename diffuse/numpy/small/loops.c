@@ -304,6 +304,7 @@ void small_find_loops(void)
             int type = small_types[kind]->type_num;
             find(ufunc, type, names[k] >= LESS ? NPY_BOOL : type, kind == DOUBLES, &loops[names[k]][kind]);
             loops[names[k]][kind].strided = small_strided_rows(names[k], kind);
+            loops[names[k]][kind].silent = names[k] >= LESS;
             if (names[k] == DIVIDE || names[k] == ABSOLUTE) /* of whole numbers, and of complex ones */
                 find(ufunc, type, NPY_DOUBLE, kind == DOUBLES, &loops[names[k]][kind]);
         }
@@ -342,6 +343,7 @@ static const Loop *loops_of(PyObject *given)
         find(ufunc, type, NPY_BOOL, alone, &found[kind]);
         find(ufunc, type, NPY_DOUBLE, alone, &found[kind]);
         found[kind].strided = found[kind].run == NULL ? NULL : small_strided_rows(operator, kind);
+        found[kind].silent = operator >= LESS && operator < FORWARD;
         small_quicken(ufunc->name, &found[kind]);
     }
     known[place].ufunc = Py_NewRef(given);

@@ -30,6 +30,7 @@ typedef struct Loop {
     int alone; /* may NumPy take rows in other pieces, so that bits may differ? */
     int width; /* the bytes of an operand's element */
     StridedRows strided; /* the same operation, or NULL */
+    int silent;          /* does it raise no floating-point errors, as that code may do with NaNs? */
     int slow;            /* where it is faster than the loop on long rows: see below */
 } Loop;
 
