@@ -1,6 +1,6 @@
 /* Maxima, minima and square roots of numbers of double precision.
  *
- * NumPy's loops take a maximum of an array and a number at half of the speed of one of two arrays, or less, and two square
+ * NumPy's loops take a maximum of an array and a number at a quarter of the speed of one of two arrays, and two square
  * roots at a time.  A root is rounded once.  Which of two equal zeros a maximum is, and which of two NaNs, depends on
  * NumPy's version and on the processor: the code here is used where it agrees with NumPy's loop on all such pairs. */
 #include "strided.h"

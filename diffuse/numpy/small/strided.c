@@ -1,5 +1,5 @@
-/* Sums, differences, products, opposites and magnitudes of numbers of double precision, and comparisons of these and of whole
- * numbers, in short rows, or two elements apart.
+/* Sums, differences, products, opposites and magnitudes of numbers of double precision, and comparisons of these and of
+ * whole numbers, in rows of few elements, or two elements apart.
  *
  * NumPy's loops take 10 to 20 ns for a row, and 0.6 ns for each of elements that do not lie side by side.  To gather them
  * first takes as long.  These operations are rounded once, so code of any kind has NumPy's bits; this one takes 1 ns for a

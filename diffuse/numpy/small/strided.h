@@ -1,5 +1,5 @@
-/* What strided.c and extremes.c share: code for rows of elements at any distances, for processors with AVX2.  `OPERATOR` says
- * what is computed of two elements. */
+/* What strided.c and extremes.c share: code for rows of elements at any distances, for processors with AVX2.  `OPERATOR`
+ * says what is computed of two elements. */
 #ifndef DIFFUSE_STRIDED_H
 #define DIFFUSE_STRIDED_H
 
