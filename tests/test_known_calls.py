@@ -14,6 +14,7 @@ from diffuse import library
 from diffuse.numpy.arrays import access, arithmetic, core, elements, soon
 from diffuse.numpy.ops import creation, rules
 from diffuse.numpy.ops.known import KNOWN
+from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
@@ -61,6 +62,31 @@ def test_large_results_of_small_arrays_are_known(monkeypatch: pytest.MonkeyPatch
         numpy.testing.assert_array_equal(numpy.asarray(found[0]), theirs[..., None] == numpy.arange(11))
         numpy.testing.assert_array_equal(numpy.asarray(found[1]), numpy.arange(11) - theirs[..., None])
         monkeypatch.setattr(rules, "plan", lambda *_: pytest.fail("the call was analysed again"))
+
+
+def test_small_arrays_beside_large_ones_are_found_by_one_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views of a small array with a store, and small results that were computed at once and have none."""
+    plain, large = numpy.arange(81.0 * 81).reshape(81, 81), numpy.ones((81, 81, 11))
+    ours: Any = np.array(plain)
+    whole = np.array(large)
+    for turn in range(6):
+        x, y = whole * 2.0, large * 2.0
+        x[:, :, -1] += turn * ours / 3.0
+        x[:, :, 0] = ours - turn
+        found = (ours[..., None] * np.arange(11), x * (ours + turn)[..., None], x,
+                 (ours + turn)[:, :, None] + x)
+        y[:, :, -1] += turn * plain / 3.0
+        y[:, :, 0] = plain - turn
+        expected = (plain[..., None] * numpy.arange(11), y * (plain + turn)[..., None], y,
+                    (plain + turn)[:, :, None] + y)
+        if turn % 2:
+            ours[:] = plain + 1.0  # after the calls
+            plain = plain + 1.0
+        for one, other in zip(found, expected, strict=True):
+            assert numpy.array_equal(numpy.asarray(one), other)
+        if turn == 3 and native is not None:
+            for name in ("known_inplace", "update"):
+                monkeypatch.setattr(core.slow, name, lambda *_: pytest.fail("Python's code was asked"))
 
 
 def test_fills_of_one_form_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,12 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse import settings
 from diffuse.kernels.body import operations
 from diffuse.library import fence
 from diffuse.numpy.arrays import soon
 from diffuse.numpy.arrays.base import UFUNCS
-from diffuse.numpy.ops import moving
+from diffuse.numpy.ops import known, moving
 from diffuse.numpy.ops.moving import REPEATS, TURNS
 from diffuse.numpy.small import native
 from diffuse.observe import trace
@@ -201,6 +202,30 @@ def test_what_is_recorded_again_is_not_waited_for() -> None:
     for k in range(1, levels):
         expected = (plain[:, k] + plain[:, k - 1] * expected) * 0.5
     assert numpy.array_equal(numpy.asarray(found), numpy.repeat(expected, 10))
+
+
+@pytest.mark.skipif(native is None, reason="calls of Python functions are what the extension spares")
+def test_what_is_recorded_again_and_again_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The levels of a large array that a task writes, more of them than a place brings without moving."""
+    plain = PLAIN[:2 * TURNS * 1_300].reshape(2 * TURNS, 1_300)
+
+    def levels(m: Any, x: Any) -> Any:
+        found = x * 1.0
+        for k in range(1, len(found)):
+            found[k] = found[k] - found[k - 1] * 0.5
+        return found
+
+    with settings.using(small=1_000):
+        x = np.array(plain)
+        for turn in range(3 * REPEATS):
+            if turn > 2 * REPEATS + 8:
+                monkeypatch.setattr(moving, "done", lambda *_: pytest.fail("it was looked at"))
+                monkeypatch.setattr(known, "binary", lambda *_: pytest.fail("Python's code was asked"))
+            found = levels(np, x)
+            soon.looked()
+            fence()
+        assert numpy.array_equal(numpy.asarray(found), levels(numpy, plain))
+        assert recorded(lambda: levels(np, x)) >= len(plain)
 
 
 def test_a_few_extents_stay_recorded() -> None:

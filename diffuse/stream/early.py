@@ -12,6 +12,7 @@ extension, compiled code answers (`connect`).
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -84,20 +85,23 @@ def waits(group: Group, stores: Stores) -> bool:
 def ready(group: Group, stores: Stores) -> bool:
     """Are the stores of a group, whose launch may come early, live as in the last one?
 
-    A store that was not at the last look is asked first: most looks end with it.
+    The store that was not at the last look, at this group or at one like it, is asked first: most looks end
+    with it.
     """
     if not waits(group, stores):
         return False
-    before = group.trail.live
+    before, slot = group.trail.live, group.trail.unlike
     assert before is not None
-    if group.unlike is not None:
-        store, slot = group.unlike
+    if slot >= 0:
+        if group.unlike[0] != slot:
+            group.unlike = slot, next(islice(group.slots, slot, None))
+        store = group.unlike[1]
         if (store in stores.alive or stores.users[store] > group.number) != before[slot]:
             return False
     found = liveness(group, stores, group.number)
     if found == before:
         return True
-    group.unlike = next((store, slot) for store, slot in group.slots.items() if found[slot] != before[slot])
+    group.trail.unlike = next(slot for slot in group.slots.values() if found[slot] != before[slot])
     return False
 
 

@@ -65,8 +65,8 @@ class Group:
         """The number of tasks of its region that were added before it (regions.py)."""
         self.room = room
         """The weight at which to check again how much memory of dropped stores the group needs."""
-        self.unlike: tuple[int, int] | None = None
-        """A store, with its slot, that was not live as in the last launch when `early.ready` looked."""
+        self.unlike = -1, -1
+        """The slot `Trail.unlike`, and its store, as `early.ready` last looked for it."""
         self._tasks: list[IndexTask] = []
         self._chain: Chain = None
         """The templates of the cached index tasks."""

@@ -98,7 +98,7 @@ class Trail:
     """A prefix as it was recorded.  An edge is (template, slot of each store), slots counted by first use."""
 
     __slots__ = ("edges", "expected", "node", "replays", "templates", "domain", "beside", "spilled", "weight",
-                 "sizes", "name", "plans", "layers", "live")
+                 "sizes", "name", "plans", "layers", "live", "unlike")
 
     def __init__(self, node: Node, templates: Chain = None, domain: Point = (),
                  beside: Decomposition | None = None, spilled: int = 0, weight: int = 0) -> None:
@@ -129,6 +129,8 @@ class Trail:
         """Into which layers its tasks are divided, if they are."""
         self.live: bytes | None = None
         """Which of its stores were live when it was last planned (early.py)."""
+        self.unlike = -1
+        """The slot of a store that was not live as then when `early.ready` last looked, or -1."""
 
 
 class Memo:

@@ -101,10 +101,13 @@ def dropped_bytes(node: Node, ids: Sequence[int], stores: Stores) -> int:
     """The bytes of the stores that need memory in a prefix although the program has dropped them; `ids` are
     the stores of its slots."""
     found, spilled = 0, node.spilled
+    alive, instances, storages = stores.alive, stores.instances, stores.storages
     while spilled is not None:
         spilled, slots = spilled
-        found += sum([nbytes(stores.storages[ids[slot]]) for slot in slots
-                      if ids[slot] not in stores.alive and ids[slot] not in stores.instances])
+        for slot in slots:
+            store = ids[slot]
+            if store not in alive and store not in instances:
+                found += nbytes(storages[store])
     return found
 
 
@@ -116,6 +119,9 @@ def overfull(group: Group, stores: Stores) -> bool:
     """
     node = group.trail.node
     dropped = dropped_bytes(node, list(group.slots), stores)
+    if group.room == SPARE // 2 and dropped <= SPARE // 4 and node.loops < MANY_LOOPS:
+        group.room = group.trail.weight + SPARE // 2 - dropped  # whatever else the program holds
+        return False
     most = max(SPARE, stores.held_bytes() // 2)
     if dropped > most:
         return True

@@ -286,11 +286,15 @@ class Stores:
         shared: list[int] = []
         room = 0
         instances, given, storages = self.instances, self.given, self.storages
+        alive, users, taken = self.alive, self.users, self.taken
         for place, store in enumerate(ids):
             found = instances.get(store) or given.get(store)
             if found is None:
-                size = nbytes(storages[store])
-                if size <= TOGETHER and room < MOST_TOGETHER and not self.seen(store):
+                shape, dtype = storages[store]
+                size = prod(shape) * ITEMSIZE[dtype]
+                # without calls of `nbytes` and `seen`, which take as long as all else
+                if (size <= TOGETHER and room < MOST_TOGETHER and store not in alive
+                        and users.get(store, 0) <= taken):
                     shared.append(place)
                     addresses.append(room)
                     room += -(-size // LINE) * LINE + STAGGER

@@ -24,6 +24,16 @@ static int at_hand(PyObject *const *operands, Py_ssize_t n, PyObject **values)
     return DONE;
 }
 
+/* Is a task pending that writes an operand? */
+static int waits(PyObject *const *operands, Py_ssize_t n)
+{
+    for (Py_ssize_t k = 0; k < n; k++)
+        if (Py_TYPE(operands[k]) == state.array_class && !absent(((Array *)operands[k])->storage)
+                && small_pending(((Array *)operands[k])->storage, 0))
+            return 1;
+    return 0;
+}
+
 /* How the operation of a call is done at once: a function, borrowed, or Py_True for NumPy's own; NULL where that is
  * not known, or it has to be recorded. */
 static PyObject *way_of(PyObject *known)
@@ -35,6 +45,8 @@ static PyObject *way_of(PyObject *known)
 /* single.done: what NumPy's function, or the task's own machine code, gives. */
 int small_at_once(PyObject *known, PyObject *function, PyObject *const *operands, Py_ssize_t n, PyObject **found)
 {
+    if (waits(operands, n))
+        return LATER;
     PyObject *values[SMALL_PARTS], *template = SLOT(known, known_template), *way = way_of(known);
     int done = way == NULL ? (PyErr_Occurred() ? FAILED : ASK) : at_hand(operands, n, values);
     if (done != DONE)
@@ -64,6 +76,8 @@ int small_at_once(PyObject *known, PyObject *function, PyObject *const *operands
 int small_written(PyObject *known, PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out,
                   PyObject *index)
 {
+    if (waits(operands, n))
+        return LATER;
     PyObject *values[SMALL_PARTS];
     int done = PyArray_ISWRITEABLE((PyArrayObject *)out->meta) && way_of(known) == Py_True ? at_hand(operands, n, values)
                : PyErr_Occurred() ? FAILED : ASK;

@@ -15,22 +15,37 @@ enum { SCRATCH = 1 << 17, PLAIN = 1 << 14, STRIDED = 1 << 12 }; /* bytes that ar
 
 static Loop loops[FORWARD][KINDS];
 
-/* The strides of an array over the dimensions of a result; 0 unless they go as in C's order, so that NumPy would lay
- * out the result in that order. */
-static int laid(PyArrayObject *array, int dims, const npy_intp *shape, Side *side)
+/* The strides of an array over the dimensions of a result; 0 unless they go as in C's order, forwards or, if `back`,
+ * backwards, so that NumPy would lay out the result in that order. */
+static int laid(PyArrayObject *array, int dims, const npy_intp *shape, int back, Side *side)
 {
     int missing = dims - PyArray_NDIM(array);
     npy_intp before = NPY_MAX_INTP;
     side->data = PyArray_BYTES(array);
     for (int d = 0; d < dims; d++) {
         npy_intp n = d < missing ? 1 : PyArray_DIM(array, d - missing);
-        npy_intp stride = n == 1 ? 0 : PyArray_STRIDE(array, d - missing);
-        if ((n != 1 && n != shape[d]) || stride < 0 || stride > before)
+        npy_intp stride = n == 1 ? 0 : PyArray_STRIDE(array, d - missing), length = stride < 0 ? -stride : stride;
+        if ((n != 1 && n != shape[d]) || length > before || (stride < 0 && !back))
             return 0;
         side->strides[d] = stride;
-        before = stride ? stride : before;
+        before = length ? length : before;
     }
     return 1;
+}
+
+/* Does some operand go backwards through a dimension that no other one goes forwards through?  NumPy turns it round then. */
+static int turned(int dims, const Side *sides, int count)
+{
+    for (int d = 0; d < dims; d++) {
+        int forwards = 0, backwards = 0;
+        for (int k = 0; k < count; k++) {
+            forwards |= sides[k].strides[d] > 0;
+            backwards |= sides[k].strides[d] < 0;
+        }
+        if (backwards && !forwards)
+            return 1;
+    }
+    return 0;
 }
 
 /* Does NumPy take other strides through an array of one element than zeros?  Loops may have other bits then. */
@@ -99,7 +114,7 @@ static void run(const Loop *loop, int dims, const npy_intp *shape, const Side *s
 int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count)
 {
     small_clear();
-    if (small_run_strided(loop, dims, shape, sides))
+    if (small_run_strided(loop, dims, shape, sides, count))
         return !small_raised();
     if (brief(dims, shape))
         small_run_gathered(loop, dims, shape, PyDataType_ELSIZE(small_types[small_kind(loop->made)]), sides, count);
@@ -108,8 +123,10 @@ int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sid
     return !small_raised();
 }
 
-/* The loop for these operands, which `sides` get; NULL if NumPy has to look. */
-static const Loop *chosen(const Loop *among, PyObject *const *given, int n, int *dims, npy_intp *shape, Side *sides)
+/* The loop for these operands, which `sides` get; NULL if NumPy has to look, as for operands that go backwards unless
+ * `back`. */
+static const Loop *chosen(const Loop *among, PyObject *const *given, int n, int back, int *dims, npy_intp *shape,
+                          Side *sides)
 {
     int kind = NONE;
     for (int k = 0; k < n; k++)
@@ -124,7 +141,7 @@ static const Loop *chosen(const Loop *among, PyObject *const *given, int n, int 
         return NULL;
     for (int k = 0; k < n; k++) {
         if (PyArray_CheckExact(given[k])) {
-            if (!laid((PyArrayObject *)given[k], *dims, shape, &sides[k]))
+            if (!laid((PyArrayObject *)given[k], *dims, shape, back, &sides[k]))
                 return NULL;
         } else if (small_taken(kind, given[k], &sides[k].number)) {
             sides[k].data = (char *)&sides[k].number;
@@ -132,12 +149,12 @@ static const Loop *chosen(const Loop *among, PyObject *const *given, int n, int 
         } else
             return NULL;
     }
-    return loop;
+    return back && turned(*dims, sides, n) ? NULL : loop;
 }
 
 const Loop *small_loop_for(int name, PyObject *const *given, int n, int *dims, npy_intp *shape, Side *sides)
 {
-    return chosen(loops[name], given, n, dims, shape, sides);
+    return chosen(loops[name], given, n, 0, dims, shape, sides);
 }
 
 static void dense(int dims, const npy_intp *shape, npy_intp width, Side *side)
@@ -155,7 +172,7 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
     Side sides[3];
     npy_intp shape[RANK];
     int dims, n = right == NULL ? 1 : 2;
-    const Loop *loop = chosen(among, given, n, &dims, shape, sides);
+    const Loop *loop = chosen(among, given, n, 1, &dims, shape, sides);
     if (loop == NULL)
         return NULL;
     npy_intp whole[RANK];
@@ -196,7 +213,7 @@ static int run_over(int name, const Loop *loop, int dims, npy_intp *shape, Side 
         return 0;
     if (brief(dims, shape)) {
         small_clear();
-        if (large || !small_run_strided(loop, dims, shape, sides))
+        if (large || !small_run_strided(loop, dims, shape, sides, 3))
             return 0;
         raised = small_raised();
     } else if (!small_shared(loop, dims, shape, sides, 3, &raised)) {
@@ -220,7 +237,7 @@ int small_loop_in_place(int name, PyObject *memory, PyObject *right)
     if (!PyArray_CheckExact(memory) || !PyArray_ISWRITEABLE(array) || PyArray_NDIM(array) == 0
             || (!PyArray_IS_C_CONTIGUOUS(array) && !small_apart(array)))
         return 0;
-    const Loop *loop = chosen(loops[name], given, 2, &dims, shape, sides);
+    const Loop *loop = chosen(loops[name], given, 2, 0, &dims, shape, sides);
     if (loop == NULL || loop->made != PyArray_TYPE(array) || dims != PyArray_NDIM(array)
             || !PyArray_CompareLists(shape, PyArray_DIMS(array), dims))
         return 0;
@@ -255,9 +272,9 @@ int small_loop_over(int name, PyObject *left, PyObject *right, PyObject *memory)
     Side sides[3];
     npy_intp shape[RANK];
     int dims;
-    const Loop *loop = PyArray_IS_C_CONTIGUOUS(array) ? chosen(loops[name], given, 2, &dims, shape, sides) : NULL;
+    const Loop *loop = PyArray_IS_C_CONTIGUOUS(array) ? chosen(loops[name], given, 2, 0, &dims, shape, sides) : NULL;
     if (loop == NULL || loop->made != PyArray_TYPE(array) || dims != PyArray_NDIM(array)
-            || !PyArray_CompareLists(shape, PyArray_DIMS(array), dims) || !laid(array, dims, shape, &sides[2]))
+            || !PyArray_CompareLists(shape, PyArray_DIMS(array), dims) || !laid(array, dims, shape, 0, &sides[2]))
         return 0;
     return run_over(name, loop, dims, shape, sides);
 }
@@ -287,6 +304,7 @@ void small_find_loops(void)
             int type = small_types[kind]->type_num;
             find(ufunc, type, names[k] >= LESS ? NPY_BOOL : type, kind == DOUBLES, &loops[names[k]][kind]);
             loops[names[k]][kind].strided = small_strided_rows(names[k], kind);
+            loops[names[k]][kind].silent = names[k] >= LESS;
             if (names[k] == DIVIDE || names[k] == ABSOLUTE) /* of whole numbers, and of complex ones */
                 find(ufunc, type, NPY_DOUBLE, kind == DOUBLES, &loops[names[k]][kind]);
         }
@@ -325,6 +343,8 @@ static const Loop *loops_of(PyObject *given)
         find(ufunc, type, NPY_BOOL, alone, &found[kind]);
         find(ufunc, type, NPY_DOUBLE, alone, &found[kind]);
         found[kind].strided = found[kind].run == NULL ? NULL : small_strided_rows(operator, kind);
+        found[kind].silent = operator >= LESS && operator < FORWARD;
+        small_quicken(ufunc->name, &found[kind]);
     }
     known[place].ufunc = Py_NewRef(given);
     known[place].loops = found;
@@ -357,9 +377,9 @@ int small_loop_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n, PyOb
     npy_intp shape[RANK];
     int dims, m = (int)n;
     const Loop *among = loops_for(ufunc, n);
-    const Loop *loop = among != NULL && small_plain(memory) ? chosen(among, values, m, &dims, shape, sides) : NULL;
+    const Loop *loop = among != NULL && small_plain(memory) ? chosen(among, values, m, 0, &dims, shape, sides) : NULL;
     if (loop == NULL || loop->made != PyArray_TYPE(out) || dims != PyArray_NDIM(out) || !PyArray_ISWRITEABLE(out)
-            || !PyArray_CompareLists(shape, PyArray_DIMS(out), dims) || !laid(out, dims, shape, &sides[m]))
+            || !PyArray_CompareLists(shape, PyArray_DIMS(out), dims) || !laid(out, dims, shape, 0, &sides[m]))
         return 0;
     for (int k = 0; k < m; k++) /* elements that are both read and written cannot be computed again */
         if (PyArray_CheckExact(values[k]) && small_overlap((PyArrayObject *)values[k], out))

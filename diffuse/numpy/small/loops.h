@@ -18,6 +18,10 @@ typedef union { npy_bool truth; npy_ubyte byte; npy_long whole; float single; do
 typedef void (*StridedRows)(npy_intp rows, npy_intp n, char *to, npy_intp to_row, const char *a, npy_intp a_row,
                             npy_intp a_step, const char *b, npy_intp b_row, npy_intp b_step);
 
+/* Where code for strided rows is faster than a loop on long rows: where elements are apart; there and where an operand has
+ * one element for the whole row; on all. */
+enum { WHERE_APART, BESIDE_ONE, ALWAYS };
+
 /* An inner loop of a ufunc. */
 typedef struct Loop {
     PyUFuncGenericFunction run;
@@ -26,6 +30,8 @@ typedef struct Loop {
     int alone; /* may NumPy take rows in other pieces, so that bits may differ? */
     int width; /* the bytes of an operand's element */
     StridedRows strided; /* the same operation, or NULL */
+    int silent;          /* does it raise no floating-point errors, as that code may do with NaNs? */
+    int slow;            /* where it is faster than the loop on long rows: see below */
 } Loop;
 
 /* An operand, or the result: its memory, and its strides over the dimensions of the result. */
@@ -97,7 +103,9 @@ int small_same_or_apart(PyArrayObject *one, PyObject *other);
 StridedRows small_strided_rows(int name, int kind);
 /* Run that code of a loop over all elements; 0, with nothing done, where the loop has none, or is as fast.  It needs
  * nothing of Python's. */
-int small_run_strided(const Loop *loop, int dims, const npy_intp *shape, const Side *sides);
+int small_run_strided(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count);
+/* Of extremes.c: give a loop of the ufunc of this name its code for strided rows, if there is some there. */
+void small_quicken(const char *name, Loop *loop);
 
 /* Run a loop over all elements, row after row.  0 if there are floating-point errors to report. */
 int small_ran(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count);

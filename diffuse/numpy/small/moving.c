@@ -33,7 +33,8 @@ static void mix_array(uint64_t *views, PyArrayObject *array, PyObject *owner)
         mix(views, place - (absent(owner) ? place : (uint64_t)PyArray_BYTES((PyArrayObject *)owner)));
 }
 
-long small_calls(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n)
+/* What tells a call on these views from others. */
+static uint64_t views_of(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n)
 {
     uint64_t views = (uint64_t)ufunc;
     for (Py_ssize_t k = 0; k < n; k++) {
@@ -46,6 +47,22 @@ long small_calls(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n)
         } else
             mix(&views, (uint64_t)Py_TYPE(x));
     }
+    return views;
+}
+
+/* How often the call was counted. */
+static long counted(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n)
+{
+    uint64_t views = views_of(ufunc, operands, n);
+    for (size_t k = views % CALLS; k < views % CALLS + PLACES; k++)
+        if (calls[k].views == views)
+            return calls[k].count;
+    return 0;
+}
+
+long small_calls(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n)
+{
+    uint64_t views = views_of(ufunc, operands, n);
     size_t begin = views % CALLS, least = begin;
     for (size_t k = begin; k < begin + PLACES; k++) {
         if (calls[k].views == views)
@@ -88,6 +105,15 @@ static PyObject *of_kind(PyObject *x, PyObject *kind)
     return type == kind ? Py_NewRef(x) : NULL;
 }
 
+/* Is an operand of this type, at hand or not? */
+static int has_kind(PyObject *x, PyObject *kind)
+{
+    PyObject *meta = Py_TYPE(x) == state.array_class ? ((Array *)x)->meta : x;
+    if (PyArray_CheckExact(meta))
+        return (PyObject *)PyArray_DESCR((PyArrayObject *)meta) == kind;
+    return !absent(meta) && (PyObject *)Py_TYPE(x) == kind;
+}
+
 /* What becomes of a call: an exception, Python's code has to look, to be recorded, or done at once. */
 enum { FAILED = -1, LOOK, RECORD, NOW };
 
@@ -100,13 +126,18 @@ static int decided(PyObject *ufunc, PyObject *a, PyObject *b, PyObject **left, P
     Py_ssize_t n = b == NULL ? 1 : 2;
     int known = PyTuple_GET_SIZE(grant) == n + 1;
     int done = known || PyTuple_GET_SIZE(grant) != 0 ? LOOK : RECORD;
-    *left = known ? of_kind(a, PyTuple_GET_ITEM(grant, 1)) : NULL;
+    int same = known && has_kind(a, PyTuple_GET_ITEM(grant, 1)) && (b == NULL || has_kind(b, PyTuple_GET_ITEM(grant, 2)));
+    *left = *right = NULL;
+    if (same && counted(ufunc, given, n) >= PyLong_AsLong(PyTuple_GET_ITEM(grant, 0)))
+        done = RECORD;
+    else if (same)
+        *left = of_kind(a, PyTuple_GET_ITEM(grant, 1));
     *right = *left != NULL && b != NULL ? of_kind(b, PyTuple_GET_ITEM(grant, 2)) : NULL;
-    if (known && (b == NULL ? *left : *right) != NULL) {
-        done = small_calls(ufunc, given, n) < PyLong_AsLong(PyTuple_GET_ITEM(grant, 0)) ? NOW : RECORD;
-        if (done == RECORD)
-            small_grant(-1); /* what follows is to be recorded, too, and to fuse */
-    }
+    if ((b == NULL ? *left : *right) != NULL) {
+        small_calls(ufunc, given, n);
+        done = NOW;
+    } else if (same && done == RECORD)
+        small_grant(-1); /* what follows is to be recorded, too, and to fuse */
     if (PyErr_Occurred() || (done == NOW && !small_counts(name_moving)))
         done = FAILED;
     if (done != NOW) {

@@ -8,19 +8,32 @@ static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
 static PyObject *pythons_call, *name_eager, *name_into, *name_assign, *name_locate, *nothing; /* known.call, names */
 
-int small_seek(PyObject *x)
+/* Have Python's code find the view of an array, and its store: -1 with an exception. */
+static int locate(Array *array)
 {
-    Array *array = (Array *)x;
-    if (!small_is_ours(x) || !absent(array->part) || absent(array->storage)
-            || PyArray_SIZE((PyArrayObject *)array->meta) < state.small)
-        return 0;
-    if (small_located(array))
-        return 0;
-    PyObject *found = PyObject_CallMethodOneArg(state.slow, name_locate, x);
+    PyObject *found = PyObject_CallMethodOneArg(state.slow, name_locate, (PyObject *)array);
     Py_XDECREF(found);
     if (found != NULL)
         small_note_located(array);
     return found == NULL ? -1 : 0;
+}
+
+int small_seek(PyObject *x)
+{
+    Array *array = (Array *)x;
+    if (!small_is_ours(x) || !absent(array->part) || absent(array->storage)
+            || (PyArray_SIZE((PyArrayObject *)array->meta) < state.small && absent(array->owner)))
+        return 0;
+    return small_located(array) ? 0 : locate(array);
+}
+
+/* The store of an array whose token is known, as known.stored: a new reference; NULL where no view describes it, or with an
+ * exception. */
+static PyObject *stored(Array *x)
+{
+    if (absent(x->storage) && locate(x) < 0)
+        return NULL;
+    return absent(x->storage) || absent(x->part) ? NULL : Py_NewRef(x->storage);
 }
 
 PyObject *small_name_of(PyObject *x)
@@ -119,10 +132,10 @@ static int record(const KnownCall *call, PyObject *const *operands, Py_ssize_t n
     Py_ssize_t count = 0;
     int done = SLOT(known, known_plain) == Py_True ? DONE : ASK;
     for (Py_ssize_t k = 0; k < n; k++)
-        if (small_is_ours(operands[k])) {
-            PyObject *storage = ((Array *)operands[k])->storage;
-            done = absent(storage) ? ASK : done;
-            inputs[count++] = Py_XNewRef(storage);
+        if (done == DONE && small_is_ours(operands[k])) {
+            inputs[count] = stored((Array *)operands[k]);
+            done = inputs[count] != NULL ? DONE : PyErr_Occurred() ? FAILED : ASK;
+            count += done == DONE;
         }
     if (done == DONE)
         done = converted(known, operands, &values);
@@ -150,6 +163,8 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
     if (done == ALONE)
         done = PyCallable_Check(names[0]) ? small_at_once(call.known, names[0], operands, n, found) : ASK;
     else if (done == DONE)
+        done = LATER;
+    if (done == LATER)
         done = record(&call, operands, n, found, depth);
     let_go(&call);
     return done;
@@ -227,47 +242,73 @@ PyObject *small_known_function(PyObject *module, PyObject *const *args, Py_ssize
 
 /* -- calls that write ------------------------------------------------------------------------------------- */
 
-/* Record a call that writes an array, or the part of it that an index selects; its name has `n` parts so far, for
- * which `names` has room. */
+/* Record a call that was found, which writes a store that is held. */
+static int overwrite(const KnownCall *call, PyObject *const *operands, Py_ssize_t count, PyObject *storage)
+{
+    PyObject *values = NULL, *inputs[SMALL_STORES];
+    Py_ssize_t stores = 0;
+    int done = DONE;
+    for (Py_ssize_t k = 0; k < count && done == DONE; k++)
+        if (small_is_ours(operands[k])) {
+            inputs[stores] = stored((Array *)operands[k]);
+            done = inputs[stores] != NULL ? DONE : PyErr_Occurred() ? FAILED : UNKNOWN;
+            stores += done == DONE;
+        }
+    if (done == DONE)
+        done = converted(call->known, operands, &values);
+    if (done == DONE) {
+        done = small_again(SLOT(call->known, known_template), call, inputs, stores, storage, NULL, values, 0);
+        done = done ? done : ASK;
+    }
+    while (stores--)
+        Py_DECREF(inputs[stores]);
+    Py_XDECREF(values);
+    return done;
+}
+
+/* Record a call of this name that writes an array, or the part of it that an index selects. */
+static int call_into(PyObject *const *names, Py_ssize_t n, PyObject *const *operands, Py_ssize_t count, Array *out,
+                     PyObject *index)
+{
+    KnownCall call;
+    int done = find_call(&call, names, n);
+    PyObject *storage = Py_NewRef(out->storage);
+    if (done == ALONE)
+        done = small_written(call.known, names[1], operands, count, out, index);
+    else if (done == DONE)
+        done = LATER;
+    if (done == LATER && small_hasty(SLOT(call.known, known_template), storage))
+        done = ASK; /* it may be done at once */
+    else if (done == LATER)
+        done = PyArray_ISWRITEABLE((PyArrayObject *)out->meta) ? overwrite(&call, operands, count, storage) : UNKNOWN;
+    Py_DECREF(storage);
+    let_go(&call);
+    return done;
+}
+
+/* The same, of a name that has `n` parts so far, for which `names` has room. */
 static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ssize_t count, Array *out,
                 PyObject *index)
 {
-    PyObject *values = NULL, *inputs[SMALL_STORES], *target = out->part, *storage = out->storage;
-    Py_ssize_t stores = 0;
+    PyObject *target = out->part, *storage = out->storage, *tokens[SMALL_STORES];
+    Py_ssize_t known = 0;
     if (absent(target) || absent(storage))
         return ASK;
     names[n++] = SLOT(target, view_token);
-    for (Py_ssize_t k = 0; k < count; k++) {
-        if ((names[n++] = small_name_of(operands[k])) == NULL)
-            return ASK;
-        if (!small_is_ours(operands[k]))
-            continue;
-        Array *x = (Array *)operands[k];
-        if (x->storage == storage ? x->part != target : small_exported(x->storage) && small_exported(storage))
-            return UNKNOWN; /* they may overlap */
-        inputs[stores++] = x->storage;
+    int done = DONE;
+    for (; known < count && done == DONE; known++) {
+        Array *x = (Array *)operands[known];
+        names[n++] = tokens[known] = small_token_of(operands[known]);
+        if (tokens[known] == NULL)
+            done = PyErr_Occurred() ? FAILED : ASK;
+        else if (small_is_ours(operands[known]) && !absent(x->storage)
+                 && (x->storage == storage ? x->part != target : small_exported(x->storage) && small_exported(storage)))
+            done = UNKNOWN; /* they may overlap */
     }
-    KnownCall call;
-    int done = find_call(&call, names, n);
-    if (done == ALONE)
-        done = small_written(call.known, names[1], operands, count, out, index);
-    else if (done == DONE && small_hasty(SLOT(call.known, known_template), storage))
-        done = ASK; /* it may be done at once */
-    else if (done == DONE) {
-        for (Py_ssize_t k = 0; k < stores; k++)
-            Py_INCREF(inputs[k]);
-        Py_INCREF(storage);
-        done = PyArray_ISWRITEABLE((PyArrayObject *)out->meta) ? converted(call.known, operands, &values) : UNKNOWN;
-        if (done == DONE) {
-            done = small_again(SLOT(call.known, known_template), &call, inputs, stores, storage, NULL, values, 0);
-            done = done ? done : ASK;
-        }
-        while (stores--)
-            Py_DECREF(inputs[stores]);
-        Py_DECREF(storage);
-        Py_XDECREF(values);
-    }
-    let_go(&call);
+    if (done == DONE)
+        done = call_into(names, n, operands, count, out, index);
+    while (known--)
+        Py_XDECREF(tokens[known]);
     return done;
 }
 

@@ -4,8 +4,9 @@
 
 #include "small.h"
 
-/* What a call came to: an exception, found out here, to be found out by Python's code, or to be done at once. */
-enum { FAILED = -1, UNKNOWN, DONE, ASK, ALONE };
+/* What a call came to: an exception, found out here, to be found out by Python's code, to be done at once, or to be
+ * recorded. */
+enum { FAILED = -1, UNKNOWN, DONE, ASK, ALONE, LATER };
 
 extern Py_ssize_t known_template, known_frame, known_values; /* where a Known has them */
 extern Py_ssize_t view_token;                                /* and a View */
@@ -23,7 +24,7 @@ PyObject *small_result_of(PyObject *known); /* the array that a call makes, befo
 /* -- alone.c: calls that the program waited for alone ------------------------------------------------------ */
 
 int small_is_alone(PyObject *known); /* was it, often enough? */
-/* The same operation done at once, as single.done: DONE, FAILED or ASK.  And one that writes to an array, or to the part
+/* The same operation done at once, as single.done: DONE, FAILED, ASK, or LATER where it waits for an operand.  And one that writes to an array, or to the part
  * of it that an index selects, as single.written. */
 int small_at_once(PyObject *known, PyObject *function, PyObject *const *operands, Py_ssize_t n, PyObject **found);
 int small_written(PyObject *known, PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out,

@@ -6,6 +6,13 @@
 
 enum { PIECE = 1024, WIDEST = 16 }; /* elements that are gathered together, and the most bytes of one */
 enum { LINES = 4 };                 /* the longest row that has code of its own */
+enum { LONGEST = 8 };               /* the same of elements that lie side by side, or are equal */
+
+#ifdef __GNUC__
+#define UNROLLED __attribute__((optimize("O3")))
+#else
+#define UNROLLED
+#endif
 
 #define ELEMENT(k) *(type *)(to + (k) * far) = *(const type *)(from + (k) * step);
 #define EACH_ROW(body) for (; rows > 0; rows--, to += to_row, from += from_row) { body } break;
@@ -23,11 +30,20 @@ enum { LINES = 4 };                 /* the longest row that has code of its own 
 /* Rows of `n` elements of one width; the numbers of bytes are those between rows, and between elements.  Elements that
  * lie side by side in both arrays, and one element that goes to a whole row, have loops of their own. */
 #define ROWS(name, kind)                                                                                       \
-    static void name(npy_intp rows, npy_intp n, char *to, npy_intp to_row, npy_intp far, const char *from,     \
+    UNROLLED static void name(npy_intp rows, npy_intp n, char *to, npy_intp to_row, npy_intp far, const char *from, \
                      npy_intp from_row, npy_intp step)                                                         \
     {                                                                                                          \
         typedef kind type;                                                                                     \
-        if (far == sizeof(type) && step == sizeof(type)) {                                                     \
+        if (far == sizeof(type) && step == sizeof(type) && n > LONGEST)                                        \
+            for (; rows > 0; rows--, to += to_row, from += from_row)                                           \
+                memcpy(to, from, n * sizeof(type));                                                            \
+        else if (far == sizeof(type) && step == 0 && n > LONGEST)                                              \
+            for (; rows > 0; rows--, to += to_row, from += from_row) {                                         \
+                const type one = *(const type *)from;                                                          \
+                for (npy_intp k = 0; k < n; k++)                                                               \
+                    ((type *)to)[k] = one;                                                                     \
+            }                                                                                                  \
+        else if (far == sizeof(type) && step == sizeof(type)) {                                                \
             const npy_intp far = sizeof(type), step = sizeof(type);                                            \
             EACH_LENGTH(BESIDE(5) BESIDE(6) BESIDE(7) BESIDE(8))                                               \
         } else if (far == sizeof(type) && step == 0) {                                                         \

@@ -41,7 +41,7 @@ PyObject *small_soon_operand(PyObject *x, int way, npy_intp *bytes)
             return NULL;
         int now = small_readable(array);
         memory = now > 0 ? Py_NewRef(array->memory) : NULL;
-        if (now == 0 && absent(array->memory))
+        if (now == 0 && absent(array->memory) && (absent(array->storage) || !small_pending(array->storage, 0)))
             memory = small_asked(state.at_hand, array);
         if (memory != NULL)
             *bytes += PyArray_NBYTES((PyArrayObject *)memory);

@@ -1,83 +1,100 @@
-/* Sums, differences and products of numbers of double precision in short rows, or two elements apart.
+/* Sums, differences, products, opposites and magnitudes of numbers of double precision, and comparisons of these and of
+ * whole numbers, in rows of few elements, or two elements apart.
  *
- * NumPy's loops take 10 ns for a row of a few elements, and 0.6 ns for each of elements that do not lie side by side.  To
- * gather them first takes as long.  These operations are rounded once, so code of any kind has NumPy's bits; this one
- * takes 1 ns for a row of three elements. */
-#include "loops.h"
+ * NumPy's loops take 10 to 20 ns for a row, and 0.6 ns for each of elements that do not lie side by side.  To gather them
+ * first takes as long.  These operations are rounded once, so code of any kind has NumPy's bits; this one takes 1 ns for a
+ * row of three elements.  (Quotients are not among them: to gather short rows for NumPy's vectors of divisors is faster.) */
+#include "strided.h"
+#include "flags.h"
 
-#ifdef __x86_64__
-#define VECTORS __attribute__((target("avx2"), optimize("O3", "fp-contract=off")))
-#define FAST() __builtin_cpu_supports("avx2")
-#else
-#define VECTORS
-#define FAST() 0
-#endif
-
-#define AT(place, k, step) (*(const double *)((place) + (k) * (step)))
-#define ONE(k) out[k] = AT(a, k, x) OPERATOR AT(b, k, y);
-#define EACH_ROW(body)                                                                                         \
-    for (; rows > 0; rows--, to += to_row, a += a_row, b += b_row) {                                           \
-        double *out = (double *)to;                                                                            \
-        body                                                                                                   \
-    }                                                                                                          \
-    return;
-#define EACH_LENGTH                                                                                            \
-    switch (n) {                                                                                               \
-    case 1: EACH_ROW(ONE(0))                                                                                   \
-    case 2: EACH_ROW(ONE(0) ONE(1))                                                                            \
-    case 3: EACH_ROW(ONE(0) ONE(1) ONE(2))                                                                     \
-    case 4: EACH_ROW(ONE(0) ONE(1) ONE(2) ONE(3))                                                              \
-    default: EACH_ROW(_Pragma("GCC ivdep") for (npy_intp k = 0; k < n; k++) { ONE(k) })                        \
-    }
-#define STEPS(one, other)                                                                                      \
-    if (a_step == one && b_step == other) {                                                                    \
-        const npy_intp x = one, y = other;                                                                     \
-        EACH_LENGTH                                                                                            \
-    }
-#define OPERATION(name)                                                                                        \
-    VECTORS static void name(npy_intp rows, npy_intp n, char *to, npy_intp to_row, const char *a, npy_intp a_row, \
-                             npy_intp a_step, const char *b, npy_intp b_row, npy_intp b_step)                  \
-    {                                                                                                          \
-        STEPS(8, 8) STEPS(8, 16) STEPS(16, 8) STEPS(8, 0) STEPS(0, 8)                                          \
-        const npy_intp x = a_step, y = b_step;                                                                 \
-        EACH_LENGTH                                                                                            \
-    }
-
-#define OPERATOR +
-OPERATION(sums)
+#define OPERATOR(x, y) (x) + (y)
+OPERATION(sums, double, double)
 #undef OPERATOR
-#define OPERATOR -
-OPERATION(differences)
+#define OPERATOR(x, y) (x) - (y)
+OPERATION(differences, double, double)
 #undef OPERATOR
-#define OPERATOR *
-OPERATION(products)
+#define OPERATOR(x, y) (x) * (y)
+OPERATION(products, double, double)
+#undef OPERATOR
+#define OPERATOR(x, y) -(x)
+OPERATION(opposites, double, double)
+#undef OPERATOR
+#define OPERATOR(x, y) __builtin_fabs(x)
+OPERATION(magnitudes, double, double)
+#undef OPERATOR
+#define OPERATOR(x, y) (x) < (y)
+OPERATION(less, double, npy_bool)
+OPERATION(less_whole, npy_long, npy_bool)
+#undef OPERATOR
+#define OPERATOR(x, y) (x) <= (y)
+OPERATION(less_equal, double, npy_bool)
+OPERATION(less_equal_whole, npy_long, npy_bool)
+#undef OPERATOR
+#define OPERATOR(x, y) (x) == (y)
+OPERATION(equal, double, npy_bool)
+OPERATION(equal_whole, npy_long, npy_bool)
+#undef OPERATOR
+#define OPERATOR(x, y) (x) != (y)
+OPERATION(not_equal, double, npy_bool)
+OPERATION(not_equal_whole, npy_long, npy_bool)
+#undef OPERATOR
+#define OPERATOR(x, y) (x) > (y)
+OPERATION(greater, double, npy_bool)
+OPERATION(greater_whole, npy_long, npy_bool)
+#undef OPERATOR
+#define OPERATOR(x, y) (x) >= (y)
+OPERATION(greater_equal, double, npy_bool)
+OPERATION(greater_equal_whole, npy_long, npy_bool)
+#undef OPERATOR
 
 StridedRows small_strided_rows(int name, int kind)
 {
-    static const StridedRows operations[] = {[ADD] = sums, [SUBTRACT] = differences, [MULTIPLY] = products};
-    return kind == DOUBLE && name <= MULTIPLY && FAST() ? operations[name] : NULL;
+    static const StridedRows operations[FORWARD] = {
+        [ADD] = sums, [SUBTRACT] = differences, [MULTIPLY] = products, [NEGATIVE] = opposites, [ABSOLUTE] = magnitudes,
+        [LESS] = less, [LESS_EQUAL] = less_equal, [EQUAL] = equal, [NOT_EQUAL] = not_equal, [GREATER] = greater,
+        [GREATER_EQUAL] = greater_equal};
+    static const StridedRows whole[FORWARD] = {
+        [LESS] = less_whole, [LESS_EQUAL] = less_equal_whole, [EQUAL] = equal_whole, [NOT_EQUAL] = not_equal_whole,
+        [GREATER] = greater_whole, [GREATER_EQUAL] = greater_equal_whole};
+    if (name >= FORWARD || !FAST())
+        return NULL;
+    return kind == DOUBLE ? operations[name] : kind == LONG ? whole[name] : NULL;
 }
 
 /* Are elements neither side by side nor all the same? */
-static int apart(npy_intp step) { return step != sizeof(double) && step != 0; }
+static int apart(npy_intp step) { return step != sizeof(double) && step != 0; } /* all types have as many bytes */
 
-int small_run_strided(const Loop *loop, int dims, const npy_intp *shape, const Side *sides)
+enum { MEDIUM = 256, MANY = 8 }; /* the elements of rows for which NumPy's loops take most of the time at their ends, and how
+                                  * many rows are not few */
+
+/* Is NumPy's loop as fast, with operands of these steps? */
+static int quick(const Loop *loop, int dims, const npy_intp *shape, npy_intp one, npy_intp other)
+{
+    if (shape[dims - 1] < MEDIUM && rows_of(dims, shape) > MANY)
+        return 0;
+    return loop->slow != ALWAYS && !apart(one) && !apart(other) && (loop->slow != BESIDE_ONE || (one && other));
+}
+
+int small_run_strided(const Loop *loop, int dims, const npy_intp *shape, const Side *sides, int count)
 {
     if (loop->strided == NULL)
         return 0;
     int last = dims - 1, first = last ? last - 1 : 0;
     npy_intp place[RANK] = {0}, rows = last ? shape[first] : 1, row[3] = {0};
+    int other = count - 2, out = count - 1; /* of one operand it is both */
     char *data[3];
-    if (sides[2].strides[last] != sizeof(double)
-            || (!brief(dims, shape) && !apart(sides[0].strides[last]) && !apart(sides[1].strides[last])))
+    if (sides[out].strides[last] != (loop->made == NPY_BOOL ? 1 : loop->width)
+            || quick(loop, dims, shape, sides[0].strides[last], sides[other].strides[last]))
         return 0;
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < count; k++) {
         data[k] = sides[k].data;
         row[k] = last ? sides[k].strides[first] : 0;
     }
     do
-        loop->strided(rows, shape[last], data[2], row[2], data[0], row[0], sides[0].strides[last], data[1], row[1],
-                      sides[1].strides[last]);
-    while (small_next(first, place, shape, data, sides, 3));
+        loop->strided(rows, shape[last], data[out], row[out], data[0], row[0], sides[0].strides[last], data[other],
+                      row[other], sides[other].strides[last]);
+    while (small_next(first, place, shape, data, sides, count));
+    if (loop->silent)
+        small_clear();
     return 1;
 }
