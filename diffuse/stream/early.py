@@ -82,23 +82,8 @@ def waits(group: Group, stores: Stores) -> bool:
 
 
 def ready(group: Group, stores: Stores) -> bool:
-    """Are the stores of a group, whose launch may come early, live as in the last one?
-
-    A store that was not at the last look is asked first: most looks end with it.
-    """
-    if not waits(group, stores):
-        return False
-    before = group.trail.live
-    assert before is not None
-    if group.unlike is not None:
-        store, slot = group.unlike
-        if (store in stores.alive or stores.users[store] > group.number) != before[slot]:
-            return False
-    found = liveness(group, stores, group.number)
-    if found == before:
-        return True
-    group.unlike = next((store, slot) for store, slot in group.slots.items() if found[slot] != before[slot])
-    return False
+    """Are the stores of a group, whose launch may come early, live as in the last one?"""
+    return waits(group, stores) and liveness(group, stores, group.number) == group.trail.live
 
 
 def next_look(window: Window) -> int:

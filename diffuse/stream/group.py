@@ -35,8 +35,7 @@ class Group:
     """A prefix that is being built or waits to be forwarded: its tasks, and its position in the memo."""
 
     __slots__ = ("number", "recorded", "slots", "trail", "analysis", "numbered", "analysed", "first",
-                 "reason", "calls", "shape", "shapes", "long", "room", "behind", "sketch", "unlike", "_tasks",
-                 "_chain")
+                 "reason", "calls", "shape", "shapes", "long", "room", "behind", "sketch", "_tasks", "_chain")
 
     def __init__(self, number: int, start: Trail, long: int, room: int) -> None:
         self.number = number
@@ -65,8 +64,6 @@ class Group:
         """The number of tasks of its region that were added before it (regions.py)."""
         self.room = room
         """The weight at which to check again how much memory of dropped stores the group needs."""
-        self.unlike: tuple[int, int] | None = None
-        """A store, with its slot, that was not live as in the last launch when `early.ready` looked."""
         self._tasks: list[IndexTask] = []
         self._chain: Chain = None
         """The templates of the cached index tasks."""
