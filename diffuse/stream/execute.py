@@ -20,10 +20,10 @@ from diffuse.runtime.base import CodeUse, Fate, Instance, Launch
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
-from diffuse.stream.early import liveness
 from diffuse.stream.group import Group
 from diffuse.stream.layers import plans_of, shared, tasks_of, telling
 from diffuse.stream.layout import joined, replayed
+from diffuse.stream.liveness import liveness
 from diffuse.stream.pairs import Pair, argument_stores, begins, formed, header
 from diffuse.stream.parts import Parts
 from diffuse.stream.plan import Plan, described, kept

@@ -128,7 +128,7 @@ class Trail:
         self.layers: Any = ()
         """Into which layers its tasks are divided, if they are."""
         self.live: bytes | None = None
-        """Which of its stores were live when it was last planned (early.py)."""
+        """Which of its stores were live when it was last planned (liveness.py)."""
 
 
 class Memo:

@@ -22,7 +22,7 @@ from diffuse.runtime import SEEN, make
 from diffuse.runtime.base import Instance, Runtime
 from diffuse.runtime.sharing import Sharing
 from diffuse.settings import config
-from diffuse.stream import early
+from diffuse.stream import liveness
 
 
 class Storage:
@@ -351,13 +351,13 @@ class Stores:
         """After a launch: release the stores of its groups that are no longer referenced."""
         done, self.running = self.running, set()
         self.given.clear()
-        gone, held = early.ended(done, self.alive, self.users, self.taken, self.instances)
+        gone, held = liveness.ended(done, self.alive, self.users, self.taken, self.instances)
         for store in held:
             self.runtime.release(self.instances.pop(store))
         if self.lost:
-            early.drop(self.lost, gone)
-        early.drop(self.users, gone)
-        early.drop(self.storages, gone)  # last, as in `release`
+            liveness.drop(self.lost, gone)
+        liveness.drop(self.users, gone)
+        liveness.drop(self.storages, gone)  # last, as in `release`
 
     def take_back(self) -> None:
         """Undo the donations of a launch that did not begin."""
