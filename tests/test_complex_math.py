@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -19,6 +18,7 @@ from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.code import COMPONENT
 from diffuse.kernels.meaning import complexes
 from tests import test_lowering
+from tests.around import around
 from tests.each import for_each
 from tests.test_lowering import MACHINES, precisely, runs
 from tests.test_ptx_machine import launch
@@ -34,10 +34,7 @@ OTHERS = ("exp2", "expm1", "log1p", "log2", "log10", "power", "sign")
 DTYPES = ("complex128", "complex64")
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with np.errstate(all="ignore"):
-        yield
+quiet = around(np.errstate, all="ignore")
 
 
 def body(name: str, dtype: str) -> Body:

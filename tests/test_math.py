@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -29,6 +29,7 @@ from diffuse.kernels.llvm.math import (
     trigonometric,
 )
 from tests import precise
+from tests.around import around
 from tests.each import for_each
 from tests.precise import LONG, pi, polynomial
 from tests.test_lowering import MACHINES, precisely, runs, same
@@ -40,10 +41,7 @@ OPERATIONS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "ar
 BINARY = "pow", "atan2", "hypot", "logaddexp", "logaddexp2"
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with np.errstate(all="ignore"):
-        yield
+quiet = around(np.errstate, all="ignore")
 
 
 def body(name: str, dtype: str) -> Body:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -13,6 +13,7 @@ from diffuse import settings
 from diffuse.numpy.small import native
 from diffuse.stream import engine
 from diffuse.stream.brevity import OFTEN
+from tests.around import around
 from tests.at_once import allowed, counted, noticed
 
 pytestmark = [pytest.mark.local_only("every rank records the same, whatever is at hand there"),
@@ -24,10 +25,7 @@ RANDOM = numpy.random.default_rng(5)
 Write = Callable[[Any, Any, Any, Any], Any]
 
 
-@pytest.fixture(autouse=True)
-def brevity() -> Iterator[None]:
-    with noticed():
-        yield
+brevity = around(noticed)
 
 
 def test_many_elements_are_read_at_once_where_values_are_read_often() -> None:
