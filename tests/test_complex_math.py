@@ -13,11 +13,11 @@ import pytest
 
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import Body
-from diffuse.kernels.build import codegen, jit, routines
+from diffuse.kernels.build import codegen, routines
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.code import COMPONENT
 from diffuse.kernels.meaning import complexes
-from tests import test_lowering
+from tests import machine_code, test_lowering
 from tests.around import around
 from tests.each import for_each
 from tests.test_lowering import MACHINES, precisely, runs
@@ -45,7 +45,7 @@ def body(name: str, dtype: str) -> Body:
 @cache
 def compiled(name: str, dtype: str) -> Any:
     made = body(name, dtype)
-    return made, jit.link(made, codegen.object_code(made))
+    return made, machine_code.native(made)
 
 
 def computed(name: str, *given: Array) -> Array:
@@ -226,7 +226,7 @@ def test_the_same_bits_on_every_machine(name: str, dtype: str, monkeypatch: pyte
             target = replace(MACHINES[machine], lanes=lanes, flags=flags)
             monkeypatch.setattr(codegen, "host", lambda target=target: target)
             made = body(name, dtype)
-            native = jit.link(made, codegen.object_code(made))
+            native = machine_code.native(made)
             (found,) = test_lowering.run(made, given, [dtype], native)
             assert test_lowering.same(found, want).all(), (machine, lanes)
 

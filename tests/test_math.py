@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 from diffuse.ir import Privilege
-from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.build import codegen, jit
+from diffuse.kernels.build import codegen
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.math import (
     exponential,
@@ -28,7 +27,7 @@ from diffuse.kernels.llvm.math import (
     table,
     trigonometric,
 )
-from tests import precise
+from tests import machine_code, precise
 from tests.around import around
 from tests.each import for_each
 from tests.precise import LONG, pi, polynomial
@@ -60,13 +59,13 @@ class Compiled:
 
     def __init__(self, name: str, dtype: str) -> None:
         self.dtype, self.body = dtype, body(name, dtype)
-        self.native = jit.link(self.body, codegen.object_code(self.body))
+        self.native = machine_code.native(self.body)
 
     def __call__(self, *operands: Array) -> Array:
         given = [np.ascontiguousarray(x, self.dtype) for x in operands]
         out = np.empty_like(given[0])
         words = [word for a in (*given, out) for word in (a.ctypes.data, a.itemsize)]
-        abi.run(self.native, self.body, [1, out.size, out.size, *words], 1)
+        machine_code.run(self.native, self.body, [1, out.size, out.size, *words], 1)
         return out
 
 

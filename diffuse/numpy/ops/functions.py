@@ -32,10 +32,11 @@ from diffuse.numpy.ops.ufuncs import UFUNCS
 def trace(a: Any, *args: Any, **kwargs: Any) -> Any:
     if foreign(a):
         return fallback.asked(numpy.trace, a, *args, **kwargs)
-    x = a if isinstance(a, Array) else asanyarray(a)
+    x: Any = a if isinstance(a, Array) else asanyarray(a)
     if not isinstance(x, Array):
         return fallback.silently(numpy.trace, x, *args, **kwargs)
-    return x.trace(*args, **kwargs)
+    found: Any = x
+    return found.trace(*args, **kwargs)
 
 
 NOTHING = numpy.empty(0)
