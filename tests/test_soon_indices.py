@@ -137,7 +137,7 @@ def test_what_tasks_read_later_is_not_overwritten() -> None:
 
 
 def test_a_program_that_tests_magnitudes_is_computed_at_once() -> None:
-    """Magnitudes of complex numbers have bits of their own, which do not depend on it."""
+    """Magnitudes of complex numbers have the same bits, whether they are computed at once or recorded."""
     shape = (150, 160)
     c = RANDOM.standard_normal(shape) + 1j * RANDOM.standard_normal(shape)
     plain = numpy.zeros_like(c), numpy.zeros(shape, int), numpy.ones(shape, bool)

@@ -23,7 +23,7 @@ from diffuse.kernels.llvm.memory import Step
 
 
 def elements(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
-    """Write the phase: a thread for each iteration, or for several along the innermost dimension."""
+    """Write the phase: each thread computes one iteration, or several along the innermost dimension."""
     threads, each = Threads(code, block, body, kernel), schedule.each(body, kernel)
     order = threads.order
     with threads.within():
