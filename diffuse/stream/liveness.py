@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def live_bits(slots: Mapping[int, int], alive: set[int], users: Mapping[int, int], taken: int) -> bytes:
-    """For each store of these slots, whether it is live once groups up to the number `taken` are taken: the
-    program holds it, or a later group uses it."""
+    """For each store of these slots, is it live once groups up to the number `taken` are taken?  The program
+    holds a live store, or a later group uses it."""
     return bytes([store in alive or users[store] > taken for store in slots])
 
 
 def unreferenced(done: Iterable[int], alive: set[int], users: Mapping[int, int], taken: int,
                  instances: Container[int]) -> tuple[list[int], list[int]]:
-    """Those of these stores that neither the program nor a group after the number `taken` refers to, and
-    those among them that have memory."""
+    """Find the stores that neither the program nor a group after the number `taken` refers to, and those
+    among them that have memory."""
     gone = [store for store in done if store not in alive and users.get(store, 0) <= taken]
     return gone, [store for store in gone if store in instances]
 

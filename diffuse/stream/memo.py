@@ -158,7 +158,7 @@ class Memo:
         self.nodes = self.trails = 0
 
     def begin(self, name: Any) -> Trail:
-        """Where groups of a region begin, under a name that tells what the region decides there."""
+        """The trail with which groups of a region begin; its name stands for what the region decides."""
         found = self.starts.get(name)
         if found is None:
             found = self.starts[name] = Trail(self.root)

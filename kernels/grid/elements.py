@@ -128,7 +128,7 @@ def _ops(threads: Threads, number: str, ops: Sequence[int]) -> None:
 
 
 def _stores(threads: Threads, ops: Sequence[int], wanted: bool) -> list[int]:
-    """Those of the ops that store, or that do not."""
+    """Select the ops that are stores, or those that are not."""
     return [i for i in ops if (threads.loop.ops[i].kind == "store") == wanted]
 
 

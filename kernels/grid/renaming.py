@@ -244,7 +244,7 @@ class _Arranging:
         return found
 
     def kept(self, whole: Box, boxes: list[Box]) -> list[Box] | None:
-        """What is left of a store besides these boxes; None if that is too much."""
+        """The elements of a store outside these boxes, as boxes; None if there are too many."""
         largest = max(boxes, key=lambda box: prod(box.extents), default=None)
         if largest is None:
             return None
@@ -272,7 +272,8 @@ class _Arranging:
         return tuple(found) if size == ITEMSIZE[self.body.arguments[argument].dtype] else ()
 
     def around(self, copy: Copy, shape: Point) -> list[Box] | None:
-        """What a copy leaves of its targets, which have this shape; None if that is too much."""
+        """The elements of the targets, which have this shape, that a copy does not write, as boxes; None if
+        there are too many."""
         found: dict[Box, None] = {}
         for _, target in copy.pairs:
             box = self.box(target, shape)
