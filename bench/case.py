@@ -130,6 +130,20 @@ def fused(name: str, window: int | None = None) -> Callable[[argparse.Namespace]
     return start
 
 
+def jax_solver(advance: Callable[..., tuple[Any, ...]], first: tuple[Any, ...]) -> Peer:
+    """An iterative solver on JAX: `advance` computes the next state from the last one, whose first part is
+    the solution."""
+    import jax
+
+    state = first
+
+    def step() -> None:
+        nonlocal state
+        state = advance(*state)
+
+    return Peer(step, lambda: {"x": state[0]}, lambda: jax.block_until_ready(state))
+
+
 def on_cupynumeric(name: str) -> Callable[[argparse.Namespace], Peer]:
     """The same program with cuPyNumeric in NumPy's place; it has every function that apps/ call."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import harness
 import petsc
-from case import Case, Goal, Peer, diffused, fused, lazy, plain
+from case import Case, Goal, Peer, diffused, fused, jax_solver, lazy, plain
 from krylov import BLOCK, jax_product, numba_kernels, prepared, unsigned
 
 
@@ -104,11 +104,7 @@ def jax_peer(args: argparse.Namespace) -> Peer:
         after = jnp.dot(r, r)
         return x, r, r + after / rr * p, after
 
-    def step() -> None:
-        nonlocal found
-        found = advance(*found)
-
-    return Peer(step, lambda: {"x": found[0]}, lambda: jax.block_until_ready(found))
+    return jax_solver(advance, found)
 
 
 CONTENDERS: dict[str, Callable[[argparse.Namespace], Peer]] = {

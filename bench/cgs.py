@@ -7,7 +7,7 @@ from typing import Any
 
 import harness
 import petsc
-from case import Case, Goal, Peer, fused, plain
+from case import Case, Goal, Peer, fused, jax_solver, plain
 from krylov import BLOCK, jax_product, numba_kernels, prepared, unsigned
 
 
@@ -88,11 +88,7 @@ def jax_peer(args: argparse.Namespace) -> Peer:
         u = r + beta * q
         return x, r, u, u + beta * (q + beta * p), after
 
-    def step() -> None:
-        nonlocal found
-        found = advance(*found)
-
-    return Peer(step, lambda: {"x": found[0]}, lambda: jax.block_until_ready(found))
+    return jax_solver(advance, found)
 
 
 CASE = Case(

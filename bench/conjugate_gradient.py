@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 import harness
-from case import Case, Peer, application, fused, plain
+from case import Case, Peer, application, fused, jax_solver, plain
 
 
 def numba_peer(args: argparse.Namespace) -> Peer:
@@ -76,11 +76,7 @@ def jax_peer(args: argparse.Namespace) -> Peer:
         after = jnp.sum(r * r)
         return x, r, r + after / rr * p, after
 
-    def step() -> None:
-        nonlocal found
-        found = advance(*found)
-
-    return Peer(step, lambda: {"x": found[0]}, lambda: jax.block_until_ready(found))
+    return jax_solver(advance, found)
 
 
 CASE = Case(

@@ -8,7 +8,7 @@ from typing import Any
 
 import harness
 import petsc
-from case import Case, Goal, Peer, fused, plain
+from case import Case, Goal, Peer, fused, jax_solver, plain
 from krylov import BLOCK, jax_product, numba_kernels, prepared, unsigned
 
 
@@ -158,11 +158,7 @@ def jax_peer(args: argparse.Namespace) -> Peer:
         beta = jnp.dot(after - r, z) / rz
         return x + alpha * p, after, z + beta * p, jnp.dot(after, z)
 
-    def step() -> None:
-        nonlocal found
-        found = advance(*found)
-
-    return Peer(step, lambda: {"x": found[0]}, lambda: jax.block_until_ready(found))
+    return jax_solver(advance, found)
 
 
 CASE = Case(

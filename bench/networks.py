@@ -23,7 +23,7 @@ def product(batch: int, inputs: int, outputs: int, rank: int) -> OpSpec:
 
 
 def moved(first: int, second: int, rank: int) -> OpSpec:
-    """What adds one array to another of the same shape: it only has to come there."""
+    """The sum of two arrays of one shape, which moves only elements that lie elsewhere."""
     loops = (Loop("b", first), Loop("c", second))
     whole = (None,) * (rank - 2)
     return OpSpec(loops, (plain(0, (0, 1, *whole)),), (plain(1, (0, 1, *whole)),), None, frozenset({0}))
@@ -43,12 +43,12 @@ class Training:
         return self.graph.array(name, *shape), self.graph.array(f"d{name}", *shape)
 
     def weight(self, name: str, inputs: int, outputs: int, taps: int = 0) -> int:
-        """A weight; its gradient and what the optimiser keeps lie as it does."""
+        """A weight, whose gradient and optimiser state have its partition."""
         self.weights += inputs * outputs * max(1, taps)
         return self.graph.array(name, inputs, outputs, *([taps] if taps else []))
 
     def multiply(self, name: str, x: tuple[int, int], weight: int, y: tuple[int, int]) -> None:
-        """The product of a value and a weight with its gradients: dx = dy w', dw = x' dy."""
+        """Multiply a value by a weight, with the gradients of the product: dx = dy w', dw = x' dy."""
         shapes = self.graph.shapes
         (_, inputs, *rest), (_, outputs, *_) = shapes[x[0]], shapes[y[0]]
         rank = 2 + len(rest)
@@ -66,7 +66,7 @@ class Training:
             x[0], y[1], weight)
 
     def add(self, name: str, x: tuple[int, int], y: tuple[int, int]) -> None:
-        """A value added to another one, and the gradient on its way back."""
+        """Add a value to another one; its gradient passes through unchanged."""
         batch, channels, *rest = self.graph.shapes[x[0]]
         spec = moved(batch, channels, 2 + len(rest))
         self.graph.add(name, spec, x[0], y[0])

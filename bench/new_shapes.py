@@ -1,4 +1,4 @@
-"""What a loop leaves behind whose shapes are other ones in every turn: memory after some thousand turns.
+"""Memory that a loop whose arrays have new shapes in every turn still holds after some thousand turns.
 
 Each loop is a process of its own, under NumPy and under Diffuse.  Its extents are those of a shuffled range,
 none of which comes again.

@@ -2,9 +2,9 @@
 
     python bench/planned.py [--quick] [--ranks 2 4] [--only PROGRAM] [--time] [--link 1000] [--json FILE]
 
-Bytes and messages of a turn are counted for predicted ranks (`diffuse run --predict`), which a test holds
-against what real ranks send.  What the plan itself says of its bytes, and the time by the model of the
-machine, which plans compare, stand beside them.  The programs and their partitions by hand are in
+Bytes and messages of a turn are counted for predicted ranks (`diffuse run --predict`); a test compares these
+with what real ranks send.  The table also has the bytes that the plan expects, and the time that the model of
+the machine gives, by which plans are compared.  The programs and their partitions by hand are in
 partitioned.py.  Where grids do not divide, that row is left out, with the reason.
 
 With `--time` the programs run on real ranks over MPI, too: processes of this machine, for which what is sent
@@ -161,7 +161,7 @@ def settled(running: dict[str, Running]) -> bool:
 
 
 def foreseen(said: str) -> Measures:
-    """What plans say of a turn, planned and by default: its bytes, and its seconds by the model of the
+    """What plans predict for a turn, planned and by default: its bytes, and its seconds by the model of the
     machine."""
     found = re.findall(r"(\S+) bytes in (\S+) ms, (\S+) in (\S+) by default", said)
     totals = [sum([float(each[k].replace(",", "")) for each in found]) for k in range(4)]
@@ -237,7 +237,7 @@ HEAD = ("program", "ranks", "partition", "bytes by plan", "predicted", "messages
 
 
 def cells(row: Measures, way: str) -> tuple[str, ...]:
-    """A partition of a program in the table."""
+    """The cells of the table for one partition of a program."""
     import table
 
     found, told, searched = row[way], row["planned"], way in ("default", "planned")

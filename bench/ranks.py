@@ -172,15 +172,14 @@ def write(folder: str, found: Measures) -> None:
 # -- what it costs to meet ---------------------------------------------------------------------------------
 
 
-def timed(function: Callable[[], object], batch: int = 1, samples: int = 50) -> float:
+def timed(function: Callable[[], object], samples: int = 50) -> float:
     """The median time of a call, after some to warm up."""
     found = []
     for k in range(samples + 5):
         start = time.perf_counter()
-        for _ in range(batch):
-            function()
+        function()
         if k >= 5:
-            found.append((time.perf_counter() - start) / batch)
+            found.append(time.perf_counter() - start)
     return statistics.median(found)
 
 

@@ -37,9 +37,9 @@ class Row(NamedTuple):
     """A program of the table."""
 
     begin: Callable[[], tuple[Any, Step]]
-    """Makes what an iteration works on, and the iteration."""
+    """Makes the arrays of an iteration, and the function that runs one."""
     least: Callable[[int], float]
-    """Bytes an iteration that so many ranks have to send together."""
+    """The least bytes that so many ranks together have to send in an iteration."""
     asked: float = ASKED
 
 
@@ -162,7 +162,7 @@ def surface(*shape: int) -> Callable[[int], float]:
 
 
 def grids(ranks: int, rank: int) -> list[tuple[int, ...]]:
-    """The grids of so many ranks, of this rank."""
+    """The grids of this rank that have so many points."""
     if rank == 1:
         return [(ranks,)]
     return [(parts, *rest) for parts in range(1, ranks + 1) if ranks % parts == 0

@@ -1,4 +1,4 @@
-"""What the audit of calls gives for a parameter of a NumPy function: by the parameter's name, as text.
+"""Arguments of the audit's calls, as text, by the names of the parameters of NumPy's functions.
 
 Most of it makes sense for the arrays of the call; some is of the wrong type or shape, or out of
 range.
@@ -21,7 +21,7 @@ np.array([2])""".split()
 STRANGE = """True 2.5 -1 1j 'x' '' b'x' None ... {} [] () (1,) [[1]] [True] (None,) slice(1) float 'f8'
 'i4,f8' len np.float64(2.5) np.int64(2) np.array(1) np.array([0,1]) np.array(2.5) np.str_('C') np.True_
 np.zeros(300) np.arange(9).sum() np.arange(9.)""".split()
-"""What any parameter is given now and then, whatever it means."""
+"""Arguments that any parameter gets now and then, whatever it means."""
 TINY = "0 1 2 3 -1 -2 1.5 True np.int64(1) None 5".split()
 
 
@@ -32,13 +32,13 @@ class Draft:
         self.pick, self.mode = pick, mode
         self.lines: list[str] = []
         self.tame = False
-        """Are there no NaN and infinities, which LAPACK may search for eigenvalues for ever?"""
+        """Are NaN and infinities left out?  LAPACK may search for eigenvalues of such matrices for ever."""
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, str] = {}
         self.first: str | None = None
-        """The result of a call before, which the first new array is replaced by."""
+        """The result of an earlier call, which takes the place of the first new array."""
         self.lead = "a"
-        """The operand that other arguments go by."""
+        """The operand whose shape other arguments are made for."""
 
     # -- arrays ------------------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class Draft:
         self.shapes[name], self.dtypes[name], self.first = shape, dtype, name
 
     def forget(self) -> None:
-        """Begin anew, without operands."""
+        """Remove all operands."""
         self.first, self.lead = None, "a"
         self.lines.clear()
         self.shapes.clear()

@@ -67,7 +67,7 @@ LLVMLITE = 0, 48
 """The first version of llvmlite that makes kernels."""
 
 
-def bodies(runtime: Any, first: int, last: int) -> tuple[int, int, list[str]]:
+def bodies(runtime: Any, count: int) -> tuple[int, int, list[str]]:
     """How many random bodies agree on the device with the interpreter, how many run on the host, and what
     differs."""
     from tests.applications import launched
@@ -75,7 +75,7 @@ def bodies(runtime: Any, first: int, last: int) -> tuple[int, int, list[str]]:
     from tests.simt import expected
 
     good, hosted, bad = 0, 0, []
-    for seed in range(first, last):
+    for seed in range(count):
         case = Case(seed, transcendental=seed % 3 == 0)
         if 0 in case.extents:
             continue
@@ -180,8 +180,9 @@ def first(runtime: Any) -> list[str]:
 
     import diffuse.numpy as dnp
     from diffuse import settings
+    from tests.operands import of_all_sizes
 
-    values, (a, b) = np.linspace(-3.0, 3.0, 1_000_000), operands()
+    values, (a, b) = np.linspace(-3.0, 3.0, 1_000_000), of_all_sizes(np.random.default_rng(1), 4_000_000)
     found: dict[str, list[Any]] = {}
     for name in ("local", runtime):
         with settings.using(runtime=name, small=0), np.errstate(all="ignore"):
@@ -197,20 +198,6 @@ def first(runtime: Any) -> list[str]:
         say(f"{what}: {'the same bits' if same else 'DIFFERENT'}")
         bad += [] if same else [f"{what} differ"]
     return bad
-
-
-def operands() -> tuple[Any, Any]:
-    """Numbers of all sizes, and all pairs of some that are rare."""
-    import numpy as np
-
-    rng = np.random.default_rng(1)
-    rare = np.array([0.0, 1.0, 3.0, np.inf, np.nan, 5e-324, 1e-310, 2.2250738585072014e-308,
-                     1.7976931348623157e308, 8.98846567431158e307, 1e-290, 1e290])
-    rare = np.concatenate([rare, -rare])
-    left, right = (grid.ravel() for grid in np.meshgrid(rare, rare))
-    random = [rng.integers(0, 1 << 64, 4_000_000, np.uint64).view(float) for _ in range(2)]
-    near = [np.ldexp(rng.random(1_000_000) + 0.5, rng.integers(-20, 20, 1_000_000)) for _ in range(2)]
-    return np.concatenate([left, random[0], near[0]]), np.concatenate([right, random[1], near[1]])
 
 
 def ordinary(x: Any) -> Any:
@@ -299,7 +286,7 @@ def checked(part: str, name: str, count: int) -> list[str]:
     elif part == "bodies":
         from diffuse.runtime import make
 
-        good, hosted, bad = bodies(make(name), 0, count)
+        good, hosted, bad = bodies(make(name), count)
         say(f"{good} random bodies agree bit for bit, {hosted} of them on the host, {len(bad)} differ")
     elif part == "launches":
         good, bad = launches(name, count // 4)

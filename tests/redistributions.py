@@ -132,7 +132,7 @@ def tiling(rng: random.Random, shape: tuple[int, ...], domain: tuple[int, ...], 
 
 
 def within(inner: range, outer: range) -> slice:
-    """Where the numbers of one range stand in another one that has them all."""
+    """The positions of the numbers of one range in another range that contains them."""
     if inner.step == outer.step == 1:
         return slice(inner.start - outer.start, inner.stop - outer.start)
     step = inner.step // outer.step if len(inner) > 1 else 1
@@ -141,7 +141,7 @@ def within(inner: range, outer: range) -> slice:
 
 
 def read(arrays: Held, box: Box) -> Array:
-    """The elements of a box from the arrays of one rank, all of which must be there."""
+    """Read the elements of a box from the arrays of one rank, which must have all of them."""
     if arrays and arrays[0][0] == box:
         return arrays[0][1]
     found = numpy.full([len(r) for r in box], -1)

@@ -12,6 +12,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import jit
 from diffuse.kernels.meaning import interpret, launched
+from tests import machine_code
 
 R, W = Privilege.READ, Privilege.WRITE
 
@@ -112,7 +113,7 @@ def test_machine_code_finishes_what_small_points_began(shape: tuple[int, ...], a
     assert division is not None and division.points > 2
     for p in range(taken):
         interpret.point(body, division.values, p)
-    abi.run(jit.compile(body), body, division.rest(taken), 2 ** len(axes))
+    machine_code.run(jit.compile(body), body, division.rest(taken), 2 ** len(axes))
     np.testing.assert_array_equal(y, x)
 
 

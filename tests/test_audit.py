@@ -15,20 +15,15 @@ import pytest
 
 import diffuse
 import diffuse.numpy as dnp
-from diffuse.settings import config
+from diffuse.settings import config, using
 from tests import audit, audit_calls, audit_parameters, stateful
+from tests.around import around
 from tests.each import for_each
 from tests.outcomes import warned
 
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Without warnings about functions that NumPy computes, and without compiling: kernels would differ each
-    time."""
-    before = config.small, config.fallback, config.compile
-    config.fallback, config.compile = "silent", "off"
-    yield
-    config.small, config.fallback, config.compile = before
+quiet = around(using, small=config.small, fallback="silent", compile="off")
+"""Without warnings about functions that NumPy computes, and without compiling: kernels would come at other
+times."""
 
 
 @pytest.mark.local_only("arrays are in memory of their own there, and NumPy's view of them a copy")

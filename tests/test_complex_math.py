@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -14,11 +13,12 @@ import pytest
 
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import Body
-from diffuse.kernels.build import codegen, jit, routines
+from diffuse.kernels.build import codegen, routines
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.code import COMPONENT
 from diffuse.kernels.meaning import complexes
-from tests import test_lowering
+from tests import machine_code, test_lowering
+from tests.around import around
 from tests.each import for_each
 from tests.test_lowering import MACHINES, precisely, runs
 from tests.test_ptx_machine import launch
@@ -34,10 +34,7 @@ OTHERS = ("exp2", "expm1", "log1p", "log2", "log10", "power", "sign")
 DTYPES = ("complex128", "complex64")
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with np.errstate(all="ignore"):
-        yield
+quiet = around(np.errstate, all="ignore")
 
 
 def body(name: str, dtype: str) -> Body:
@@ -48,7 +45,7 @@ def body(name: str, dtype: str) -> Body:
 @cache
 def compiled(name: str, dtype: str) -> Any:
     made = body(name, dtype)
-    return made, jit.link(made, codegen.object_code(made))
+    return made, machine_code.native(made)
 
 
 def computed(name: str, *given: Array) -> Array:
@@ -229,7 +226,7 @@ def test_the_same_bits_on_every_machine(name: str, dtype: str, monkeypatch: pyte
             target = replace(MACHINES[machine], lanes=lanes, flags=flags)
             monkeypatch.setattr(codegen, "host", lambda target=target: target)
             made = body(name, dtype)
-            native = jit.link(made, codegen.object_code(made))
+            native = machine_code.native(made)
             (found,) = test_lowering.run(made, given, [dtype], native)
             assert test_lowering.same(found, want).all(), (machine, lanes)
 

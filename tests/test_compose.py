@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-
-import pytest
+from collections.abc import Iterable
 
 from diffuse.ir import (
     Access,
@@ -24,6 +22,7 @@ from diffuse.kernels.body.compose import Composition, alike, compose
 from diffuse.kernels.body.expr import Builder
 from diffuse.settings import using
 from diffuse.stream.plan import Plan
+from tests.around import around
 
 SIZE = 8
 
@@ -72,11 +71,8 @@ def task(operation: str, inputs: Iterable[Array | float], out: Array, points: in
                      Decomposition((points,), splits), "here:1")
 
 
-@pytest.fixture(autouse=True)
-def checked() -> Iterator[None]:
-    """What a body is, is asked after composition and after each pass."""
-    with using(check=True):
-        yield
+checked = around(using, check=True)
+"""What a body is, is asked after composition and after each pass."""
 
 
 def made(tasks: list[IndexTask], gone: set[int]) -> Composition:

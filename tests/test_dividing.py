@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,14 +17,12 @@ from diffuse.kernels.targets.host import Host, host
 from diffuse.numpy.order import dividing, memory, radix
 from diffuse.service import loader
 from diffuse.settings import using
+from tests.around import around
 
 pytestmark = pytest.mark.local_only("functions run on memory that the host sees")
 
 
-@pytest.fixture(autouse=True)
-def compiled() -> Iterator[None]:
-    with using(compile="wait"):
-        yield
+compiled = around(using, compile="wait")
 
 
 def keyed(array: Any) -> Any:

@@ -6,7 +6,6 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,18 +17,14 @@ from diffuse.ir.view import View
 from diffuse.observe import trace
 from diffuse.stream import engine
 from diffuse.stream.stores import Storage
+from tests.around import around, fenced
 
 F = "float64"
 SHAPE = (300, 200)
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    """Each test starts with nothing held and ends with nothing held."""
-    engine.fence()
-    with settings.using(compile="wait", window="auto", min_chunk=1000):
-        yield
-        engine.fence()
+fresh = around(fenced, compile="wait", window="auto", min_chunk=1000)
+"""Each test starts with nothing held and ends with nothing held."""
 
 
 def whole(shape: tuple[int, ...] = SHAPE) -> View:

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import settings
 from diffuse.observe import trace
 from diffuse.stream import engine
+from tests.around import around, fenced
 
 Array = Any
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    engine.fence()
-    with settings.using(compile="wait", window="auto", small=0):
-        yield
-        engine.fence()
+fresh = around(fenced, compile="wait", window="auto", small=0)
 
 
 def plans(run: Callable[[], object]) -> int:

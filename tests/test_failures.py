@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,14 @@ from diffuse.kernels.build import compiler as compiling
 from diffuse.kernels.build import jit
 from diffuse.service import code
 from diffuse.stream import engine
+from tests.around import around, fenced
 from tests.outcomes import pending
 
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(autouse=True)
-def nothing_held() -> Iterator[None]:
-    """Everything is recorded; each test starts and ends with nothing held."""
-    engine.fence()
-    with settings.using(compile="off", window="auto", small=0, min_chunk=1000):
-        yield
-        engine.fence()
+nothing_held = around(fenced, compile="off", window="auto", small=0, min_chunk=1000)
+"""Everything is recorded; each test starts and ends with nothing held."""
 
 
 def run(program: str, *, expect: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:

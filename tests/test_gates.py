@@ -169,7 +169,7 @@ def test_elements_that_are_objects_stay_the_programs_own() -> None:
 
 
 def test_long_lists_are_large_arrays() -> None:
-    """The size of what a function works on decides about its bits, however that is given."""
+    """Which bits a result has depends on the size of the argument, also where that is a list."""
     values = (numpy.random.default_rng(1).standard_normal((300, 100)) * 1e3).tolist()
     assert float(np.sum(values)) == float(np.sum(np.array(values)))
     assert float(np.std(values)) == float(np.std(np.array(values)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -14,6 +13,7 @@ from diffuse.numpy.arrays import indices
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
+from tests.around import around
 from tests.outcomes import launches, outcome
 from tests.test_fuzz_stream import stream
 
@@ -21,11 +21,8 @@ TYPES = ("float64", "float32", "int64", "int32", "uint8", "bool", "complex128", 
 INTEGERS = ("int64", "int64", "int32", "int16", "int8", "uint8", "uint32", "uint64")
 
 
-@pytest.fixture(autouse=True)
-def several() -> Iterator[None]:
-    """Small arrays are recorded and shared by several points."""
-    with stream(3, small=0, min_chunk=4):
-        yield
+several = around(stream, 3, small=0, min_chunk=4)
+"""Small arrays are recorded and shared by several points."""
 
 
 class Pick(random.Random):

@@ -46,7 +46,7 @@ def late(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_random_bodies_have_the_interpreters_bits(library: Path) -> None:
-    good, hosted, bad = on_gpu.bodies(Cuda(gpu=driver.Driver(str(library))), 0, 24)
+    good, hosted, bad = on_gpu.bodies(Cuda(gpu=driver.Driver(str(library))), 24)
     assert not bad and good > 20 and hosted < 4
 
 

@@ -14,13 +14,13 @@ import pytest
 
 from diffuse import settings
 from diffuse.ir import Privilege
-from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import codegen, jit
 from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.targets.host import host
 from diffuse.service import code
+from tests import machine_code
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def plus(constant: float, dtype: str = "float64") -> Body:
 def works(native: jit.Native, constant: float) -> bool:
     x, y, top, partials = np.arange(11.0), np.empty(11), np.empty(1), np.empty(8)
     at = [a.ctypes.data for a in (x, y, top, partials)]
-    abi.run(native, plus(constant), (1, 11, 11, at[0], 8, at[1], 8, at[2], 0, at[3]), 1)
+    machine_code.run(native, plus(constant), (1, 11, 11, at[0], 8, at[1], 8, at[2], 0, at[3]), 1)
     return np.array_equal(y, x + constant) and top[0] == 10 + constant
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -11,20 +11,16 @@ import pytest
 import diffuse
 import diffuse.numpy as np
 from apps import lattice
-from diffuse import library, settings
+from diffuse import library
 from diffuse.library import Access, AccessMap, Decomposition, IndexTask, Operation, Privilege, Scalar, Split
 from diffuse.observe import trace
+from tests.around import around, fenced
 
 READ, WRITE = Privilege.READ, Privilege.WRITE
 N = 40_000
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with settings.using(compile="off", window="auto"):
-        library.fence()
-        yield
-        library.fence()
+quiet = around(fenced, compile="off", window="auto")
 
 
 def declared(name: str, **options: Any) -> Operation:

@@ -10,7 +10,7 @@ import pytest
 import diffuse.numpy
 from diffuse.kernels.build.compiler import compiler
 from diffuse.numpy.small import native
-from diffuse.stream import early, engine
+from diffuse.stream import engine, liveness
 from diffuse.stream.execute import Forwarder
 from diffuse.stream.group import Group
 from tests.test_fuzz_stream import stream
@@ -20,8 +20,8 @@ compiled = pytest.mark.skipif(native is None, reason="there is no compiled code 
 
 def test_a_store_is_live_if_the_program_or_a_later_group_needs_it() -> None:
     slots, users = {11: 0, 12: 1, 13: 2, 14: 3}, {11: 3, 12: 4, 13: 3, 14: 5}
-    assert early.live_bits(slots, {13}, users, 3) == bytes([0, 1, 1, 1])
-    assert early.unreferenced({11, 12, 13, 15}, {13}, users, 3, {15: None}) in (([11, 15], [15]),
+    assert liveness.live_bits(slots, {13}, users, 3) == bytes([0, 1, 1, 1])
+    assert liveness.unreferenced({11, 12, 13, 15}, {13}, users, 3, {15: None}) in (([11, 15], [15]),
                                                                                ([15, 11], [15]))
 
 
@@ -34,14 +34,14 @@ def test_compiled_code_is_the_same_as_the_definition() -> None:
         users = {store: pick.randrange(9) for store in stores}
         taken, instances = pick.randrange(9), dict.fromkeys(some)
         slots = {store: k for k, store in enumerate(stores)}
-        assert native.live_bits(slots, alive, users, taken) == early.live_bits(slots, alive, users, taken)
+        assert native.live_bits(slots, alive, users, taken) == liveness.live_bits(slots, alive, users, taken)
         for store in stores[::3]:
             del users[store]
         done = set(stores)
-        found = early.unreferenced(done, alive, users, taken, instances)
+        found = liveness.unreferenced(done, alive, users, taken, instances)
         assert native.unreferenced(done, alive, users, taken, instances) == found
         mine, theirs = dict(users), dict(users)
-        early.forget(mine, found[0])
+        liveness.forget(mine, found[0])
         native.forget(theirs, found[0])
         assert mine == theirs
 
@@ -62,8 +62,8 @@ def test_compiled_code_refuses_other_arguments() -> None:
 
 
 def test_the_stream_uses_compiled_code_where_there_is_any() -> None:
-    used = early if native is None else native
-    assert (early.bits, early.ended, early.drop) == (used.live_bits, used.unreferenced, used.forget)
+    used = liveness if native is None else native
+    assert (liveness.bits, liveness.ended, liveness.drop) == (used.live_bits, used.unreferenced, used.forget)
 
 
 def test_each_group_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.build import codegen, jit
+from diffuse.kernels.build import jit
 from diffuse.kernels.llvm import iteration, nest
 from diffuse.kernels.meaning.reduce import definition
 from diffuse.kernels.targets.host import Host
+from tests import machine_code
 from tests.bodies import Case, differences
 from tests.each import for_each, rounds
 
@@ -52,12 +53,12 @@ def run(body: Body, extents: Sequence[int], arrays: Sequence[Array], points: int
     values += scalars
     partials = [np.zeros(abi.partial_bytes(body, r, extents) + 8, np.uint8) for r in abi.reductions(body)]
     values += [p.ctypes.data for p in partials]
-    abi.run(native(body), body, values, points)
+    machine_code.run(native(body), body, values, points)
 
 
 def native(body: Body) -> jit.Native:
     if body not in _natives:
-        _natives[body] = jit.link(body, codegen.object_code(body))
+        _natives[body] = machine_code.native(body)
     return _natives[body]
 
 
@@ -165,7 +166,7 @@ def test_a_kernel_means_what_its_body_means(seed: int) -> None:
     for points in {1, case.points}:
         case.restore(before)
         partials = case.partials()
-        abi.run(native(case.body), case.body, case.values(points, partials), points)
+        machine_code.run(native(case.body), case.body, case.values(points, partials), points)
         assert not differences(case.memory, expected), f"{points} points\n{case.body}"
         for buffer, reduction in zip(partials, abi.reductions(case.body), strict=True):
             assert (buffer[abi.partial_bytes(case.body, reduction, case.extents):] == 0xAB).all()

@@ -86,7 +86,7 @@ def test_pages_are_executable_never_writable_and_go_with_the_code() -> None:
 
 
 def test_nothing_unwinds_through_a_kernel() -> None:
-    """Its tables for that are left out."""
+    """The loader leaves out the tables by which exceptions unwind the stack."""
     lines = [line for path in GOLDEN.rglob("*.txt") for line in path.read_text().splitlines()
              if line.startswith("define ") and "ptx_kernel" not in line]
     assert len(lines) > 10 and all(" nounwind" in line for line in lines)

@@ -11,10 +11,11 @@ import pytest
 import diffuse
 import diffuse.numpy as np
 from diffuse import library
-from diffuse.numpy.arrays import core, soon
+from diffuse.numpy.arrays import soon
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.settings import using
+from tests.around import around
 
 pytestmark = pytest.mark.skipif(native is None, reason="the extension is not there")
 SIZE = 100_003
@@ -60,13 +61,7 @@ def shared(call: Callable[[], Any]) -> set[bytes]:
     raise AssertionError(f"none of {MOST} calls was shared")
 
 
-@pytest.fixture(autouse=True)
-def two_threads() -> Any:
-    before, core.SMALL = core.SMALL, 16_384
-    core.set_small(16_384)
-    with using(runtime="local", threads=2, compile="wait"):
-        yield
-    core.set_small(before)
+two_threads = around(using, small=16_384, runtime="local", threads=2, compile="wait")
 
 
 @pytest.mark.parametrize("text", ["x + y", "x > y", "i // j", "c * c", "A + row", "np.add(x, y, out=z)"])

@@ -14,7 +14,6 @@ import pytest
 from numpy.typing import NDArray
 
 from diffuse.ir import Privilege
-from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.body.operations import EXPONENTS, neutral
 from diffuse.kernels.build import codegen, jit
@@ -23,7 +22,7 @@ from diffuse.kernels.llvm.code import COMPONENT, Code, Module
 from diffuse.kernels.llvm.ops.integers import COMPARISONS
 from diffuse.kernels.llvm.ops.rules import RULES, fold, supported
 from diffuse.kernels.targets.host import Host
-from tests import precise
+from tests import machine_code, precise
 from tests.each import for_each
 
 Array = NDArray[Any]
@@ -159,7 +158,7 @@ def run(kernel: Body, inputs: list[Array], results: list[str], native: jit.Nativ
     values = [1, count, count]
     for array in arrays:
         values += [array.ctypes.data, array.itemsize]
-    abi.run(native or jit.compile(kernel), kernel, values, 1)
+    machine_code.run(native or jit.compile(kernel), kernel, values, 1)
     return outputs
 
 
@@ -332,7 +331,7 @@ def test_orderings_of_quiet_nan_are_silent_on_every_machine(machine: str, dtype:
     of = {o: (0, 2, 3) if o == "clip" else (0, 1) for o in ORDERINGS}
     results = ["bool" if o in COMPARISONS else dtype for o in ORDERINGS]
     kernel = body(results, (dtype,) * 4, [(o, r, of[o]) for o, r in zip(ORDERINGS, results, strict=True)])
-    native = jit.link(kernel, codegen.object_code(kernel))
+    native = machine_code.native(kernel)
     libm = ctypes.CDLL("libm.so.6")
     for signal in (False, True):
         line = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0], dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 from diffuse.ir import Privilege
-from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.build import codegen, jit
+from diffuse.kernels.build import codegen
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.math import (
     exponential,
@@ -28,7 +27,8 @@ from diffuse.kernels.llvm.math import (
     table,
     trigonometric,
 )
-from tests import precise
+from tests import machine_code, precise
+from tests.around import around
 from tests.each import for_each
 from tests.precise import LONG, pi, polynomial
 from tests.test_lowering import MACHINES, precisely, runs, same
@@ -40,10 +40,7 @@ OPERATIONS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "ar
 BINARY = "pow", "atan2", "hypot", "logaddexp", "logaddexp2"
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with np.errstate(all="ignore"):
-        yield
+quiet = around(np.errstate, all="ignore")
 
 
 def body(name: str, dtype: str) -> Body:
@@ -62,13 +59,13 @@ class Compiled:
 
     def __init__(self, name: str, dtype: str) -> None:
         self.dtype, self.body = dtype, body(name, dtype)
-        self.native = jit.link(self.body, codegen.object_code(self.body))
+        self.native = machine_code.native(self.body)
 
     def __call__(self, *operands: Array) -> Array:
         given = [np.ascontiguousarray(x, self.dtype) for x in operands]
         out = np.empty_like(given[0])
         words = [word for a in (*given, out) for word in (a.ctypes.data, a.itemsize)]
-        abi.run(self.native, self.body, [1, out.size, out.size, *words], 1)
+        machine_code.run(self.native, self.body, [1, out.size, out.size, *words], 1)
         return out
 
 

@@ -14,6 +14,7 @@ from diffuse.kernels.llvm import flat
 from diffuse.kernels.llvm.code import Code, Module
 from diffuse.kernels.meaning import interpret
 from diffuse.kernels.targets.host import host
+from tests import machine_code
 from tests.bodies import Case, differences
 from tests.each import rounds
 
@@ -41,7 +42,7 @@ def agree(case: Case) -> None:
     for points in sorted({1, case.points}):
         case.restore(before)
         partials = case.partials()
-        abi.run(native, case.body, case.values(points, partials), points)
+        machine_code.run(native, case.body, case.values(points, partials), points)
         assert not differences(case.memory, expected), f"compiled, {points} points\n{case.body}"
         for word in partials:
             assert (word[-16:] == 0xAB).all(), f"a kernel wrote behind its partials\n{case.body}"

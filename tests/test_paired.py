@@ -9,13 +9,13 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.ir import Privilege
-from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.build import codegen, jit
+from diffuse.kernels.build import codegen
 from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import paired
 from diffuse.kernels.targets.host import host
 from diffuse.stream import engine
+from tests import machine_code
 from tests.outcomes import silent
 from tests.test_fuzz_stream import stream
 from tests.test_gapped_rows import over_rows
@@ -38,12 +38,12 @@ def body(function: str) -> Body:
 
 def results(function: str, x: Any) -> list[bytes]:
     """What the kernel stores for the first elements of a vector, for each of `LENGTHS`, and behind them."""
-    native, found = jit.link(body(function), codegen.object_code(body(function))), []
+    native, found = machine_code.native(body(function)), []
     for length in LENGTHS:
         out = numpy.full(x.size, -7.0)
         values = (1, length, length, x.ctypes.data, 8, out.ctypes.data, 8, 1e5)
         with numpy.errstate(all="ignore"):
-            abi.run(native, body(function), values, 1)
+            machine_code.run(native, body(function), values, 1)
         assert (out[length:] == -7.0).all()
         found.append(out.tobytes())
     return found

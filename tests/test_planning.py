@@ -75,8 +75,8 @@ def test_words_are_those_that_ranks_would_receive(subscripts: str) -> None:
 
 
 def sent(run: Layout, made: Layout, held: Layout, mesh: Mesh, shape: tuple[int, ...]) -> int:
-    """Elements of a result, or terms of one, that come from other ranks; what ranks make alike counts
-    once."""
+    """Elements of a result, or terms of one, that come from other ranks; what several ranks compute alike
+    counts once."""
     ranks, total = list(product(*map(range, mesh))), 0
     for owner in ranks:
         mine = block(held, mesh, shape, owner)
@@ -246,8 +246,8 @@ def test_a_problem_that_is_too_wide_is_left_to_the_integer_program() -> None:
 
 
 def test_states_that_others_dominate_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left has the same optimum, also where an integer program goes on with it; and a problem whose
-    tables would be too wide may need none."""
+    """The reduced problem has the same optimum, also as an integer program; and a problem whose tables would
+    be too wide may need none."""
     monkeypatch.setattr(sys.modules["diffuse.planning.eliminate"], "NARROW", 1)
     rng = random.Random(2)
     for number in range(60):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 import platform
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +16,7 @@ from diffuse import settings
 from diffuse.kernels.body.operations import EXPONENTS
 from diffuse.kernels.build import routines
 from diffuse.stream import engine
+from tests.around import around
 from tests.each import for_each
 from tests.outcomes import warned
 
@@ -25,10 +25,7 @@ SPECIAL = numpy.array([numpy.inf, -numpy.inf, numpy.nan, 0.0, -0.0, 1.0, -1.0, 2
                        5e-324, -5e-324, 1e-310, 1e-200, 2.0 ** 511.5, 2.0 ** -511.5, 2.0 ** 512, 2.0 ** -537])
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with numpy.errstate(all="ignore"):
-        yield
+quiet = around(numpy.errstate, all="ignore")
 
 
 def apply(name: str, x: Any, out: Any = None) -> Any:

@@ -22,6 +22,7 @@ from diffuse.kernels.meaning import interpret
 from diffuse.kernels.targets.nvptx import Nvptx
 from tests.bodies import Array, Case, agreeing, differences
 from tests.each import for_each, rounds
+from tests.operands import of_all_sizes
 from tests.ptx_machine import Fault, Machine, Memory
 from tests.simt import expected
 
@@ -154,19 +155,9 @@ def test_black_scholes_has_the_interpreters_bits(dtype: str) -> None:
     assert np.all(given.arrays[-1] > -1e-3)
 
 
-def numbers_of_all_sizes(draw: np.random.Generator, many: int) -> Array:
-    """Random numbers of every exponent, and all that are special."""
-    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -1e-310, 2.0 ** -1022, 2.0 ** -969, 2.0 ** 1017,
-               np.finfo("float64").max, 1.0, -1.0, 708.0, -746.0, 2.0 ** 28]
-    usual = np.ldexp(draw.uniform(-1, 1, many), draw.integers(-1080, 1025, many))
-    return np.append(np.repeat(special, len(special)), usual)
-
-
 def test_a_loop_written_for_ordinary_operands_computes_all_others_too() -> None:
-    draw = np.random.default_rng(11)
-    x, y = numbers_of_all_sizes(draw, 3000), numbers_of_all_sizes(draw, 3000)
-    y[:256] = y[:256].reshape(16, 16).T.ravel()
-    given = Given([x, y], lambda x, y: [x / y, np.sqrt(x), 1.0 / y, np.exp(x) + np.log(y), np.sin(x / y)])
+    operands = of_all_sizes(np.random.default_rng(11), 3000)
+    given = Given(operands, lambda x, y: [x / y, np.sqrt(x), 1.0 / y, np.exp(x) + np.log(y), np.sin(x / y)])
     kernel, = schedule.kernels(given.body)
     assert schedule.hasty(given.body, kernel) and not given.differs()
 

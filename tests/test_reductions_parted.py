@@ -70,7 +70,7 @@ def test_integer_sums() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_zeros_and_nan_are_numpys() -> None:
-    """Which zero, and which NaN, is the result depends on NumPy's order."""
+    """Which of two zeros, or of several NaNs, is the result depends on the order in which NumPy goes."""
     for dtype in "float64", "float32":
         x = numpy.zeros(300_000, dtype)
         x[1::3] = -0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,11 @@ from diffuse import settings
 from diffuse.planning.boxes import common, everything, hull, touched, volumes
 from diffuse.planning.forecast import Turn
 from diffuse.planning.windows import preferred
+from tests.around import around
 from tests.jobs import TINY, over_mpi, script
 from tests.jobs import diffuse as command
 
-
-@pytest.fixture(autouse=True)
-def recorded() -> Iterator[None]:
-    with settings.using(small=0):
-        yield
+recorded = around(settings.using, small=0)
 
 
 # -- by hand -----------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -17,6 +16,7 @@ from diffuse.numpy.arrays import indices
 from diffuse.numpy.arrays.scatter import MANY
 from diffuse.observe import trace
 from diffuse.settings import using
+from tests.around import around
 from tests.outcomes import warned
 from tests.test_fuzz_stream import stream
 
@@ -24,11 +24,8 @@ MODES = "wait", "off"
 SIZES = 1, 7, scatter.SOME, scatter.SOME + 1, 3 * scatter.SOME - 1, 13 * scatter.SOME + 5
 
 
-@pytest.fixture(autouse=True)
-def several() -> Iterator[None]:
-    """Small arrays are recorded and shared by several points."""
-    with stream(3, small=0, min_chunk=4):
-        yield
+several = around(stream, 3, small=0, min_chunk=4)
+"""Small arrays are recorded and shared by several points."""
 
 
 def agree(write: Any, x: Any, *others: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +17,7 @@ import scipy.sparse.linalg
 import diffuse.numpy as np
 import diffuse.scipy.sparse.linalg as ours
 from diffuse.settings import using
+from tests.around import around
 
 interpolative: Any = importlib.import_module("diffuse.scipy.linalg.interpolative")
 
@@ -29,10 +30,7 @@ LIBRARIES = (
 """NumPy and SciPy, and Diffuse in their places.  `scipy.optimize` is SciPy's for both."""
 
 
-@pytest.fixture(autouse=True)
-def recorded() -> Iterator[None]:
-    with using(small=0):
-        yield
+recorded = around(using, small=0)
 
 
 def operator(library: Any, values: Any) -> Any:

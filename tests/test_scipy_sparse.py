@@ -14,8 +14,9 @@ import scipy.sparse.linalg
 
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
-from diffuse.settings import config
+from diffuse.settings import config, using
 from diffuse.stream import engine
+from tests.around import around
 from tests.kinds import is_ours
 
 FORMATS = ("csr", "csc", "coo", "dia", "bsr", "lil", "dok")
@@ -23,12 +24,8 @@ RECORDED = ("csr", "csc", "coo", "dia", "bsr")
 N = 40
 
 
-@pytest.fixture(autouse=True)
-def recorded() -> Any:
-    """Tasks for arrays of any size."""
-    before, config.small = config.small, 0
-    yield
-    config.small = before
+recorded = around(using, small=0)
+"""Tasks for arrays of any size."""
 
 
 def real(form: str = "csr", kind: str = "array") -> Any:

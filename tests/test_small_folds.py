@@ -14,6 +14,7 @@ from diffuse import settings
 from diffuse.kernels.build import small_folds
 from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.meaning import reduce
+from tests.around import around
 from tests.each import for_each
 from tests.outcomes import warned
 
@@ -21,11 +22,8 @@ SHAPES: list[tuple[int, ...]] = [(33,), (100,), (1025,), (5000,), (64, 64), (3, 
                                  (40, 1), (5, 6, 7), (2, 3, 300), (300, 2, 3)]
 
 
-@pytest.fixture(autouse=True)
-def compiled() -> Iterator[None]:
-    """At the first call."""
-    with settings.using(compile="wait"):
-        yield
+compiled = around(settings.using, compile="wait")
+"""At the first call."""
 
 
 def cases() -> Iterator[tuple[str, str, tuple[int, ...], tuple[int, ...]]]:

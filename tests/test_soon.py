@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -17,6 +17,7 @@ from diffuse.numpy.arrays import core, soon
 from diffuse.numpy.small import native
 from diffuse.stream import engine
 from diffuse.stream.brevity import LONGEST, OFTEN
+from tests.around import around
 from tests.at_once import allowed, counted, noticed
 from tests.jobs import python
 from tests.outcomes import warned
@@ -30,10 +31,7 @@ TYPES = ["bool", "int8", "uint8", "int32", "int64", "uint64", "float16", "float3
          "complex128"]
 
 
-@pytest.fixture(autouse=True)
-def brevity() -> Iterator[None]:
-    with noticed():
-        yield
+brevity = around(noticed)
 
 
 def values(name: str, seed: int = 0) -> Any:

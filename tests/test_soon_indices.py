@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -13,6 +13,7 @@ from diffuse import settings
 from diffuse.numpy.small import native
 from diffuse.stream import engine
 from diffuse.stream.brevity import OFTEN
+from tests.around import around
 from tests.at_once import allowed, counted, noticed
 
 pytestmark = [pytest.mark.local_only("every rank records the same, whatever is at hand there"),
@@ -24,10 +25,7 @@ RANDOM = numpy.random.default_rng(5)
 Write = Callable[[Any, Any, Any, Any], Any]
 
 
-@pytest.fixture(autouse=True)
-def brevity() -> Iterator[None]:
-    with noticed():
-        yield
+brevity = around(noticed)
 
 
 def test_many_elements_are_read_at_once_where_values_are_read_often() -> None:
@@ -139,7 +137,7 @@ def test_what_tasks_read_later_is_not_overwritten() -> None:
 
 
 def test_a_program_that_tests_magnitudes_is_computed_at_once() -> None:
-    """Magnitudes of complex numbers have bits of their own, which do not depend on it."""
+    """Magnitudes of complex numbers have the same bits, whether they are computed at once or recorded."""
     shape = (150, 160)
     c = RANDOM.standard_normal(shape) + 1j * RANDOM.standard_normal(shape)
     plain = numpy.zeros_like(c), numpy.zeros(shape, int), numpy.ones(shape, bool)

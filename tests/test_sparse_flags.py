@@ -14,13 +14,13 @@ import scipy.sparse
 import diffuse.numpy
 import diffuse.scipy.sparse
 from diffuse import settings
-from diffuse.kernels.body import abi
 from diffuse.kernels.build import jit
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.flags import MXCSR_INVALID, MXCSR_OVERFLOW
 from diffuse.kernels.targets.host import Host
 from diffuse.observe import trace
 from diffuse.stream import engine
+from tests import machine_code
 from tests.each import for_each
 from tests.outcomes import warned
 from tests.test_llvm import BODIES
@@ -219,7 +219,7 @@ def test_a_nest_of_nothing_but_a_product_leaves_the_flags_as_they_were(before: i
     libm.feclearexcept(EXCEPTIONS)
     libm.feraiseexcept(before)
     words = [word for part, step in arrays for word in (part.ctypes.data, step)]
-    abi.run(native, body, [1, ROWS, ROWS, *words], 1)
+    machine_code.run(native, body, [1, ROWS, ROWS, *words], 1)
     raised = libm.fetestexcept(MXCSR_INVALID | MXCSR_OVERFLOW)
     libm.feclearexcept(EXCEPTIONS)
     assert raised == before

@@ -12,12 +12,12 @@ import scipy.sparse
 import diffuse
 import diffuse.numpy as np
 from diffuse.ir import Privilege
-from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import jit
 from diffuse.observe import trace
 from diffuse.scipy.sparse.products import PackedMatrix, spmv, totals
 from diffuse.stream import engine
+from tests import machine_code
 from tests.each import for_each
 
 Matrix = Any
@@ -165,7 +165,7 @@ def test_rows_of_the_operand_lie_in_two_places(dtype: str, width: int | None, fi
             steps = [(4, 0), (4, 0), (0, 0), (0, 0), (0, x.strides[1]), follow[5]]
         words = [word for part, step in zip(arrays, steps, strict=True) for word in (part.ctypes.data, *step)]
         split = first, number, there.ctypes.data, *plain
-        abi.run(jit.compile(body), body, [1, rows, *out.shape, *words, *split], 1)
+        machine_code.run(jit.compile(body), body, [1, rows, *out.shape, *words, *split], 1)
         same_bits(out, a @ x)
 
 

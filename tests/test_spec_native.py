@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import library, settings
+from diffuse import library
 from diffuse.ir import IndexTask
 from diffuse.spec import discover, mismatches, of_task
 from diffuse.spec.opspec import OpSpec
+from tests.around import around, fenced
 from tests.operators import labels
 
 SHAPE = (7, 9)
@@ -34,12 +35,7 @@ CALLS: dict[str, tuple[Callable[[Any], Callable[..., Any]], int]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def recorded() -> Iterator[None]:
-    with settings.using(compile="off", small=0):
-        library.fence()
-        yield
-        library.fence()
+recorded = around(fenced, compile="off", small=0)
 
 
 def operands(count: int, types: str, seed: int) -> list[Any]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy
-import pytest
 import scipy.sparse
 import scipy.special
 
 import diffuse.numpy
 import diffuse.scipy.sparse
 import diffuse.scipy.special
-from diffuse import library, settings
+from diffuse import library
 from diffuse.ir import IndexTask
 from diffuse.kernels.body import operations
 from diffuse.spec import discover, mismatches, of_task
+from tests.around import around, fenced
 from tests.each import for_each
 from tests.operators import labels
 
@@ -128,12 +128,7 @@ MORE = ("scatter_maximum", "scatter_minimum", "scatter_bitwise_and", "scatter_bi
 array and the copies folded, because to fold an element twice does no harm.  A task copies nothing."""
 
 
-@pytest.fixture(autouse=True)
-def recorded() -> Iterator[None]:
-    with settings.using(compile="off", small=0, fallback="silent"):
-        library.fence()
-        yield
-        library.fence()
+recorded = around(fenced, compile="off", small=0, fallback="silent")
 
 
 def operands(kinds: str, seed: int) -> list[Any]:

@@ -11,8 +11,8 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.kernels.body.expr import Op
-from diffuse.kernels.build import codegen
 from diffuse.stream import engine, streaming
+from tests import machine_code
 from tests.test_llvm import LOAD, build, do, plus, put, run
 
 PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -117,7 +117,7 @@ def test_results_that_a_recorded_task_reads_stay_in_the_caches(always: None) -> 
 def test_kernels_write_nothing_beside_their_result(offset: int) -> None:
     body = build(LOAD[0], LOAD[1], do("add", 0, 1), put(2, 2), views=["R1", "R1", "W1"])
     body = replace(body, streams=True)
-    assert "movnt" in codegen.assembly(body)
+    assert "movnt" in machine_code.assembly(body)
     x = numpy.random.default_rng(2).random(200)
     for n in (1, 7, 8, 9, 24, 100):
         out = numpy.full(200, -1.0)
@@ -131,7 +131,7 @@ def test_kernels_write_nothing_beside_their_result(offset: int) -> None:
 def test_complex_results_at_any_address(dtype: str, offset: int) -> None:
     """A result that begins in the middle of a number's size has no aligned vectors."""
     body = replace(plus(dtype, "1"), streams=True)
-    assert "movnt" in codegen.assembly(body)
+    assert "movnt" in machine_code.assembly(body)
     part = numpy.dtype(dtype).type(0).real.dtype
     x = numpy.random.default_rng(2).random(400).astype(part).view(dtype)
     for n in (1, 4, 9, 25, 100):
@@ -144,7 +144,7 @@ def test_complex_results_at_any_address(dtype: str, offset: int) -> None:
 
 def test_what_a_kernel_reads_too_is_stored_as_ever() -> None:
     body = build(LOAD[0], do("add", 0, 0), Op("store", "float64", (1,), 0), views=["W1"])
-    assert "movnt" not in codegen.assembly(replace(body, streams=True))
+    assert "movnt" not in machine_code.assembly(replace(body, streams=True))
 
 
 def test_small_results_stay_in_the_caches() -> None:

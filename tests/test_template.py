@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -15,17 +15,13 @@ from diffuse.ir.bounded import Bounded, Size
 from diffuse.ir.template import Template
 from diffuse.observe import trace
 from diffuse.stream import engine
+from tests.around import around, fenced
 from tests.outcomes import pending
 
 Array = Any
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    with settings.using(compile="off", window="auto", small=0):
-        engine.fence()
-        yield
-        engine.fence()
+fresh = around(fenced, compile="off", window="auto", small=0)
 
 
 def turn(m: Any, x: Array, factor: Any) -> Array:

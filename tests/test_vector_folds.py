@@ -11,22 +11,18 @@ import diffuse
 import diffuse.numpy as np
 from diffuse.kernels.build import small_folds
 from diffuse.kernels.build.compiler import compiler
-from diffuse.numpy.arrays import core
 from diffuse.numpy.ops import at_once
 from diffuse.numpy.small import native
 from diffuse.observe import trace
+from diffuse.settings import using
+from tests.around import around
 from tests.outcomes import warned
 
 pytestmark = pytest.mark.not_device("sums of vectors are recorded, or NumPy's")
 SIZES = [16_384, 16_385, 20_000, 33_333, 65_536, 100_000, 212_000, 700_000]
 
 
-@pytest.fixture(autouse=True)
-def at_hand() -> Any:
-    before, core.SMALL = core.SMALL, 16_384
-    core.set_small(16_384)
-    yield
-    core.set_small(before)
+at_hand = around(using, small=16_384)
 
 
 def vectors(size: int, dtype: str) -> tuple[Any, Any]:

@@ -15,9 +15,10 @@ import diffuse.numpy as np
 from diffuse import library
 from diffuse.kernels.build import small_folds
 from diffuse.kernels.build.compiler import compiler
-from diffuse.numpy.arrays import core, soon
+from diffuse.numpy.arrays import soon
 from diffuse.numpy.small import native
 from diffuse.settings import using
+from tests.around import around
 
 pytestmark = pytest.mark.skipif(native is None, reason="the extension is not there")
 MOST = 50_000
@@ -43,13 +44,7 @@ def shared(call: Callable[[], Any]) -> set[bytes]:
     raise AssertionError(f"none of {MOST} calls was shared")
 
 
-@pytest.fixture(autouse=True)
-def two_threads() -> Any:
-    before, core.SMALL = core.SMALL, 16_384
-    core.set_small(16_384)
-    with using(runtime="local", threads=2):
-        yield
-    core.set_small(before)
+two_threads = around(using, small=16_384, runtime="local", threads=2)
 
 
 @pytest.mark.parametrize("size", [400_000, 524_288, 700_003])

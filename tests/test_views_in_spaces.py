@@ -1,4 +1,4 @@
-"""A view is accessed in other ways in other iteration spaces: a plan fits only where both agree."""
+"""How kernels access a view depends on the iteration space, so plans are shared only where both agree."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -11,6 +11,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse.settings import using
 from diffuse.stream import blocking, engine
+from tests.around import around
 from tests.outcomes import launches
 from tests.test_fuzz_stream import stream
 
@@ -19,11 +20,8 @@ pytestmark = pytest.mark.local_only("the launch domain is chosen here")
 Program = Callable[[Any, Any], Any]
 
 
-@pytest.fixture(autouse=True)
-def everything() -> Iterator[None]:
-    """Small arrays are recorded and shared by several points."""
-    with using(small=0, min_chunk=64, compile="wait"):
-        yield
+everything = around(using, small=0, min_chunk=64, compile="wait")
+"""Small arrays are recorded and shared by several points."""
 
 
 def softmax(m: Any, x: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,16 +13,12 @@ from diffuse.ir.bounded import Bounded
 from diffuse.observe import provenance
 from diffuse.stream import engine
 from diffuse.stream.window import LOOP
+from tests.around import around, fenced
 
 Array = Any
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    engine.fence()
-    with settings.using(compile="off", window="auto", small=0):
-        yield
-        engine.fence()
+fresh = around(fenced, compile="off", window="auto", small=0)
 
 
 def groups(run: Callable[[], object]) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -13,17 +12,15 @@ import diffuse.numpy as dnp
 from diffuse import settings
 from diffuse.numpy.small import native
 from tests import audit, audit_compare, audit_wrong
+from tests.around import around
 from tests.audit_calls import Call
 from tests.each import for_each
 
 pytestmark = pytest.mark.skipif(native is None, reason="Python words these errors otherwise")
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Without warnings about functions that NumPy computes, and without compiling."""
-    with settings.using(fallback="silent", compile="off", small=settings.config.small):
-        yield
+quiet = around(settings.using, fallback="silent", compile="off", small=settings.config.small)
+"""Without warnings about functions that NumPy computes, and without compiling."""
 
 
 @pytest.mark.local_only("arrays are in memory of their own there, and NumPy's view of them a copy")

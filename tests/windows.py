@@ -103,7 +103,7 @@ def axes_cut(rng: Random, rank: int, points: Point) -> Point:
 
 
 def with_odd_privilege(task: IndexTask) -> IndexTask:
-    """A reduction that writes where it should REDUCE, or the other way round; `check` sees the first."""
+    """A reduction with WRITE in the place of REDUCE, or the other way round; `check` refuses the first."""
     out = task.accesses[-1]
     if out.privilege is Privilege.REDUCE:
         odd = out._replace(privilege=Privilege.WRITE, operator=None)

@@ -111,7 +111,7 @@ def environment(launch: JobOptions) -> dict[str, str]:
 
 
 def folder_of_the_job() -> dict[str, str]:
-    """What has Open MPI keep the files of a job elsewhere than in ompi.PID, where such a folder exists.
+    """Variables that make Open MPI keep the files of a job elsewhere than in ompi.PID, if that folder exists.
 
     mpirun, which takes over this process and its number, ends with status 213 if it finds files there, and a
     killed one of the same number has left them; one in another container that shares the folder may use them.

@@ -1,4 +1,4 @@
-"""What a machine of several ranks takes for what they do: one model for routes, plans and `diffuse machine`.
+"""The times that a machine of several ranks needs: one model for routes, plans and `diffuse machine`.
 
 `diffuse machine` measures it and keeps it as one file in the folder of the cache; a machine that was not
 measured is taken for a cluster with a fast network.

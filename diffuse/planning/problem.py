@@ -79,7 +79,8 @@ def build(graph: Graph, mesh: Mesh, repeats: bool = False, held: Mapping[int, Se
 
 
 def passing(operator: Operator, sums: Collection[int]) -> tuple[int, ...]:
-    """What axes of an operator may have if it runs on terms: of each operand in which it is linear."""
+    """The assignments of an axis along which an operator runs on terms of sums: one for each operand in
+    which it is linear."""
     spec = operator.spec
     return tuple([of_terms(k) for k in sorted(spec.linear)
                   if operator.arrays[k] in sums and spec.reducer in (None, "sum")])

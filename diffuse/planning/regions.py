@@ -31,6 +31,7 @@ from diffuse.planning.windows import RegionPlan, Search
 from diffuse.runtime.independent import Independent
 from diffuse.stream.engine import current
 from diffuse.stream.group import Group
+from diffuse.stream.losses import lose
 from diffuse.stream.memo import Trail
 from diffuse.stream.schedule import schedule
 from diffuse.stream.window import Window
@@ -161,7 +162,7 @@ class Planned:
         engine.window.held -= len(self._held)
         self._held.clear()
         self.track.clear()
-        stores.lose([task[0].under(ONE).task(task) for task in tasks], error)
+        lose(stores, [task[0].under(ONE).task(task) for task in tasks], error)
         for store in {store for task in tasks for store in task[1]}:
             stores.users[store] = stores.taken
             if not stores.seen(store):

@@ -77,12 +77,12 @@ class Version:
 
 
 class RegionPlan(NamedTuple):
-    """What was chosen for a region."""
+    """The partition of a region that a search has chosen."""
 
     templates: tuple[Template | None, ...]
-    """For each task how it is cut; None where the stream decides as elsewhere."""
+    """Each task as it is cut; None where the stream decides as elsewhere."""
     bytes: float
-    """What ranks receive in one turn of the region."""
+    """The bytes that ranks receive in one turn of the region."""
     default: float
     """The same if the stream decided."""
     seconds: float

@@ -11,7 +11,7 @@ from diffuse.spmd.sparse import SparseProduct
 
 OPERATORS = {"sum": "MPI.SUM", "max": "MPI.MAX", "min": "MPI.MIN", "prod": "MPI.PROD"}
 STARTS = {"max": ", initial=-np.inf", "min": ", initial=np.inf"}
-"""What a fold begins with where a process has no elements."""
+"""The neutral element of a fold, which a process without elements contributes."""
 
 
 def write(program: Program | SparseProduct, grid: Mapping[str, int]) -> str:
@@ -24,7 +24,7 @@ def write(program: Program | SparseProduct, grid: Mapping[str, int]) -> str:
 
 
 class Writer:
-    """One program under one grid."""
+    """Writes one program for one grid of processes."""
 
     def __init__(self, program: Program, grid: dict[str, int]) -> None:
         self.program, self.grid = program, grid

@@ -27,7 +27,7 @@ from diffuse.runtime.base import Instance
 from diffuse.runtime.independent import Independent
 from diffuse.runtime.sharing import Sharing
 from diffuse.settings import watch
-from diffuse.stream import early, sketch
+from diffuse.stream import liveness, sketch
 from diffuse.stream.direct import Direct, direct
 from diffuse.stream.queue import Queue
 from diffuse.stream.stores import Operand, Storage, nbytes
@@ -334,7 +334,7 @@ def recording() -> dict[str, Any]:
     return {"Engine": Engine, "Storage": Storage, "Template": Template, "engine": _engine,
             "fills": _engine.zeros.held, "provenance": vars(provenance),
             "View": View, "Form": kinds.Form, "form": kinds.form, "READ": Privilege.READ,
-            "connect": sketch.connect, "connect_live": early.connect,
+            "connect": sketch.connect, "connect_live": liveness.connect,
             **{type(part).__name__: type(part) for part in parts}}
 
 

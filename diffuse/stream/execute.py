@@ -20,15 +20,16 @@ from diffuse.runtime.base import CodeUse, Fate, Instance, Launch
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
-from diffuse.stream.early import liveness
 from diffuse.stream.group import Group
 from diffuse.stream.layers import plans_of, shared, tasks_of, telling
 from diffuse.stream.layout import joined, replayed
+from diffuse.stream.liveness import liveness
+from diffuse.stream.losses import follow, lose
 from diffuse.stream.pairs import Pair, argument_stores, begins, formed, header
 from diffuse.stream.parts import Parts
 from diffuse.stream.plan import Plan, described, kept
 from diffuse.stream.replay import Replay
-from diffuse.stream.stores import Stores, nbytes
+from diffuse.stream.stores import Stores
 from diffuse.stream.window import Window
 
 READ = Privilege.READ
@@ -87,7 +88,7 @@ class Forwarder:
                 if isinstance(error, Exception) and not of_handler(error):
                     for unfinished in self._taken:
                         if unfinished not in self.window.closed:
-                            self.stores.lose(unfinished.tasks, error)
+                            lose(self.stores, unfinished.tasks, error)
                     self._taken.clear()
                     self.stores.forwarded()
                 raise
@@ -112,7 +113,7 @@ class Forwarder:
             else:
                 for group in current:
                     if fate is Fate.LOST:
-                        self.stores.lose(group.tasks, self._interrupt)
+                        lose(self.stores, group.tasks, self._interrupt)
                     self._taken.remove(group)
         for group in reversed(self._taken):
             if group not in self.window.closed:
@@ -234,7 +235,7 @@ class Forwarder:
 
     def _run(self, group: Group, replay: Replay | None = None) -> None:
         self._begins((group,))
-        if not self.stores.lost or self.stores.follow_losses(group.tasks):
+        if not self.stores.lost or follow(self.stores, group.tasks):
             if group.opaque:
                 self._parts.call(group.tasks[0])
             else:
@@ -258,7 +259,9 @@ class Forwarder:
             return
         ids = list(group.slots)
         if replay.donations and plan.kernel.native is not None:
-            self._donate(replay, ids)
+            for end, begin in replay.donations:
+                if stores.donate(ids[end], ids[begin]):
+                    trace.counters["donated"] += 1
         create = stores.runtime.create
         scratch = [create(n) for n in replay.partials]
         partials = [x.address for x in scratch]
@@ -283,19 +286,6 @@ class Forwarder:
         runtime = self.stores.runtime
         watched = self.stores.watched(group.slots) if runtime.target != "host" or found.gathers else ()
         runtime.launch(Launch(plan.kernel, values, replay.points, (), found, instances, watched=watched))
-
-    def _donate(self, replay: Replay, ids: list[int]) -> None:
-        """Reuse the memory of inputs that die here for outputs that are created here."""
-        stores = self.stores
-        for end, begin in replay.donations:
-            old, fresh = ids[end], ids[begin]
-            instance = stores.instances.get(old)
-            if (instance is not None and instance.private and fresh not in stores.instances
-                    and not stores.seen(old) and instance.nbytes == nbytes(stores.storages[fresh])):
-                # in an order in which each step is detectable and reversible
-                stores.given[old] = stores.instances[fresh] = instance
-                del stores.instances[old]
-                trace.counters["donated"] += 1
 
     def _launch(self, launch: Launch, scratch: list[Instance]) -> None:
         runtime = self.stores.runtime

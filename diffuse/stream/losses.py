@@ -1,4 +1,5 @@
-"""Begins epochs while stores are lost: an operation failed, or an interrupt came before it was done.
+"""Lost stores, whose contents could not be computed: an operation failed, or an interrupt came before it was
+done.  What depends on them is lost, too.
 
 An array is at hand if no task of this epoch touched its store: its memory is then read without a question.
 A lost store must not be at hand for as long as the program holds it, and all others have to be.  So in each
@@ -11,9 +12,11 @@ import gc
 import time
 import weakref
 from collections import deque
+from copy import copy
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
+from diffuse.ir import IndexTask, Privilege, covers
 from diffuse.stream.stores import Storage, Stores
 
 if TYPE_CHECKING:
@@ -21,6 +24,37 @@ if TYPE_CHECKING:
 
 SHARE = 20
 """A search for handles takes at most one part in so many of the program's time."""
+
+
+def lose(stores: Stores, tasks: list[IndexTask], error: Exception | str) -> None:
+    """Mark what these tasks write as lost, because of an error or of an interrupt with this name; reading a
+    lost store raises it."""
+    span = f"the operations recorded at {tasks[0].where} to {tasks[-1].where}"
+    if isinstance(error, MemoryError):
+        error.add_note(f"needed by {span}")
+    if isinstance(error, str):
+        error = RuntimeError(f"{error} came before {span} were done")
+    for task in tasks:
+        for access in task.accesses:
+            if access.privilege is not Privilege.READ:
+                stores.lost[access.store.id] = copy(error)  # without the frames that hold the store
+
+
+def follow(stores: Stores, tasks: list[IndexTask]) -> bool:
+    """Propagate losses to dependent stores; stores that are written anew recover.  Returns whether any task
+    is left to run."""
+    lost, some = stores.lost, False
+    for task in tasks:
+        errors = [lost[access.store.id] for access in task.accesses
+                  if access.privilege is not Privilege.WRITE and access.store.id in lost]
+        for access in task.accesses:
+            if access.privilege is not Privilege.READ:
+                if errors:
+                    lost[access.store.id] = errors[0]
+                elif covers(access):
+                    lost.pop(access.store.id, None)
+        some = some or not errors
+    return some
 
 
 class Losses:

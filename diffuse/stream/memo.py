@@ -128,7 +128,7 @@ class Trail:
         self.layers: Any = ()
         """Into which layers its tasks are divided, if they are."""
         self.live: bytes | None = None
-        """Which of its stores were live when it was last planned (early.py)."""
+        """Which of its stores were live when it was last planned (liveness.py)."""
         self.unlike = -1
         """The slot of a store that was not live as then when `early.ready` last looked, or -1."""
 
@@ -160,7 +160,7 @@ class Memo:
         self.nodes = self.trails = 0
 
     def begin(self, name: Any) -> Trail:
-        """Where groups of a region begin, under a name that tells what the region decides there."""
+        """The trail with which groups of a region begin; its name stands for what the region decides."""
         found = self.starts.get(name)
         if found is None:
             found = self.starts[name] = Trail(self.root)

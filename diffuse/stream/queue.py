@@ -21,7 +21,6 @@ from diffuse.stream.execute import Forwarder
 from diffuse.stream.group import opaque
 from diffuse.stream.losses import Losses
 from diffuse.stream.plan import Plan
-from diffuse.stream.singly import divide_overwritten
 from diffuse.stream.stores import Stores
 from diffuse.stream.templates import Templates
 from diffuse.stream.waits import Waits
@@ -172,6 +171,8 @@ class Queue:
                     self.zeros.release()
                 self.window.close(reason)
                 if self.forwarder.thorough:
+                    from diffuse.stream.singly import divide_overwritten
+
                     divide_overwritten(self.window)
                 while self.window.closed:
                     self.forwarder.forward()

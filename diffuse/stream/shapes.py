@@ -51,7 +51,7 @@ class Shapes:
 
     def __init__(self, threads: int = 0, machine: Callable[[], Machine] = Machine) -> None:
         self.number = next(_numbers)
-        """Of all such objects, those of other runtimes of the process included."""
+        """Counts over all such objects, including those of other runtimes of the process."""
         self.version = 0
         """A number that changes when shapes are cut differently."""
         self.threads = threads

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from diffuse.interrupts import of_handler
 from diffuse.runtime.base import Fate
 from diffuse.stream.group import Group
+from diffuse.stream.losses import lose
 from diffuse.stream.singly import divided
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def one_by_one(error: MemoryError, taken: list[Group], mark: int, window: Window
             if of_handler(failure):
                 raise
             first = first or failure
-            stores.lose(one.tasks, failure)
+            lose(stores, one.tasks, failure)
             taken.remove(one)
     if first is not None:
         raise first

@@ -100,7 +100,7 @@ def uses_of(row: list[Any], slots: dict[int, Slot], uses: Sequence[Use], numbers
 
 def _use(slots: dict[int, Slot], number: int, use: Use, splits: tuple[Split, ...], domain: Point,
          several: bool) -> tuple[Any, ...] | None:
-    """What the row of a task says of one of its uses."""
+    """The description of one use of a store in the row of a task; None if the view has no form."""
     frame, dtype, view, privilege, *_ = use
     found = view.form or form(view)
     if found is None:

@@ -187,7 +187,7 @@ _roots: dict[tuple[Any, ...], tuple[View, View]] = Bounded(1 << 8)
 
 
 def _part(view: View) -> Part:
-    """How the elements of a view are copied that it does not repeat."""
+    """Describe a copy of the elements of a view, each once, although the view may repeat them."""
     found = _parts.get(view.token)
     if found is None:
         kept = tuple([k for k, step in enumerate(view.strides) if step])

@@ -9,20 +9,19 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from copy import copy
 from functools import lru_cache
 from math import prod
 from sys import is_finalizing
 from threading import RLock
 from typing import Any
 
-from diffuse.ir import ITEMSIZE, Frame, IndexTask, Point, Privilege, Store, covers
+from diffuse.ir import ITEMSIZE, Frame, Point, Store
 from diffuse.ir.view import View
 from diffuse.runtime import SEEN, make
 from diffuse.runtime.base import Instance, Runtime
 from diffuse.runtime.sharing import Sharing
 from diffuse.settings import config
-from diffuse.stream import early
+from diffuse.stream import liveness
 
 
 class Storage:
@@ -355,13 +354,25 @@ class Stores:
         """After a launch: release the stores of its groups that are no longer referenced."""
         done, self.running = self.running, set()
         self.given.clear()
-        gone, held = early.ended(done, self.alive, self.users, self.taken, self.instances)
+        gone, held = liveness.ended(done, self.alive, self.users, self.taken, self.instances)
         for store in held:
             self.runtime.release(self.instances.pop(store))
         if self.lost:
-            early.drop(self.lost, gone)
-        early.drop(self.users, gone)
-        early.drop(self.storages, gone)  # last, as in `release`
+            liveness.drop(self.lost, gone)
+        liveness.drop(self.users, gone)
+        liveness.drop(self.storages, gone)  # last, as in `release`
+
+    def donate(self, old: int, fresh: int) -> bool:
+        """Give the memory of a store that dies in the next launch to one that it creates, if nothing else
+        refers to the memory, and it has the right size."""
+        instance = self.instances.get(old)
+        if (instance is None or not instance.private or fresh in self.instances or self.seen(old)
+                or instance.nbytes != nbytes(self.storages[fresh])):
+            return False
+        # in an order in which each step is detectable and reversible
+        self.given[old] = self.instances[fresh] = instance
+        del self.instances[old]
+        return True
 
     def take_back(self) -> None:
         """Undo the donations of a launch that did not begin."""
@@ -378,32 +389,3 @@ class Stores:
         self.lost.pop(store, None)
         self.users.pop(store, None)
         self.storages.pop(store, None)
-
-    def lose(self, tasks: list[IndexTask], error: Exception | str) -> None:
-        """Mark what these tasks write as lost, because of an error or of an interrupt with this name; reading
-        a lost store raises it."""
-        span = f"the operations recorded at {tasks[0].where} to {tasks[-1].where}"
-        if isinstance(error, MemoryError):
-            error.add_note(f"needed by {span}")
-        if isinstance(error, str):
-            error = RuntimeError(f"{error} came before {span} were done")
-        for task in tasks:
-            for access in task.accesses:
-                if access.privilege is not Privilege.READ:
-                    self.lost[access.store.id] = copy(error)  # without the frames that hold the store
-
-    def follow_losses(self, tasks: list[IndexTask]) -> bool:
-        """Propagate losses to dependent stores; stores that are written anew recover.  Returns whether any
-        task is left to run."""
-        lost, some = self.lost, False
-        for task in tasks:
-            errors = [lost[access.store.id] for access in task.accesses
-                      if access.privilege is not Privilege.WRITE and access.store.id in lost]
-            for access in task.accesses:
-                if access.privilege is not Privilege.READ:
-                    if errors:
-                        lost[access.store.id] = errors[0]
-                    elif covers(access):
-                        lost.pop(access.store.id, None)
-            some = some or not errors
-        return some

@@ -34,19 +34,15 @@ int64 indices.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from diffuse.ir import ITEMSIZE
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body.expr import Body, Loop, Space
 from diffuse.kernels.body.operations import INDEXED
-
-if TYPE_CHECKING:
-    from diffuse.kernels.build.jit import Native
 
 ACCUMULATORS = 32
 """Element j of a row leaf goes to accumulator j % 32; these are then folded by halves."""
@@ -254,13 +250,3 @@ def whole(body: Body, values: tuple[Any, ...]) -> Division | None:
             if axis >= 0:
                 found[word + place] = found[word + many + axis]
     return Division(tuple(found), 1, lambda _: values)
-
-
-def run(native: Native, body: Body, values: Sequence[int | float], points: int) -> None:
-    """Run all points of a launch one after another, then `finish`; tests call this."""
-    block = ctypes.create_string_buffer(layout(body).pack(*values))
-    kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(native.address)
-    for point in range(points):
-        kernel(ctypes.addressof(block), point)
-    if points > 1 and native.finish:
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(native.finish)(ctypes.addressof(block))

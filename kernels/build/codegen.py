@@ -111,12 +111,6 @@ def common_code(source: str) -> bytes:
     return bytes(compiler.emit_object(module))
 
 
-def assembly(body: Body) -> str:
-    """The assembly text of a body's machine code."""
-    compiler = machine()
-    return str(compiler.emit_assembly(_module(text(body), compiler)))
-
-
 def _compiled(source: str, speed: int = SPEED, promote: bool = False) -> bytes:
     """Compile LLVM IR to relocatable object code for this processor.  The level of optimisation is always
     `SPEED` where llvmlite's package compiles; `promote` keeps local variables in registers."""

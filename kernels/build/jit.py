@@ -103,11 +103,6 @@ def cached(body: Body) -> bool:
     return code.cached(key_of(body))
 
 
-def link(body: Body, image: bytes) -> Native:
-    """Load object code into this process."""
-    return _native(loader.load(image, _names(body)))
-
-
 def request(body: Body) -> tuple[Any, ...]:
     """The content of a request: the body, and the user-defined functions that it applies."""
     from diffuse.kernels.body import user

@@ -23,7 +23,7 @@ from diffuse.kernels.llvm.memory import Step
 
 
 def elements(code: Code, block: Block, body: Body, kernel: GridKernel) -> None:
-    """Write the phase: a thread for each iteration, or for several along the innermost dimension."""
+    """Write the phase: each thread computes one iteration, or several along the innermost dimension."""
     threads, each = Threads(code, block, body, kernel), schedule.each(body, kernel)
     order = threads.order
     with threads.within():
@@ -128,7 +128,7 @@ def _ops(threads: Threads, number: str, ops: Sequence[int]) -> None:
 
 
 def _stores(threads: Threads, ops: Sequence[int], wanted: bool) -> list[int]:
-    """Those of the ops that store, or that do not."""
+    """Select the ops that are stores, or those that are not."""
     return [i for i in ops if (threads.loop.ops[i].kind == "store") == wanted]
 
 

@@ -131,7 +131,7 @@ def gpu_together(members: Sequence[tuple[Sequence[Phase], int]], chunk: int, siz
 
 
 def host_together(members: Sequence[tuple[str, int]]) -> str:
-    """The same entry point for the host; members are given by their names and arguments."""
+    """The entry point of several kernels for the host; members are given by their names and arguments."""
     lines = [f"define void @{TOGETHER}(ptr %block, i64 %groups, i64 %argument, i64 %order) nounwind {{"]
     for k, (name, argument) in enumerate(members):
         lines += [f"  %bit{k} = and i64 %argument, {1 << k}",

@@ -39,7 +39,7 @@ class Chunk:
         return self.code.let(f"icmp ult i64 {leaf}, {self.leaves}")
 
     def state(self, number: str) -> list[Place]:
-        """Where a state is in shared memory."""
+        """The places of the parts of a state in shared memory."""
         found, at = [], 0
         for dtype in self.partials.operator.dtypes:
             base = self.code.let(f"getelementptr inbounds i8, ptr %shared, i64 {at}")

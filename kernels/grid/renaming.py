@@ -16,7 +16,7 @@ An *arrangement* says all this for the extents, strides and offsets of a launch,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from diffuse.ir import ITEMSIZE, Point
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.grid import schedule
+from diffuse.kernels.grid.boxes import Box, around, joined, row_major
 from diffuse.kernels.grid.schedule import GridKernel
 
 SHARE = 8
@@ -40,21 +41,6 @@ class Copy(NamedTuple):
     """The loop that computes what is copied, if that is one loop and nothing else uses it; the arguments of
     this loop's stores follow, one for each pair."""
     made: tuple[int, ...] = ()
-
-
-class Box(NamedTuple):
-    """A box of elements of a store."""
-
-    begin: Point
-    end: Point
-
-    @property
-    def extents(self) -> Point:
-        return tuple([b - a for a, b in zip(self.begin, self.end, strict=True)])
-
-    def contains(self, other: Box) -> bool:
-        return (all(a <= b for a, b in zip(self.begin, other.begin, strict=True))
-                and all(a >= b for a, b in zip(self.end, other.end, strict=True)))
 
 
 class Moved(NamedTuple):
@@ -258,11 +244,11 @@ class _Arranging:
         return found
 
     def kept(self, whole: Box, boxes: list[Box]) -> list[Box] | None:
-        """What is left of a store besides these boxes; None if that is too much."""
+        """The elements of a store outside these boxes, as boxes; None if there are too many."""
         largest = max(boxes, key=lambda box: prod(box.extents), default=None)
         if largest is None:
             return None
-        found = [box for box in _around(whole, largest) if not any(other.contains(box) for other in boxes)]
+        found = [box for box in around(whole, largest) if not any(other.contains(box) for other in boxes)]
         few = sum(prod(box.extents) for box in found) * SHARE <= prod(whole.extents)
         return found if few else None
 
@@ -286,7 +272,8 @@ class _Arranging:
         return tuple(found) if size == ITEMSIZE[self.body.arguments[argument].dtype] else ()
 
     def around(self, copy: Copy, shape: Point) -> list[Box] | None:
-        """What a copy leaves of its targets, which have this shape; None if that is too much."""
+        """The elements of the targets, which have this shape, that a copy does not write, as boxes; None if
+        there are too many."""
         found: dict[Box, None] = {}
         for _, target in copy.pairs:
             box = self.box(target, shape)
@@ -337,7 +324,7 @@ class _Arranging:
         """The part of a store of this shape that an argument accesses, as a box of indices; None if it is no
         box, or if the store is not contiguous in row-major order."""
         a = self.body.arguments[argument]
-        steps = _strides(shape, ITEMSIZE[a.dtype])
+        steps = row_major(shape, ITEMSIZE[a.dtype])
         if 0 in shape or steps[0] * shape[0] != self.geometry.sizes[a.slot]:
             return None
         offset, begin = self.geometry.offsets[argument], []
@@ -360,11 +347,11 @@ class _Arranging:
         """Copy boxes by the kernel of a copy; `memory` has what each of its pairs copies from, and to."""
         loop = self.body.loops[copy.loop]
         kernels = [kernel for kernel in self.planned if kernel.loop == copy.loop]
-        steps = _strides(shape, ITEMSIZE[self.body.arguments[copy.pairs[0][0]].dtype])
+        steps = row_major(shape, ITEMSIZE[self.body.arguments[copy.pairs[0][0]].dtype])
         word = self.spaces[loop.space] + len(self.body.spaces[loop.space].axes)
         places = [(argument, place) for pair, both in zip(copy.pairs, memory, strict=True)
                   for argument, place in zip(pair, both, strict=True)]
-        for box, strides in _joined(boxes, shape, steps):
+        for box, strides in joined(boxes, shape, steps):
             extents = list(self.geometry.extents)
             extents[loop.space] = box.extents
             words = [(word + d, extent) for d, extent in enumerate(box.extents)]
@@ -374,37 +361,3 @@ class _Arranging:
             moved = tuple([Moved(self.words[argument], place, offset) for argument, place in places])
             self.parts.append(Part(schedule.launches(self.body, self.planned, extents, kernels), moved,
                                    tuple(words)))
-
-
-def _strides(shape: Point, itemsize: int) -> list[int]:
-    return [itemsize * prod(shape[d + 1:]) for d in range(len(shape))]
-
-
-def _around(whole: Box, box: Box) -> list[Box]:
-    """The boxes that make a whole together with this one."""
-    found = []
-    for d in range(len(whole.begin)):
-        for low, high in ((whole.begin[d], box.begin[d]), (box.end[d], whole.end[d])):
-            if low < high:
-                found.append(Box((*box.begin[:d], low, *whole.begin[d + 1:]),
-                                 (*box.end[:d], high, *whole.end[d + 1:])))
-    return found
-
-
-def _joined(boxes: Sequence[Box], shape: Point, steps: Sequence[int]
-            ) -> Iterator[tuple[Box, tuple[int, ...]]]:
-    """Boxes with their strides.  The first and the last row along a dimension become one box of two rows that
-    lie that far apart, except along the innermost dimension, whose stride is part of the kernel."""
-    left = list(boxes)
-    while left:
-        box = left.pop(0)
-        strides = list(steps)
-        for d in range(len(shape) - 1):
-            far = shape[d] - 1
-            last = Box((*box.begin[:d], far, *box.begin[d + 1:]), (*box.end[:d], far + 1, *box.end[d + 1:]))
-            if box.begin[d] == 0 and box.end[d] == 1 and far > 0 and last in left:
-                left.remove(last)
-                box = Box(box.begin, (*box.end[:d], 2, *box.end[d + 1:]))
-                strides[d] = far * steps[d]
-                break
-        yield box, tuple(strides)

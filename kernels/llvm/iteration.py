@@ -19,7 +19,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Loop, Op
 from diffuse.kernels.body.operations import neutral
 from diffuse.kernels.body.user import FUNCTIONS
-from diffuse.kernels.llvm import memory, nth, predication, reduce, scan, sparse, turn
+from diffuse.kernels.llvm import memory, nth, picks, predication, reduce, scan, sparse, turn
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, Value, with_lanes
 from diffuse.kernels.llvm.flags import unflagged
@@ -162,9 +162,9 @@ class Iteration:
     def _pick(self, i: int, op: Op, step: Step) -> None:
         place, distance = self.accesses[op.attribute], str(self.values[op.args[0]])
         if self.places[op.args[0]] == INNER:
-            self.values[i] = memory.load_apart(self.code, place, step, distance)
+            self.values[i] = picks.load_apart(self.code, place, step, distance)
         else:
-            self.values[i] = memory.load_behind(self.code, place, step, distance)
+            self.values[i] = picks.load_behind(self.code, place, step, distance)
 
     def _nth(self, i: int, op: Op, step: Step) -> None:
         self.values[i] = self.counts[i].take(step)

@@ -108,7 +108,7 @@ def load(code: Code, place: Place, step: Step) -> Value:
         return _load_repeated(code, place, step)
     if place.letter == "0":
         return splat(code, place.dtype, load_one(code, place.dtype, place.base, place.constant))
-    at = _address(code, place, step)
+    at = address(code, place, step)
     if code.lanes == 1:
         return load_one(code, place.dtype, at, place.constant)
     if place.letter == "g":
@@ -138,7 +138,7 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
     near = int(place.letter) if place.letter in (*NEAR,) else 0
     if near:
         place = place._replace(letter="s")
-    at = _address(code, place, step)
+    at = address(code, place, step)
     if near and code.lanes > 1 and place.dtype in GATHERED and code.module.target.permutes:
         store_apart(code, place.dtype, at, str(value), near, step.active)
     elif code.lanes == 1:
@@ -229,7 +229,8 @@ def element(code: Code, dtype: str, base: str, index: str) -> str:
     return code.let(f"getelementptr inbounds {kind}, ptr {base}, i64 {index}")
 
 
-def _address(code: Code, place: Place, step: Step) -> str:
+def address(code: Code, place: Place, step: Step) -> str:
+    """The address of the element of a place at which a step begins."""
     if place.letter in "1r":
         return element(code, place.dtype, place.base, step.at if place.letter == "1" else step.column)
     offset = code.let(f"mul nsw i64 {step.at if place.letter == 's' else step.row}, {place.stride}")
@@ -336,7 +337,7 @@ def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
             offset = code.let(f"select i1 {within}, i64 {offset}, i64 {first}")
         return code.let(f"getelementptr inbounds i8, ptr {at}, i64 {offset}")
 
-    return _load_lanes(code, place.dtype, there)
+    return load_lanes(code, place.dtype, there)
 
 
 def _gather(code: Code, place: Place, at: str, step: Step) -> str:
@@ -345,34 +346,7 @@ def _gather(code: Code, place: Place, at: str, step: Step) -> str:
     return gathered(code, place.dtype, strided(code, place.stride, at), step.mask, filler)
 
 
-def load_behind(code: Code, place: Place, step: Step, distance: str) -> Value:
-    """Load the elements at a distance after a place; the distance, a value, is the same in all lanes."""
-    first = str(lane(code, "int64", distance, "0"))
-    return load(code, place._replace(base=element(code, place.dtype, place.base, first)), step)
-
-
-def load_apart(code: Code, place: Place, step: Step, distances: str) -> Value:
-    """Load elements at distances that differ between lanes; inactive lanes read the first again."""
-    if place.letter != "0":
-        stride = str(ITEMSIZE[place.dtype]) if place.letter == "1" else place.stride
-        place = place._replace(letter="s", stride=stride)
-    at = place.base if place.letter == "0" else _address(code, place, step)
-    if code.lanes == 1:
-        return load_one(code, place.dtype, element(code, place.dtype, at, distances), place.constant)
-
-    def there(k: int) -> str:
-        offset = code.let(f"mul nsw i64 {place.stride}, {k}") if place.letter != "0" else "0"
-        distance = str(lane(code, "int64", distances, str(k)))
-        if step.active is not None and place.letter != "0":
-            within = code.let(f"icmp sgt i64 {step.active}, {k}")
-            offset = code.let(f"select i1 {within}, i64 {offset}, i64 0")
-        moved = at if offset == "0" else code.let(f"getelementptr inbounds i8, ptr {at}, i64 {offset}")
-        return element(code, place.dtype, moved, distance)
-
-    return _load_lanes(code, place.dtype, there)
-
-
-def _load_lanes(code: Code, dtype: str, there: Callable[[int], str]) -> Value:
+def load_lanes(code: Code, dtype: str, there: Callable[[int], str]) -> Value:
     """Load one element for each lane, from its own address."""
     part = COMPONENT.get(dtype, dtype)
     width = 2 if dtype in COMPONENT else 1

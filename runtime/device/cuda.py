@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from diffuse.interrupts import deferred
 from diffuse.ir import Store
 from diffuse.memory import address
-from diffuse.runtime.base import GridCode, Launch, Steps
+from diffuse.runtime.base import Launch
 from diffuse.runtime.device.instances import DeviceInstance
 from diffuse.runtime.device.renaming import Renamed, renamed
 from diffuse.runtime.device.runtime import Device
 from diffuse.runtime.device.sharing import LEGACY, DeviceSharing
+from diffuse.runtime.kernel import GridCode, Steps
 from diffuse.runtime.local.allocator import Allocator, Lease, Usage, size_class
 from diffuse.service import code as service
 

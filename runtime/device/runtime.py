@@ -19,9 +19,10 @@ from diffuse.interrupts import deferred
 from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.observe import trace
-from diffuse.runtime.base import CodeUse, Fate, GridCode, Instance, Launch, Layout, MachineCode
+from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.device.instances import DeviceInstance
 from diffuse.runtime.device.sharing import DeviceSharing
+from diffuse.runtime.kernel import GridCode, MachineCode
 from diffuse.runtime.reference import attached
 from diffuse.runtime.together import OneRank
 

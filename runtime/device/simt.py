@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from diffuse.interrupts import deferred
 from diffuse.memory import address
-from diffuse.runtime.base import GridCode, Launch, Steps
+from diffuse.runtime.base import Launch
 from diffuse.runtime.device.renaming import renamed
 from diffuse.runtime.device.runtime import Device
+from diffuse.runtime.kernel import GridCode, Steps
 from diffuse.runtime.local.allocator import Allocator, Lease, Usage
 
 if TYPE_CHECKING:

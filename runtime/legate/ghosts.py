@@ -163,7 +163,7 @@ def _operand(arguments: Sequence[LaunchArgument], gather: Gather, rows: int, til
 
 
 class Reads(NamedTuple):
-    """What the points of a product read of the dense operand."""
+    """The rows of the dense operand that the points of a product read."""
 
     cells: list[list[RowNumbers]]
     """For each point and each other one, the rows that the first one has and the second one reads."""
@@ -221,7 +221,7 @@ class Divided(NamedTuple):
 
     @property
     def received(self) -> tuple[message.Received, ...]:
-        """What the launch's message says of the operands."""
+        """The operands as the launch's message describes them."""
         return tuple([message.Received(o.gather.split, o.need, ghosts.store.shape, o.extent, o.pitch)
                       for o, ghosts in zip(self.operands, self.exchanges, strict=True)])
 

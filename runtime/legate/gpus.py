@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from diffuse.runtime.base import GridCode
+from diffuse.runtime.kernel import GridCode
 from diffuse.runtime.legate import copying
 from diffuse.service import code, loader
 

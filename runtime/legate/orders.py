@@ -49,7 +49,7 @@ class Prepared(NamedTuple):
     form: bytes
     """A digest of the layout, for the comparison of ranks."""
     border: Border | None = None
-    """Of a pass over two fused tasks: the rows that points exchange."""
+    """The rows that points exchange in a pass over two fused tasks."""
     replicated: int = 0
     """The bytes that each Legate point gets whole."""
 

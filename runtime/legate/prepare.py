@@ -25,7 +25,7 @@ from types import ModuleType
 from diffuse.runtime import machine
 from diffuse.runtime.legate import libraries
 from diffuse.runtime.legate.libraries import Library
-from diffuse.runtime.ranks.launcher import beside, local_ranks, ranks, version
+from diffuse.runtime.ranks.launcher import local_ranks, mpi_library, ranks, version
 from diffuse.settings import config
 
 INSTALL = "pip install 'diffuse[legate]'"
@@ -249,7 +249,7 @@ def _network(site: Path) -> None:
     if ucp is not None:
         polling = yield_between_polls(ucp)
     if "LEGATE_MPI_WRAPPER" not in os.environ:  # a user who sets it brings their own MPI
-        _load("libmpi.so.40", beside("lib/libmpi.so.40"))
+        _load("libmpi.so.40", mpi_library())
     wrapper = mpi_wrapper(site)
     os.environ.setdefault("LEGATE_MPI_WRAPPER", str(wrapper))
     os.environ.setdefault("REALM_UCP_BOOTSTRAP_PLUGIN",

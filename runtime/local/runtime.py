@@ -16,7 +16,8 @@ from diffuse.interrupts import deferred
 from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.runtime import machine
-from diffuse.runtime.base import CodeUse, Divisible, Fate, Instance, Kernel, Launch, Layout
+from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
+from diffuse.runtime.kernel import Divisible, Kernel
 from diffuse.runtime.local import polling, pool
 from diffuse.runtime.local.ahead import Ahead
 from diffuse.runtime.local.allocator import Allocator, Lease, Usage

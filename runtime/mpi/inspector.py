@@ -76,7 +76,7 @@ class Ghosts:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Inspection:
-    """What is known of one version of a matrix."""
+    """The results of inspecting one version of a matrix."""
 
     bounds: tuple[tuple[int, int], ...]
     """For each rank, the first element of the matrix that it reads and the one after the last."""
@@ -307,7 +307,7 @@ def _move(peer: int, sends: bool, rows: RowNumbers, total: int, pitch: int) -> M
 
 
 def _schematic(needs: Sequence[dict[int, RowNumbers]], pitch: int) -> tuple[Layout, Layout]:
-    """What ranks have and want, as boxes of one dimension of which each stands for the bytes of a message."""
+    """The layouts that ranks have and want, in one dimension: each box has the bytes of a message."""
     have: list[list[Box]] = [[] for _ in needs]
     want: list[list[Box]] = [[] for _ in needs]
     at = 0

@@ -42,7 +42,7 @@ def start() -> Any:
     """Import `mpi4py.MPI`, which starts MPI.  RuntimeError says what is missing."""
     if said := refusal():
         raise RuntimeError(said)
-    library = launcher.beside("lib/libmpi.so.40")
+    library = launcher.mpi_library()
     if library.exists():
         with suppress(OSError):  # mpi4py says what it misses
             ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from diffuse.ir import Frame, Store
 from diffuse.ir.bounded import Bounded
 from diffuse.runtime import machine
-from diffuse.runtime.base import Instance, Launch, Layout, MachineCode
+from diffuse.runtime.base import Instance, Launch, Layout
+from diffuse.runtime.kernel import MachineCode
 from diffuse.runtime.local.allocator import Allocator, Lease
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.mpi import prepare, traffic

@@ -110,7 +110,7 @@ def _added(before: Holding, boxes: Holding) -> Holding:
 
 
 def _held(before: Holding, boxes: Holding, others: list[Box]) -> Holding:
-    """What a rank holds after it wrote these boxes, and other ranks wrote `others`."""
+    """The valid elements on a rank after it wrote these boxes, and other ranks wrote `others`."""
     kept = tuple(remove(before, others))
     return _added(before, boxes) if kept == before else tidy([*kept, *boxes])
 
@@ -189,7 +189,7 @@ def _order(box: Box) -> list[tuple[int, int, int]]:
 
 
 def _plain(r: range) -> range:
-    """The same range with the canonical end, one past its last number."""
+    """Give a range its canonical end, one past its last number."""
     return range(r[0], r[-1] + 1, r.step if len(r) > 1 else 1)
 
 

@@ -94,7 +94,7 @@ class Agreement:
 
     @property
     def links(self) -> tuple[int, list[bytes]]:
-        """How many events there were before the last comparison, and the links of those since then."""
+        """The number of events before the last comparison, and the links of those since then."""
         return self._count - len(self._recent), [link for link, _ in self._recent]
 
     @property
@@ -103,7 +103,7 @@ class Agreement:
         return int.from_bytes(self._chain, "little") & (1 << 22) - 1
 
     def progress(self) -> tuple[int, str]:
-        """How many events there were, and the description of the last one."""
+        """The number of events so far, and the description of the last one."""
         return self._count, self.last
 
     def judge(self, before: int, links: list[bytes]) -> None:

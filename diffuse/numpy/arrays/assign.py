@@ -8,8 +8,8 @@ from typing import Any
 import numpy
 
 from diffuse.library import Scalar
-from diffuse.numpy.arrays import base, core, elements, indices, masks, scatter, views, walks
-from diffuse.numpy.arrays.access import at_hand, doubt, host, offset_of, ready, storage_of
+from diffuse.numpy.arrays import base, core, elements, indices, masks, scatter, views
+from diffuse.numpy.arrays.access import at_hand, doubt, host, loop_begun, offset_of, ready, storage_of
 from diffuse.numpy.arrays.base import view_in
 from diffuse.numpy.arrays.core import ARRAYS, Array, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
@@ -42,7 +42,7 @@ def setitem(x: Array, index: Any, value: Any) -> None:
         value = asked(value, x.form.dtype)
     if meta.size < core.SMALL:
         right = at_hand(value) if isinstance(value, Array) else readable(value)
-        if right is not None and (ready(x) or walks.begun()):
+        if right is not None and (ready(x) or loop_begun()):
             base.put(x, simple, right)
             return
     if element and (not isinstance(value, Array) or value.form.ndim) and (

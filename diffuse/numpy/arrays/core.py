@@ -7,7 +7,7 @@ is created in one of two ways: *recorded* (a store, perhaps without memory yet; 
 
 An array of fewer than DIFFUSE_SMALL elements that nothing pending writes behaves as NumPy's, bits, warnings
 and errors included, and costs little more: no form is looked up, nothing is recorded.  So does a small view
-of a large array; walks.py decides what happens while tasks on that are pending.
+of a large array; access.py decides what happens while tasks on that are pending.
 
 With the extension (../small/), its classes and functions replace those of the same names in these modules:
 changes in one have to be made in the other.

@@ -24,7 +24,7 @@ from diffuse.numpy.ops import elementwise
 from diffuse.settings import config
 
 REFUSALS = (NotImplementedError, TypeError)
-"""Exceptions of cuPyNumeric for arguments that NumPy accepts."""
+"""Exceptions that cuPyNumeric raises for arguments that NumPy accepts."""
 WRITERS = {f"numpy.{name}"
            for name in ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")}
 """Functions that write to an argument, which may be a part that Legate cannot name."""
@@ -135,7 +135,7 @@ class Loan:
         return found
 
     def end(self) -> None:
-        """End the loans: only Diffuse holds the arrays again."""
+        """End the loans, after which only Diffuse holds the arrays."""
         for x in self._lent:
             legate.unshare(x)
         self._lent.clear()

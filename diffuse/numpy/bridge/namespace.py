@@ -23,8 +23,8 @@ from diffuse.numpy.ops.lowering import FAR, lowered, raised
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 MODULES = {name: module for module, names in (
-    ("ops.creation", """arange empty empty_like eye frombuffer fromfunction full full_like identity indices
-        linspace ones ones_like zeros zeros_like"""),
+    ("ops.creation", "arange empty eye frombuffer fromfunction full identity indices linspace ones zeros"),
+    ("ops.like", "empty_like full_like ones_like zeros_like"),
     ("ops.conversion", "array asanyarray asarray ascontiguousarray asfortranarray copy from_dlpack"),
     ("ops.reductions", """all any argmax argmin count_nonzero cumprod cumsum max mean min prod ptp std sum
         var"""),

@@ -10,8 +10,9 @@ from diffuse.numpy.arrays.base import unboxed
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import at_once
 from diffuse.numpy.ops.conversion import asanyarray
-from diffuse.numpy.ops.creation import empty, empty_like
+from diffuse.numpy.ops.creation import empty
 from diffuse.numpy.ops.joining import concatenate
+from diffuse.numpy.ops.like import empty_like
 from diffuse.numpy.ops.manipulation import asking, broadcast_to, is_array, moveaxis
 from diffuse.numpy.ops.ufuncs import UFUNCS
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import Bounded, Scalar, again_into, provenance, quiet, trace
+from diffuse.library import Scalar, again_into, provenance, quiet, trace
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.access import DOUBTED, host, made_at_once
-from diffuse.numpy.arrays.base import check_subok, element_type
+from diffuse.numpy.arrays.base import element_type
 from diffuse.numpy.arrays.core import Array, hosted, recorded, viewing
 from diffuse.numpy.arrays.forms import (
     NATIVE,
@@ -22,9 +22,6 @@ from diffuse.numpy.arrays.forms import (
     Mirror,
     column_major,
     computable,
-    memory_order,
-    replica,
-    resized,
     row_major,
 )
 from diffuse.numpy.arrays.indices import know
@@ -33,7 +30,7 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, single
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.known import DEPTH, KNOWN, Known
-from diffuse.numpy.ops.operands import adopt, foreign, lowered, shared, wrap
+from diffuse.numpy.ops.operands import adopt, lowered, shared, wrap
 from diffuse.numpy.small import native
 
 NOTHING = numpy.dtype([])
@@ -43,7 +40,7 @@ BEGUN = 2
 """NumPy makes zeros of up to so many times the size of small arrays where no task uses them next."""
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
+def extents_of(shape: Any) -> tuple[int, ...]:
     """Check a shape argument, with NumPy's errors and warnings."""
     found: tuple[int, ...] = numpy.empty(lowered(shape), NOTHING).shape
     return found
@@ -62,7 +59,7 @@ def _filled(shape: Any, value: Any, dtype: Any, order: Any, instead: Callable[..
     kind = element_type(float if dtype is None else dtype)
     if not computable(kind):
         return instead(lowered(shape), dtype=dtype, order=order)
-    return constant(_form(_shape(shape), kind, order), value)
+    return constant(_form(extents_of(shape), kind, order), value)
 
 
 def constant(target: Any, value: Any) -> Any:
@@ -93,7 +90,7 @@ def _memory(target: Form) -> Mirror:
     return numpy.empty(target.shape, target.dtype) if target.ordered else numpy.empty_like(target.mirror)
 
 
-def _number(value: int, dtype: numpy.dtype[Any]) -> Any:
+def number_of(value: int, dtype: numpy.dtype[Any]) -> Any:
     return dtype.type(value).item()
 
 
@@ -108,7 +105,7 @@ def empty(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None
     kind = element_type(dtype)
     if not computable(kind):
         return numpy.empty(lowered(shape), dtype, order)
-    return fresh(_form(_shape(shape), kind, order))
+    return fresh(_form(extents_of(shape), kind, order))
 
 
 def fresh(target: Form) -> Any:
@@ -137,7 +134,7 @@ def zeros(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None
         if found is not None:
             return found
     kind = element_type(dtype)
-    return _filled(shape, _number(0, kind) if kind in NATIVE else 0, dtype, order, numpy.zeros)
+    return _filled(shape, number_of(0, kind) if kind in NATIVE else 0, dtype, order, numpy.zeros)
 
 
 def _begun(shape: tuple[int, ...]) -> Any:
@@ -160,7 +157,7 @@ def ones(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None,
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.ones, shape, dtype, order, like=like)
     kind = element_type(dtype)
-    return _filled(shape, _number(1, kind) if kind in NATIVE else 1, dtype, order, numpy.ones)
+    return _filled(shape, number_of(1, kind) if kind in NATIVE else 1, dtype, order, numpy.ones)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, device: Any = None,
@@ -171,7 +168,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, de
     if dtype is None:
         dtype = (value.form.dtype if isinstance(value, Array)
                  else FLOAT if type(value) is float else asarray(fill_value).dtype)
-    return _holding(empty(shape, dtype, order), fill_value)
+    return holding(empty(shape, dtype, order), fill_value)
 
 
 def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
@@ -188,73 +185,8 @@ def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
     return cell[()]
 
 
-def _like(prototype: Any, dtype: Any, order: Any, shape: Any, device: Any) -> Any:
-    """The form of a new array like another; None for types without kernels and other libraries' arrays."""
-    if foreign(prototype):
-        return None
-    source = asanyarray(prototype)
-    kind = source.dtype if dtype is None else element_type(dtype)
-    order = memory_order(order)
-    elsewhere(device, None)
-    if not isinstance(source, Array) or not computable(kind):
-        return None
-    if shape is None:
-        return replica(source.meta, kind, order)
-    return resized(source.meta, _shape(shape), kind, order)
-
-
-def empty_like(prototype: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
-               device: Any = None) -> Any:
-    check_subok(subok)
-    target = _like(prototype, dtype, order, shape, device)
-    if target is None:
-        return fallback.asked(numpy.empty_like, prototype, dtype=dtype, order=order, subok=subok, shape=shape,
-                              device=device)
-    return fresh(target)
-
-
-def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
-               device: Any = None) -> Any:
-    return _filled_like(numpy.zeros_like, 0, a, dtype, order, subok, shape, device)
-
-
-def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
-              device: Any = None) -> Any:
-    return _filled_like(numpy.ones_like, 1, a, dtype, order, subok, shape, device)
-
-
-LIKE: dict[tuple[int, Form], tuple[Form, Any]] = Bounded(1 << 10)
-"""What `zeros_like` and `ones_like` make, by 0 or 1 and the form of their argument: the form of the result
-and the number that fills it, in its element type."""
-
-
-def _filled_like(function: Callable[..., Any], value: int, a: Any, dtype: Any, order: Any, subok: bool,
-                 shape: Any, device: Any) -> Any:
-    usual = (dtype is None and type(order) is str and order == "K" and subok is True and shape is None
-             and device is None and type(a) is core.array_class)
-    known = LIKE.get((value, a.form)) if usual else None
-    if known is not None:
-        return constant(*known)
-    check_subok(subok)
-    target = _like(a, dtype, order, shape, device)
-    if target is None:
-        return fallback.asked(function, a, dtype=dtype, order=order, subok=subok, shape=shape, device=device)
-    number = _number(value, target.dtype)
-    if usual:
-        LIKE[value, a.form] = target, number
-    return constant(target, number)
-
-
-def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
-              shape: Any = None, *, device: Any = None) -> Any:
-    if foreign(a):
-        return fallback.asked(numpy.full_like, a, fill_value, dtype=dtype, order=order, subok=subok,
-                              shape=shape, device=device)
-    return _holding(empty_like(a, dtype, order, subok, shape, device=device), fill_value)
-
-
-def _holding(x: Any, value: Any) -> Any:
-    """Fill a new array and return it."""
+def holding(x: Any, value: Any) -> Any:
+    """Fill a new array with a value, cast as NumPy does that, and return it."""
     if x.dtype in NATIVE and x.size:
         x[...] = _cast(value, x.dtype)
     else:
@@ -343,7 +275,7 @@ def eye(N: int, M: Any = None, k: int = 0, dtype: Any = float, order: Any = "C",
         like: Any = None) -> Any:
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.eye, N, M, k, dtype, order, like=like)
-    rows, columns = _shape((N, N if M is None else M))
+    rows, columns = extents_of((N, N if M is None else M))
     x = zeros((rows, columns), dtype, order)
     if k >= columns:
         return x
@@ -378,7 +310,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
 
 
 def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
-    shape = _shape(tuple(dimensions))
+    shape = extents_of(tuple(dimensions))
     grids = [arange(n, dtype=dtype).reshape((1,) * d + (n,) + (1,) * (len(shape) - d - 1))
              for d, n in enumerate(shape)]
     if sparse:

@@ -8,7 +8,6 @@ does.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from contextlib import suppress
 from types import NoneType
 from typing import Any
@@ -30,22 +29,14 @@ from diffuse.numpy.ops.operands import adopt, answers, foreign, lowered
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 
-def _method_function(name: str) -> Callable[..., Any]:
-    real = getattr(numpy, name)
-
-    def run(a: Any, *args: Any, **kwargs: Any) -> Any:
-        if foreign(a):
-            return fallback.asked(real, a, *args, **kwargs)
-        x = a if isinstance(a, Array) else asanyarray(a)
-        if not isinstance(x, Array):
-            return fallback.silently(real, x, *args, **kwargs)
-        return getattr(x, name)(*args, **kwargs)
-
-    run.__name__ = run.__qualname__ = name
-    return run
-
-
-trace = _method_function("trace")
+def trace(a: Any, *args: Any, **kwargs: Any) -> Any:
+    if foreign(a):
+        return fallback.asked(numpy.trace, a, *args, **kwargs)
+    x: Any = a if isinstance(a, Array) else asanyarray(a)
+    if not isinstance(x, Array):
+        return fallback.silently(numpy.trace, x, *args, **kwargs)
+    found: Any = x
+    return found.trace(*args, **kwargs)
 
 
 NOTHING = numpy.empty(0)

@@ -212,7 +212,7 @@ def boxes(shape: Point, parts: Point) -> Iterator[tuple[slice, ...]]:
 
 
 class OrderKey(NamedTuple):
-    """What the order of additions depends on, besides the shapes."""
+    """The properties of a product that determine the order of additions, besides the shapes."""
 
     dtype: str
     vectors: tuple[bool, bool]
@@ -258,7 +258,7 @@ def summed(x: Any, y: Any, alike: bool, runtime: Any) -> library.Independent | N
 
 
 def sums(x: trials.Operand, y: trials.Operand, alike: bool, usual: bool, runtime: Any) -> library.Sums | None:
-    """The same for a product that a region of the program cuts, with what it costs."""
+    """Order the additions of a product that a region of the program cuts, with the costs of that."""
     order = _order(x, y, alike, runtime)
     if order is None:
         return None

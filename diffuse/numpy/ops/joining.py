@@ -18,7 +18,8 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import known, rules
 from diffuse.numpy.ops.arguments import one_axis
 from diffuse.numpy.ops.conversion import array, asanyarray
-from diffuse.numpy.ops.creation import empty, empty_like, fresh
+from diffuse.numpy.ops.creation import empty, fresh
+from diffuse.numpy.ops.like import empty_like
 from diffuse.numpy.ops.manipulation import (
     answers_with,
     asking,

@@ -138,7 +138,7 @@ def _matrices(seed: int, rows: int, columns: int, char: str = "d", zeros: bool =
 
 
 def _laid_out(x: Stack, stack: bool, rows: bool, columns: bool) -> Stack:
-    """The same matrices with packed rows, packed columns, or neither; the first one alone if not a stack."""
+    """Lay matrices out with packed rows, packed columns, or neither; return the first if not a `stack`."""
     if columns and not rows:
         x = numpy.ascontiguousarray(x.transpose(0, 2, 1)).transpose(0, 2, 1)
     elif not rows:

@@ -22,15 +22,15 @@ from diffuse.numpy.order.calls import Array, given
 REAL = "biuf"
 
 
-def table(x: Any, most: int = far.TABLE) -> Array | None:
+def table(x: Any) -> Array | None:
     """Return the elements of a small array, list or number as a NumPy array; None for anything else."""
     if type(x) is core.array_class:
-        found = host(x) if x.form.size * x.form.itemsize <= most else None
+        found = host(x) if x.form.size * x.form.itemsize <= far.TABLE else None
     elif type(x) in (numpy.ndarray, list, tuple, *core.NUMBERS):
         found = numpy.asarray(x)
     else:
         found = None
-    return found if found is not None and found.dtype.kind in REAL and found.nbytes <= most else None
+    return found if found is not None and found.dtype.kind in REAL and found.nbytes <= far.TABLE else None
 
 
 def ascending(array: Array) -> bool:

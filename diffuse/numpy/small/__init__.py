@@ -7,7 +7,7 @@ engine's `again` do to record a call again.  `small.h` has what all files share;
     gate, arguments, permission, ways, results    ops/gates.py: a call goes to NumPy, or is done otherwise
     record, roll, constants, place, stream        ops/known.py, observe/provenance.py and stream/engine.py
     sketch                                        stream/sketch.py: the rows of tasks at ever new views
-    live                                          stream/early.py: which stores of a group are live
+    live                                          stream/liveness.py: which stores of a group are live
     soon, moving, products, folds, draws, team    what is done at once on larger arrays: arrays/soon.py, ops/
     shares, parted, direct                        on the runtime's threads: loops of ufuncs, machine code
     stacks, tridiagonal                           many small matrices, or one with many right-hand sides

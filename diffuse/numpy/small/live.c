@@ -1,11 +1,11 @@
-/* Which stores of a group are live, and which nobody refers to: diffuse/stream/early.py in C.  The loops run no Python code,
+/* Which stores of a group are live, and which nobody refers to: diffuse/stream/liveness.py in C.  The loops run no Python code,
  * so no store changes meanwhile. */
 #include "small.h"
 
 static int expected(const char *name, int right)
 {
     if (!right)
-        PyErr_Format(PyExc_TypeError, "%s: expected the arguments of diffuse/stream/early.py", name);
+        PyErr_Format(PyExc_TypeError, "%s: expected the arguments of diffuse/stream/liveness.py", name);
     return right;
 }
 

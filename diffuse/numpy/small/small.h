@@ -205,7 +205,7 @@ PyObject *small_store(void); /* of handles.c */
 PyObject *small_expected(PyObject *const *names, Py_ssize_t n, PyObject **known);
 int small_exported(PyObject *storage);
 int small_idle(PyObject *storage); /* is no task pending on a store?  -1 where Python's code has to say */
-/* Is a store's memory certain not to be at hand for reading, or for writing, and nothing to be waited for (walks.py)?
+/* Is a store's memory certain not to be at hand for reading, or for writing, and nothing to be waited for (arrays/access.py)?
  * Only where that is told at once. */
 int small_pending(PyObject *storage, int writes);
 int small_holds(void); /* are recorded tasks held back? */

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from diffuse.ir.bounded import Bounded
 from diffuse.movement.boxes import Layout as Boxes
 from diffuse.runtime import machine
-from diffuse.runtime.base import Launch, Layout, MachineCode
+from diffuse.runtime.base import Launch, Layout
 from diffuse.runtime.independent import Alone
+from diffuse.runtime.kernel import MachineCode
 from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.collected import replicated
 from diffuse.runtime.mpi.derived import MOST_STEPS, Counts, addressed
