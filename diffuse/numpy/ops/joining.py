@@ -101,8 +101,8 @@ Part = tuple[slice | int, ...]
 def _place(rank: int, along: int, start: int, end: int) -> tuple[Part, Part]:
     """The index of an array's elements in the result, and the index into the array that goes with it.
 
-    An array of one column is assigned as that column, without the dimension: it would be the innermost loop, of
-    one step."""
+    An array of one column is assigned as that column, without the dimension: it would be the innermost loop,
+    of one step."""
     before = (slice(None),) * along
     if end - start == 1 and along == rank - 1 > 0:
         return (*before, start), (*before, 0)

@@ -73,7 +73,7 @@ LOOKING = {**dict.fromkeys("""transpose permute_dims matrix_transpose swapaxes m
     expand_dims flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit""".split(), VIEWS),
     "reshape": VIEWS | PACKED, "ravel": VIEWS | PACKED, "view": VIEWS | RETYPES, "item": READS,
     "tolist": READS, "asarray": KEEPS, "asanyarray": KEEPS, "empty": BLANK,
-    **dict.fromkeys("min max argmin argmax any all count_nonzero".split(), FOLDS),
+    **dict.fromkeys("min max argmin argmax any all count_nonzero ptp".split(), FOLDS),
     **dict.fromkeys(("sum", "mean"), FOLDS | ADDS)}
 """Flags of functions and methods that need no task on arrays of any size: views, functions that read memory
 at hand, and functions that write nothing."""
