@@ -22,7 +22,7 @@ TIMES = 6
 EXTREMES: dict[str, Callable[[Any, Any], Any]] = {
     "max": lambda m, x: x.max(), "min": lambda m, x: m.min(x), "argmax": lambda m, x: m.argmax(x),
     "argmin": lambda m, x: x.argmin(), "maximum": lambda m, x: m.maximum.reduce(x),
-    "minimum": lambda m, x: m.minimum.reduce(x)}
+    "minimum": lambda m, x: m.minimum.reduce(x), "ptp": lambda m, x: m.ptp(x)}
 BOOLS: dict[str, Callable[[Any, Any], Any]] = {
     "any": lambda m, x: x.any(), "all": lambda m, x: m.all(x), "count": lambda m, x: m.count_nonzero(x)}
 
@@ -63,6 +63,20 @@ def test_extremes() -> None:
                 x[[place, size - 1]] = 0
 
 
+def test_ranges() -> None:
+    """The greatest element minus the least: integers wrap around, floats may overflow."""
+    same({"ptp": EXTREMES["ptp"]}, numpy.array([-2**62, 2**62 + 5] * 100_000), "wraps around")
+    wide = numpy.array([1e308, -1e308] * 100_000)
+    x = np.array(wide)
+    for _ in range(TIMES):
+        with pytest.warns(RuntimeWarning, match="overflow encountered in subtract"):
+            assert np.ptp(x) == numpy.inf
+    wide[7] = numpy.inf
+    same({"ptp": EXTREMES["ptp"]}, wide, "infinite")
+    with pytest.raises(TypeError, match="boolean subtract"):
+        np.ptp(x > 0)
+
+
 def test_integer_sums() -> None:
     x = numpy.random.default_rng(2).integers(-2**62, 2**62, 300_001)
     same({"sum": lambda m, x: x.sum(), "add": lambda m, x: m.add.reduce(x)}, x, "wraps around")
@@ -83,7 +97,7 @@ def test_zeros_and_nan_are_numpys() -> None:
 def test_bools() -> None:
     for size in 70_001, 300_000, 5_000_000:
         x = numpy.random.default_rng(size).random(size) > 0.5
-        same(BOOLS, x, "random")
+        same(BOOLS | {"sum": lambda m, x: x.sum()}, x, "random")
         for truth in False, True:
             x[:] = truth
             same(BOOLS, x, f"{size} times {truth}")

@@ -197,7 +197,8 @@ static const struct { const char *name; Quick quick; int at_hand, function, desc
 /* The methods, and functions of NumPy, that reduce a small array without it. */
 static const char *const FOLDED[] = {
     [SMALL_SUM] = "sum", [SMALL_MEAN] = "mean", [SMALL_MAX] = "max", [SMALL_MIN] = "min", [SMALL_ANY_TRUE] = "any",
-    [SMALL_ALL] = "all", [SMALL_COUNT] = "count_nonzero", [SMALL_ARGMAX] = "argmax", [SMALL_ARGMIN] = "argmin"};
+    [SMALL_ALL] = "all", [SMALL_COUNT] = "count_nonzero", [SMALL_ARGMAX] = "argmax", [SMALL_ARGMIN] = "argmin",
+    [SMALL_PTP] = "ptp"};
 
 /* Is it the function of this name of NumPy itself, and not of a module within? */
 static int is_numpys_own(Gate *gate, PyObject *name)
@@ -234,7 +235,7 @@ static void find_quick(Gate *gate)
             gate->at_hand = QUICK[k].at_hand;
             gate->describes = QUICK[k].describes;
         }
-    for (int fold = 1; fold <= SMALL_ARGMIN; fold++)
+    for (int fold = 1; fold <= SMALL_PTP; fold++)
         if (FOLDED[fold] != NULL && PyUnicode_CompareWithASCIIString(name, FOLDED[fold]) == 0
                 && (gate->flags & BELONGS || is_numpys_own(gate, name)))
             gate->reduces = fold;

@@ -35,7 +35,7 @@ enum { FIRST = 8,   /* a reduction that goes along the first axis unless it is t
 enum { FEW = 1 << 18 };
 enum { NORMALS = 1, EXPONENTIALS, EVEN, INTEGERS }; /* what a method of a random generator draws */
 enum { SMALL_SUM = 1, SMALL_MEAN, SMALL_MAX, SMALL_MIN, SMALL_ANYWHERE, SMALL_ANY_TRUE, SMALL_ALL, SMALL_COUNT,
-       SMALL_ARGMAX, SMALL_ARGMIN };
+       SMALL_ARGMAX, SMALL_ARGMIN, SMALL_PTP };
 enum { MOST = 16 }; /* arguments that a gate looks at */
 
 typedef struct {

@@ -1,5 +1,5 @@
-/* Reductions of large vectors whose parts the runtime's threads reduce: extremes and where they are, sums of integers,
- * and searches and counts of bools.
+/* Reductions of large vectors whose parts the runtime's threads reduce: extremes, where they are and how far apart, sums
+ * of integers, and searches and counts of bools.
  *
  * Each part is reduced by NumPy's own loop, and what the parts give by that loop once more.  The order of the elements
  * matters only to zeros of both signs and to NaNs, which are left to NumPy. */
@@ -15,13 +15,13 @@ enum { DOMAIN, TILE, WORK, WORDS };
 
 typedef struct Work {
     void (*run)(struct Work *, const char *from, npy_intp count, int point);
-    Loop loop;
+    Loop loop, other;           /* the second one of a range: that of the least element */
     PyArray_ArgFunc *place;     /* says where an extreme is */
     PyArrayObject *array;
     int truth;                  /* the bool that is searched for */
     npy_intp tile;              /* the elements of a part */
     unsigned raised;            /* floating-point errors */
-    Number values[PARTS];
+    Number values[PARTS], least[PARTS];
     npy_intp places[PARTS];     /* within the part, or how many bools */
 } Work;
 
@@ -44,21 +44,39 @@ static int ran(Work *work, const void *code)
     return (int)block[DOMAIN];
 }
 
-/* Reduce elements by a loop of NumPy's, beginning with the first of them. */
+/* Reduce a number and elements by a loop of NumPy's. */
+static void fold_on(const Loop *loop, npy_intp width, const char *from, npy_intp count, Number *found)
+{
+    npy_intp steps[] = {0, width, 0};
+    char *places[] = {(char *)found, (char *)from, (char *)found};
+    if (count > 0)
+        loop->run(places, &count, steps, loop->data);
+}
+
+/* Reduce elements, beginning with the first of them. */
 static void fold_by(const Loop *loop, npy_intp width, const char *from, npy_intp count, Number *found)
 {
-    npy_intp rest = count - 1, steps[] = {0, width, 0};
-    Number first;
-    memcpy(&first, from, width);
-    char *places[] = {(char *)&first, (char *)from + width, (char *)&first};
-    if (rest > 0)
-        loop->run(places, &rest, steps, loop->data);
-    *found = first;
+    memcpy(found, from, width);
+    fold_on(loop, width, from + width, count - 1, found);
 }
 
 static void reduce_part(Work *work, const char *from, npy_intp count, int point)
 {
     fold_by(&work->loop, PyArray_ITEMSIZE(work->array), from, count, &work->values[point]);
+}
+
+/* Both extremes, block by block: the second loop finds the elements in the first-level cache. */
+static void range_part(Work *work, const char *from, npy_intp count, int point)
+{
+    enum { BLOCK = 2048 };
+    npy_intp width = PyArray_ITEMSIZE(work->array);
+    memcpy(&work->values[point], from, width);
+    memcpy(&work->least[point], from, width);
+    for (npy_intp k = 0; k < count; k += BLOCK) {
+        npy_intp some = count - k < BLOCK ? count - k : BLOCK;
+        fold_on(&work->loop, width, from + k * width, some, &work->values[point]);
+        fold_on(&work->other, width, from + k * width, some, &work->least[point]);
+    }
 }
 
 static void place_part(Work *work, const char *from, npy_intp count, int point)
@@ -69,11 +87,19 @@ static void place_part(Work *work, const char *from, npy_intp count, int point)
 }
 
 /* Put the values of the parts side by side. */
-static void packed(Work *work, int parts, char *values)
+static void packed(Work *work, const Number *of, int parts, char *values)
 {
     npy_intp width = PyArray_ITEMSIZE(work->array);
     for (int k = 0; k < parts; k++)
-        memcpy(values + k * width, &work->values[k], width);
+        memcpy(values + k * width, &of[k], width);
+}
+
+/* Reduce what the parts gave. */
+static void fold_parts(Work *work, const Loop *loop, const Number *of, int parts, Number *found)
+{
+    Number values[PARTS];
+    packed(work, of, parts, (char *)values);
+    fold_by(loop, PyArray_ITEMSIZE(work->array), (char *)values, parts, found);
 }
 
 /* Is it a zero, or no number? */
@@ -83,30 +109,53 @@ static int is_doubtful(int kind, const Number *x)
     return number == 0.0 || number != number;
 }
 
+/* The greatest element minus the least one; NULL where NumPy has to look, as it may warn.  The sign of a zero has no
+ * influence beside another number. */
+static PyObject *apart(int kind, PyArray_Descr *type, Number *most, const Number *least)
+{
+    if (is_doubtful(kind, most) && is_doubtful(kind, least))
+        return NULL;
+    small_clear();
+    if (kind == LONG)
+        most->whole = (npy_long)((npy_ulong)most->whole - (npy_ulong)least->whole);
+    else if (kind == SINGLE)
+        most->single -= least->single;
+    else
+        most->number -= least->number;
+    unsigned raised = small_raised();
+    small_clear();
+    return raised ? NULL : PyArray_Scalar(most, type, NULL);
+}
+
 PyObject *small_parted(int fold, PyArrayObject *x)
 {
-    int kind = small_kind(PyArray_TYPE(x)), places = fold == SMALL_ARGMAX || fold == SMALL_ARGMIN;
+    int kind = small_kind(PyArray_TYPE(x)), places = fold == SMALL_ARGMAX || fold == SMALL_ARGMIN, range = fold == SMALL_PTP;
     npy_intp size = PyArray_SIZE(x);
-    Work work = {.run = places ? place_part : reduce_part, .array = x};
-    Number values[PARTS], found;
+    Work work = {.run = places ? place_part : range ? range_part : reduce_part, .array = x};
+    Number values[PARTS], found, least;
     if ((kind != LONG && (fold == SMALL_SUM || (kind != SINGLE && kind != DOUBLE))) || size < 2 * SMALL_SHARE || !PyArray_IS_C_CONTIGUOUS(x)
             || !small_plain((PyObject *)x) || !small_usual())
         return NULL;
     if (places) {
         PyArray_ArrFuncs *functions = PyDataType_GetArrFuncs(PyArray_DESCR(x));
         work.place = fold == SMALL_ARGMAX ? functions->argmax : functions->argmin;
-    } else if (!small_fold_loop(fold, kind, &work.loop))
+    } else if (!small_fold_loop(range ? SMALL_MAX : fold, kind, &work.loop)
+               || (range && !small_fold_loop(SMALL_MIN, kind, &work.other)))
         return NULL;
-    int parts = ran(&work, places ? (void *)work.place : (void *)work.loop.run);
+    int parts = ran(&work, places ? (void *)work.place : range ? (void *)range_part : (void *)work.loop.run);
     if (work.raised)
         return NULL;
-    packed(&work, parts, (char *)values);
     if (places) {
+        packed(&work, work.values, parts, (char *)values);
         npy_intp one = 0;
         work.place(values, parts, &one, x);
         return PyArray_Scalar(&(npy_intp){one * work.tile + work.places[one]}, PyArray_DescrFromType(NPY_INTP), NULL);
     }
-    fold_by(&work.loop, PyArray_ITEMSIZE(x), (char *)values, parts, &found);
+    fold_parts(&work, &work.loop, work.values, parts, &found);
+    if (range) {
+        fold_parts(&work, &work.other, work.least, parts, &least);
+        return apart(kind, PyArray_DESCR(x), &found, &least);
+    }
     return is_doubtful(kind, &found) ? NULL : PyArray_Scalar(&found, PyArray_DESCR(x), NULL);
 }
 
@@ -139,16 +188,22 @@ static void search_part(Work *work, const char *from, npy_intp count, int point)
 /* How many of these bools are true? */
 static npy_intp trues(const char *bools, npy_intp n)
 {
-    enum { WIDE = 64, DEEP = 255 };
     npy_intp count = 0, k = 0;
+#if defined(__x86_64__)
+    enum { WIDE = 64, DEEP = 255, EACH = sizeof(__m128i), MANY = WIDE / EACH };
+    const __m128i none = _mm_setzero_si128();
+    __m128i falses = none;
     while (k + WIDE <= n) {
-        npy_ubyte sums[WIDE] = {0};
+        __m128i sums[MANY] = {none, none, none, none};
         for (int row = 0; row < DEEP && k + WIDE <= n; row++, k += WIDE)
-            for (int j = 0; j < WIDE; j++)
-                sums[j] += bools[k + j] != 0;
-        for (int j = 0; j < WIDE; j++)
-            count += sums[j];
+            for (int j = 0; j < MANY; j++)
+                sums[j] = _mm_sub_epi8(
+                    sums[j], _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(bools + k + j * EACH)), none));
+        for (int j = 0; j < MANY; j++)
+            falses = _mm_add_epi64(falses, _mm_sad_epu8(sums[j], none));
     }
+    count = k - _mm_cvtsi128_si64(falses) - _mm_cvtsi128_si64(_mm_unpackhi_epi64(falses, falses));
+#endif
     for (; k < n; k++)
         count += bools[k] != 0;
     return count;
@@ -191,7 +246,9 @@ PyObject *small_searched(int fold, PyArrayObject *x)
 PyObject *small_counted(PyArrayObject *x)
 {
     Work work = {.run = count_part, .array = x};
-    if (!are_side_by_side(x) || PyArray_SIZE(x) < 4 * GLANCE)
+    npy_intp size = PyArray_SIZE(x);
+    if (!are_side_by_side(x))
         return NULL;
-    return PyArray_Scalar(&(npy_intp){added(&work)}, PyArray_DescrFromType(NPY_INTP), NULL);
+    npy_intp found = size < 4 * GLANCE ? trues(PyArray_BYTES(x), size) : added(&work);
+    return PyArray_Scalar(&found, PyArray_DescrFromType(NPY_INTP), NULL);
 }
