@@ -94,6 +94,47 @@ def test_zeros_and_nan_are_numpys() -> None:
         same(EXTREMES, x, f"NaN of {dtype}")
 
 
+@pytest.mark.filterwarnings("ignore:.*runs by NumPy here")
+def test_sections() -> None:
+    """Of vectors of any length, at places of all kinds."""
+    pick = numpy.random.default_rng(5)
+    for size in 59_999, 70_001, 1_200_000:
+        starts = numpy.unique(pick.integers(0, size, 1000))
+        for places in starts, starts[:2], starts[-1:], starts[::-1].copy(), starts[::2], starts // 3, starts[:0]:
+            for dtype in "float64", "float32", "int64", "int32":
+                x = (1000 * pick.standard_normal(size)).astype(dtype)
+                for word in "add", "maximum", "minimum", "multiply":
+                    sections_are_numpys(word, x % 3 if word == "multiply" else x, places)
+    x = pick.standard_normal(70_001)
+    x[::5], x[3::500] = -0.0, numpy.nan
+    sections_are_numpys("add", x, starts[starts < 70_001])
+    sections_are_numpys("add", x[::-1], numpy.array([0, 5]))
+    for wrong in [0, 70_001], [-1, 5]:
+        with pytest.raises(IndexError):
+            np.add.reduceat(np.array(x), wrong)
+
+
+def sections_are_numpys(word: str, given: numpy.ndarray[Any, Any], places: numpy.ndarray[Any, Any]) -> None:
+    x = np.array(given)
+    with numpy.errstate(all="ignore"), np.errstate(all="ignore"):
+        expected = getattr(numpy, word).reduceat(given, places)
+        for _ in range(TIMES):
+            found = numpy.asarray(getattr(np, word).reduceat(x, places))
+            assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes(), (word, given.dtype)
+
+
+@pytest.mark.filterwarnings("ignore:.*runs by NumPy here")
+def test_sections_warn_as_numpys_do() -> None:
+    x = numpy.ones(100_000)
+    x[[10, 20]] = numpy.inf, -numpy.inf
+    ours, places = np.array(x), numpy.array([0, 50_000])
+    for _ in range(TIMES):
+        with pytest.warns(RuntimeWarning, match="invalid value encountered in reduceat"):
+            numpy.add.reduceat(x, places)
+        with pytest.warns(RuntimeWarning, match="invalid value encountered in reduceat"):
+            np.add.reduceat(ours, places)
+
+
 def test_bools() -> None:
     for size in 70_001, 300_000, 5_000_000:
         x = numpy.random.default_rng(size).random(size) > 0.5

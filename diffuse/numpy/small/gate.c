@@ -164,7 +164,7 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
         if (found != NULL || PyErr_Occurred())
             return found;
     }
-    if (gate->reduces && gate->reduces < SMALL_ARGMAX && n == 1 && kwnames == NULL) {
+    if (gate->reduces && n == 1 && kwnames == NULL) {
         PyObject *found = small_reduce(gate, args[0]);
         if (found == NULL && !PyErr_Occurred() && gate->reduces > SMALL_ANYWHERE)
             found = small_fold(gate, args[0], NULL);
@@ -213,7 +213,7 @@ static int is_numpys_own(Gate *gate, PyObject *name)
 static void find_quick(Gate *gate)
 {
     gate->quick = NULL;
-    gate->zeros = gate->reduces = gate->selects = gate->likens = gate->duplicates = 0;
+    gate->zeros = gate->reduces = gate->sections = gate->selects = gate->likens = gate->duplicates = 0;
     if (gate->need > SHAPED)
         return;
     PyObject *name = PyObject_GetAttrString(gate->real, "__name__");
@@ -326,6 +326,7 @@ static PyMemberDef gate_members[] = {
     {"most", T_PYSSIZET, offsetof(Gate, most), 0, NULL},
     {"draws", T_INT, offsetof(Gate, draws), 0, NULL},
     {"reduces", T_INT, offsetof(Gate, reduces), 0, NULL},
+    {"sections", T_INT, offsetof(Gate, sections), 0, NULL},
     {NULL}};
 
 static PyGetSetDef gate_getset[] = {

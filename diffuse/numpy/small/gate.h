@@ -53,6 +53,7 @@ typedef struct {
     int at_hand;   /* it takes the memory of the array, if that is at hand, and not its description */
     int describes; /* its result is no view, but what the description tells */
     int reduces;   /* SMALL_SUM or the like: a reduction of that name; told by Python's code of a ufunc's `reduce` */
+    int sections;  /* SMALL_SUM or the like: a `reduceat` of that ufunc, likewise */
     int rolls;     /* `roll` */
     int zeros;     /* `zeros` */
     int selects, likens, duplicates; /* `where`; `zeros_like`; `array` */
@@ -131,6 +132,8 @@ PyObject *small_reduce(Gate *gate, PyObject *given);
 /* Of parted.c, likewise: what a reduction of all elements of a large array gives, `any` and `all` of bools of any number,
  * and how many of many bools are true. */
 PyObject *small_parted(int fold, PyArrayObject *x);
+/* What `reduceat` gives of a large vector and the places at which its sections begin, likewise. */
+PyObject *small_sections(int fold, PyObject *of, PyObject *at);
 PyObject *small_searched(int fold, PyArrayObject *x);
 PyObject *small_counted(PyArrayObject *x);
 

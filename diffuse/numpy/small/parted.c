@@ -1,5 +1,5 @@
 /* Reductions of large vectors whose parts the runtime's threads reduce: extremes, where they are and how far apart, sums
- * of integers, and searches and counts of bools.
+ * of integers, sections of these, and searches and counts of bools.
  *
  * Each part is reduced by NumPy's own loop, and what the parts give by that loop once more.  The order of the elements
  * matters only to zeros of both signs and to NaNs, which are left to NumPy. */
@@ -19,6 +19,9 @@ typedef struct Work {
     PyArray_ArgFunc *place;     /* says where an extreme is */
     PyArrayObject *array;
     int truth;                  /* the bool that is searched for */
+    const npy_intp *starts;     /* of sections */
+    npy_intp sections;
+    char *results;              /* one of each section */
     npy_intp tile;              /* the elements of a part */
     unsigned raised;            /* floating-point errors */
     Number values[PARTS], least[PARTS];
@@ -130,10 +133,9 @@ static PyObject *apart(int kind, PyArray_Descr *type, Number *most, const Number
 PyObject *small_parted(int fold, PyArrayObject *x)
 {
     int kind = small_kind(PyArray_TYPE(x)), places = fold == SMALL_ARGMAX || fold == SMALL_ARGMIN, range = fold == SMALL_PTP;
-    npy_intp size = PyArray_SIZE(x);
     Work work = {.run = places ? place_part : range ? range_part : reduce_part, .array = x};
     Number values[PARTS], found, least;
-    if ((kind != LONG && (fold == SMALL_SUM || (kind != SINGLE && kind != DOUBLE))) || size < 2 * SMALL_SHARE || !PyArray_IS_C_CONTIGUOUS(x)
+    if ((kind != LONG && (fold == SMALL_SUM || (kind != SINGLE && kind != DOUBLE))) || !PyArray_IS_C_CONTIGUOUS(x)
             || !small_plain((PyObject *)x) || !small_usual())
         return NULL;
     if (places) {
@@ -158,6 +160,64 @@ PyObject *small_parted(int fold, PyArrayObject *x)
     }
     return is_doubtful(kind, &found) ? NULL : PyArray_Scalar(&found, PyArray_DESCR(x), NULL);
 }
+
+/* -- sections of a vector -------------------------------------------------------------------------------------- */
+
+/* Reduce the sections that begin in a part. */
+static void sections_part(Work *work, const char *from, npy_intp count, int point)
+{
+    npy_intp low = from - PyArray_BYTES(work->array), width = PyArray_ITEMSIZE(work->array), k = 0, end = work->sections;
+    low /= width;
+    while (k < end) { /* the first one that does not begin earlier */
+        npy_intp middle = (k + end) / 2;
+        if (work->starts[middle] < low)
+            k = middle + 1;
+        else
+            end = middle;
+    }
+    for (; k < work->sections && work->starts[k] < low + count; k++) {
+        npy_intp next = k + 1 < work->sections ? work->starts[k + 1] : PyArray_SIZE(work->array);
+        Number found;
+        fold_by(&work->loop, width, PyArray_BYTES(work->array) + work->starts[k] * width, next - work->starts[k], &found);
+        memcpy(work->results + k * width, &found, width);
+    }
+}
+
+/* Are these places of a vector of so many elements, each behind the one before? */
+static int ascend(PyArrayObject *starts, npy_intp size)
+{
+    const npy_intp *places = PyArray_DATA(starts);
+    npy_intp n = PyArray_SIZE(starts), before = -1;
+    for (npy_intp k = 0; k < n; before = places[k++])
+        if (places[k] <= before || places[k] >= size)
+            return 0;
+    return 1;
+}
+
+PyObject *small_sections(int fold, PyObject *of, PyObject *at)
+{
+    PyArrayObject *x = (PyArrayObject *)of, *starts = (PyArrayObject *)at;
+    if (!PyArray_CheckExact(of) || !PyArray_CheckExact(at) || PyArray_NDIM(x) != 1 || PyArray_NDIM(starts) != 1)
+        return NULL;
+    int kind = small_kind(PyArray_TYPE(x));
+    npy_intp count = PyArray_SIZE(starts);
+    Work work = {.run = sections_part, .array = x, .starts = PyArray_DATA(starts), .sections = count};
+    if ((kind != LONG && kind != SINGLE && kind != DOUBLE) || PyArray_SIZE(x) < 2 * SMALL_SHARE || count < 2
+            || !PyArray_IS_C_CONTIGUOUS(x) || !small_plain(of) || PyArray_TYPE(starts) != NPY_INTP
+            || !PyArray_IS_C_CONTIGUOUS(starts) || !small_plain(at) || !ascend(starts, PyArray_SIZE(x))
+            || !small_usual() || !small_fold_loop(fold, kind, &work.loop))
+        return NULL;
+    PyObject *found = PyArray_SimpleNew(1, &count, PyArray_TYPE(x));
+    if (found == NULL)
+        return NULL;
+    work.results = PyArray_BYTES((PyArrayObject *)found);
+    ran(&work, (const void *)sections_part);
+    if (work.raised) /* NumPy may have to warn */
+        Py_CLEAR(found);
+    return found;
+}
+
+/* -- bools ------------------------------------------------------------------------------------------------------ */
 
 /* Is there an element among these bools, which lie side by side, that is true, or false? */
 static int occurs(const char *bools, npy_intp n, int truth)
