@@ -100,7 +100,8 @@ def test_sections() -> None:
     pick = numpy.random.default_rng(5)
     for size in 59_999, 70_001, 1_200_000:
         starts = numpy.unique(pick.integers(0, size, 1000))
-        for places in starts, starts[:2], starts[-1:], starts[::-1].copy(), starts[::2], starts // 3, starts[:0]:
+        several = starts, starts[:2], starts[-1:], starts[::-1].copy(), starts[::2], starts // 3, starts[:0]
+        for places in several:
             for dtype in "float64", "float32", "int64", "int32":
                 x = (1000 * pick.standard_normal(size)).astype(dtype)
                 for word in "add", "maximum", "minimum", "multiply":
@@ -114,13 +115,13 @@ def test_sections() -> None:
             np.add.reduceat(np.array(x), wrong)
 
 
-def sections_are_numpys(word: str, given: numpy.ndarray[Any, Any], places: numpy.ndarray[Any, Any]) -> None:
+def sections_are_numpys(word: str, given: Any, places: Any) -> None:
     x = np.array(given)
     with numpy.errstate(all="ignore"), np.errstate(all="ignore"):
         expected = getattr(numpy, word).reduceat(given, places)
         for _ in range(TIMES):
             found = numpy.asarray(getattr(np, word).reduceat(x, places))
-            assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes(), (word, given.dtype)
+            assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes(), word
 
 
 @pytest.mark.filterwarnings("ignore:.*runs by NumPy here")
@@ -146,6 +147,17 @@ def test_bools() -> None:
                 x[place] = not truth
                 same(BOOLS, x, f"{not truth} at {place}")
                 x[place] = truth
+
+
+def test_small_bools() -> None:
+    """Of up to 128 elements they are NumPy's own arrays."""
+    for shape in (5,), (200,), (30, 40), (10_000,):
+        given = numpy.random.default_rng(6).random(shape) > 0.5
+        for x, y in (given, np.array(given)), (given.T[::-1], np.array(given).T[::-1]):
+            for call in BOOLS["count"], lambda m, x: x.sum(), lambda m, x: m.add.reduce(x):
+                expected, found = call(numpy, x), call(np, y)
+                assert numpy.array_equal(numpy.asarray(found), expected)
+                assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
 
 
 def test_bools_in_memory_order() -> None:

@@ -88,8 +88,8 @@ METHODS = {"reduce": (0, 3), "accumulate": (OVERRUNS, 3), "reduceat": (0, 4), "o
 
 REDUCE = {numpy.add: (1, FIRST | FOLDS | ADDS), numpy.maximum: (3, FIRST | FOLDS),
           numpy.minimum: (4, FIRST | FOLDS)}
-"""The number by which the extension knows the `reduce` and the `reduceat` of a ufunc (small/gate.h), and flags
-of the former."""
+"""The number by which the extension knows the `reduce` and the `reduceat` of a ufunc (small/gate.h), and
+flags of the former."""
 
 
 def with_gates(ufunc: Any, real: Any) -> None:

@@ -143,6 +143,13 @@ static PyObject *refused(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObje
     return NULL;
 }
 
+/* Is it an array of bools, which the extension adds up sooner than NumPy? */
+static int are_bools(PyObject *x)
+{
+    return Py_TYPE(x) == state.array_class && !absent(((Array *)x)->meta)
+        && PyArray_TYPE((PyArrayObject *)((Array *)x)->meta) == NPY_BOOL;
+}
+
 static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
@@ -166,7 +173,7 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
     }
     if (gate->reduces && n == 1 && kwnames == NULL) {
         PyObject *found = small_reduce(gate, args[0]);
-        if (found == NULL && !PyErr_Occurred() && gate->reduces > SMALL_ANYWHERE)
+        if (found == NULL && !PyErr_Occurred() && (gate->reduces > SMALL_ANYWHERE || are_bools(args[0])))
             found = small_fold(gate, args[0], NULL);
         if (found != NULL || PyErr_Occurred())
             return found;

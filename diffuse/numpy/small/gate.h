@@ -130,12 +130,12 @@ PyObject *small_sum(PyObject *given, PyObject *axis);
 PyObject *small_reduce(Gate *gate, PyObject *given);
 
 /* Of parted.c, likewise: what a reduction of all elements of a large array gives, `any` and `all` of bools of any number,
- * and how many of many bools are true. */
+ * and how many bools are true, as `sum` or `count_nonzero`. */
 PyObject *small_parted(int fold, PyArrayObject *x);
 /* What `reduceat` gives of a large vector and the places at which its sections begin, likewise. */
 PyObject *small_sections(int fold, PyObject *of, PyObject *at);
 PyObject *small_searched(int fold, PyArrayObject *x);
-PyObject *small_counted(PyArrayObject *x);
+PyObject *small_counted(int fold, PyArrayObject *x);
 
 /* Of ways.c: how a call is done that is not NumPy's on small arrays.  NULL, without an exception unless one was
  * raised, where Diffuse's own function has to see to it. */

@@ -250,17 +250,20 @@ static npy_intp trues(const char *bools, npy_intp n)
 {
     npy_intp count = 0, k = 0;
 #if defined(__x86_64__)
-    enum { WIDE = 64, DEEP = 255, EACH = sizeof(__m128i), MANY = WIDE / EACH };
+    enum { WIDE = 64, DEEP = 255 };
     const __m128i none = _mm_setzero_si128();
     __m128i falses = none;
     while (k + WIDE <= n) {
-        __m128i sums[MANY] = {none, none, none, none};
-        for (int row = 0; row < DEEP && k + WIDE <= n; row++, k += WIDE)
-            for (int j = 0; j < MANY; j++)
-                sums[j] = _mm_sub_epi8(
-                    sums[j], _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(bools + k + j * EACH)), none));
-        for (int j = 0; j < MANY; j++)
-            falses = _mm_add_epi64(falses, _mm_sad_epu8(sums[j], none));
+        __m128i a = none, b = none, c = none, d = none; /* how many are false, by bytes */
+        for (int row = 0; row < DEEP && k + WIDE <= n; row++, k += WIDE) {
+            const __m128i *at = (const __m128i *)(bools + k);
+            a = _mm_sub_epi8(a, _mm_cmpeq_epi8(_mm_loadu_si128(at), none));
+            b = _mm_sub_epi8(b, _mm_cmpeq_epi8(_mm_loadu_si128(at + 1), none));
+            c = _mm_sub_epi8(c, _mm_cmpeq_epi8(_mm_loadu_si128(at + 2), none));
+            d = _mm_sub_epi8(d, _mm_cmpeq_epi8(_mm_loadu_si128(at + 3), none));
+        }
+        falses = _mm_add_epi64(falses, _mm_add_epi64(_mm_sad_epu8(a, none), _mm_sad_epu8(b, none)));
+        falses = _mm_add_epi64(falses, _mm_add_epi64(_mm_sad_epu8(c, none), _mm_sad_epu8(d, none)));
     }
     count = k - _mm_cvtsi128_si64(falses) - _mm_cvtsi128_si64(_mm_unpackhi_epi64(falses, falses));
 #endif
@@ -303,12 +306,29 @@ PyObject *small_searched(int fold, PyArrayObject *x)
     return Py_NewRef(found != all ? PyArrayScalar_True : PyArrayScalar_False);
 }
 
-PyObject *small_counted(PyArrayObject *x)
+/* Is what NumPy's `count_nonzero` gives a number of Python's?  In some versions it is. */
+static int counts_in_python(void)
+{
+    static int found = -1;
+    if (found < 0) {
+        PyObject *numpy = PyImport_ImportModule("numpy");
+        PyObject *count = numpy == NULL ? NULL : PyObject_CallMethod(numpy, "count_nonzero", "i", 0);
+        found = count != NULL && PyLong_CheckExact(count);
+        Py_XDECREF(count);
+        Py_XDECREF(numpy);
+        PyErr_Clear();
+    }
+    return found;
+}
+
+PyObject *small_counted(int fold, PyArrayObject *x)
 {
     Work work = {.run = count_part, .array = x};
     npy_intp size = PyArray_SIZE(x);
     if (!are_side_by_side(x))
         return NULL;
     npy_intp found = size < 4 * GLANCE ? trues(PyArray_BYTES(x), size) : added(&work);
+    if (fold == SMALL_COUNT && counts_in_python())
+        return PyLong_FromSsize_t(found);
     return PyArray_Scalar(&found, PyArray_DescrFromType(NPY_INTP), NULL);
 }

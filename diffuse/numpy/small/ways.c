@@ -166,7 +166,7 @@ static PyObject *added_up(PyArrayObject *x, int axis, int mean)
 static PyObject *folded(Gate *gate, PyArrayObject *x)
 {
     if (gate->reduces == SMALL_COUNT || (gate->reduces == SMALL_SUM && PyArray_TYPE(x) == NPY_BOOL))
-        return small_counted(x);
+        return small_counted(gate->reduces, x);
     return gate->reduces > SMALL_ANYWHERE && gate->reduces < SMALL_COUNT
            ? PyArray_TYPE(x) == NPY_BOOL ? small_searched(gate->reduces, x) : NULL : small_parted(gate->reduces, x);
 }
