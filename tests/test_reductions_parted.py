@@ -63,6 +63,23 @@ def test_extremes() -> None:
                 x[[place, size - 1]] = 0
 
 
+@pytest.mark.parametrize("shape", [(300, 400), (3, 70_001), (70_001, 2), (5, 200, 300), (1, 200_000), (1200, 900)])
+def test_extremes_of_rows(shape: tuple[int, ...]) -> None:
+    """The first of equal ones, and NaN before all others."""
+    pick = numpy.random.default_rng(7)
+    for dtype in "float64", "float32", "int64", "int32":
+        x = pick.integers(-50, 50, shape).astype(dtype)
+        if dtype[0] == "f":
+            x[0, :1] = x[-1, 1:2] = numpy.nan
+            x[x == 0] *= pick.choice([-1.0, 1.0], (x == 0).sum())
+        ours = np.array(x)
+        for axis in -1, x.ndim - 1, 0, None:
+            for _ in range(TIMES):
+                for found, expected in ((ours.argmin(axis=axis), x.argmin(axis=axis)),
+                                        (np.argmax(ours, axis), numpy.argmax(x, axis))):
+                    assert found.dtype == expected.dtype and numpy.array_equal(numpy.asarray(found), expected)
+
+
 def test_ranges() -> None:
     """The greatest element minus the least: integers wrap around, floats may overflow."""
     same({"ptp": EXTREMES["ptp"]}, numpy.array([-2**62, 2**62 + 5] * 100_000), "wraps around")

@@ -132,6 +132,7 @@ PyObject *small_reduce(Gate *gate, PyObject *given);
 /* Of parted.c, likewise: what a reduction of all elements of a large array gives, `any` and `all` of bools of any number,
  * and how many bools are true, as `sum` or `count_nonzero`. */
 PyObject *small_parted(int fold, PyArrayObject *x);
+PyObject *small_parted_rows(int fold, PyArrayObject *x); /* where the extremes of rows along the last axis are, likewise */
 /* What `reduceat` gives of a large vector and the places at which its sections begin, likewise. */
 PyObject *small_sections(int fold, PyObject *of, PyObject *at);
 PyObject *small_searched(int fold, PyArrayObject *x);

@@ -21,8 +21,8 @@ typedef struct Work {
     int truth;                  /* the bool that is searched for */
     const npy_intp *starts;     /* of sections */
     npy_intp sections;
-    char *results;              /* one of each section */
-    npy_intp tile;              /* the elements of a part */
+    char *results;              /* one of each section, or row */
+    npy_intp row, tile;         /* the elements that stay together, and how many times these make a part */
     unsigned raised;            /* floating-point errors */
     Number values[PARTS], least[PARTS];
     npy_intp places[PARTS];     /* within the part, or how many bools */
@@ -32,17 +32,18 @@ static void part(char *block, int64_t point)
 {
     int64_t *words = (int64_t *)block;
     Work *work = (Work *)words[WORK];
-    npy_intp first = point * words[TILE], rest = PyArray_SIZE(work->array) - first;
-    work->run(work, PyArray_BYTES(work->array) + first * PyArray_ITEMSIZE(work->array),
+    npy_intp first = point * words[TILE], rest = PyArray_SIZE(work->array) / work->row - first;
+    work->run(work, PyArray_BYTES(work->array) + first * work->row * PyArray_ITEMSIZE(work->array),
               rest < words[TILE] ? rest : words[TILE], (int)point);
 }
 
 /* Run all parts, by `code`; returns their number. */
 static int ran(Work *work, const void *code)
 {
-    npy_intp size = PyArray_SIZE(work->array);
-    int64_t block[WORDS] = {1, size, (int64_t)work};
-    work->raised = small_team_run(part, NULL, block, WORDS, size, 1, LEAF, small_time_of(code, size));
+    npy_intp size = PyArray_SIZE(work->array), rows = size / work->row;
+    int64_t block[WORDS] = {1, rows, (int64_t)work};
+    work->raised = small_team_run(part, NULL, block, WORDS, rows, work->row, work->row == 1 ? LEAF : 1,
+                                  small_time_of(code, size));
     work->tile = block[TILE];
     return (int)block[DOMAIN];
 }
@@ -133,7 +134,7 @@ static PyObject *apart(int kind, PyArray_Descr *type, Number *most, const Number
 PyObject *small_parted(int fold, PyArrayObject *x)
 {
     int kind = small_kind(PyArray_TYPE(x)), places = fold == SMALL_ARGMAX || fold == SMALL_ARGMIN, range = fold == SMALL_PTP;
-    Work work = {.run = places ? place_part : range ? range_part : reduce_part, .array = x};
+    Work work = {.run = places ? place_part : range ? range_part : reduce_part, .array = x, .row = 1};
     Number values[PARTS], found, least;
     if ((kind != LONG && (fold == SMALL_SUM || (kind != SINGLE && kind != DOUBLE))) || !PyArray_IS_C_CONTIGUOUS(x)
             || !small_plain((PyObject *)x) || !small_usual())
@@ -159,6 +160,34 @@ PyObject *small_parted(int fold, PyArrayObject *x)
         return apart(kind, PyArray_DESCR(x), &found, &least);
     }
     return is_doubtful(kind, &found) ? NULL : PyArray_Scalar(&found, PyArray_DESCR(x), NULL);
+}
+
+/* Find where the extremes of whole rows are. */
+static void rows_part(Work *work, const char *from, npy_intp count, int point)
+{
+    npy_intp bytes = work->row * PyArray_ITEMSIZE(work->array);
+    npy_intp *found = (npy_intp *)work->results + (from - PyArray_BYTES(work->array)) / bytes;
+    for (npy_intp k = 0; k < count; k++)
+        work->place((void *)(from + k * bytes), work->row, found + k, work->array);
+}
+
+PyObject *small_parted_rows(int fold, PyArrayObject *x)
+{
+    int kind = small_kind(PyArray_TYPE(x)), rank = PyArray_NDIM(x);
+    if ((kind != LONG && kind != SINGLE && kind != DOUBLE) || (fold != SMALL_ARGMAX && fold != SMALL_ARGMIN) || rank < 2
+            || PyArray_SIZE(x) == 0 || !PyArray_IS_C_CONTIGUOUS(x) || !small_plain((PyObject *)x) || !small_usual())
+        return NULL;
+    PyObject *found = PyArray_SimpleNew(rank - 1, PyArray_DIMS(x), NPY_INTP);
+    if (found == NULL)
+        return NULL;
+    PyArray_ArrFuncs *functions = PyDataType_GetArrFuncs(PyArray_DESCR(x));
+    Work work = {.run = rows_part, .array = x, .row = PyArray_DIM(x, rank - 1),
+                 .place = fold == SMALL_ARGMAX ? functions->argmax : functions->argmin,
+                 .results = PyArray_BYTES((PyArrayObject *)found)};
+    ran(&work, (const void *)rows_part);
+    if (work.raised) /* NumPy has to look */
+        Py_CLEAR(found);
+    return found;
 }
 
 /* -- sections of a vector -------------------------------------------------------------------------------------- */
@@ -201,7 +230,7 @@ PyObject *small_sections(int fold, PyObject *of, PyObject *at)
         return NULL;
     int kind = small_kind(PyArray_TYPE(x));
     npy_intp count = PyArray_SIZE(starts);
-    Work work = {.run = sections_part, .array = x, .starts = PyArray_DATA(starts), .sections = count};
+    Work work = {.run = sections_part, .array = x, .row = 1, .starts = PyArray_DATA(starts), .sections = count};
     if ((kind != LONG && kind != SINGLE && kind != DOUBLE) || PyArray_SIZE(x) < 2 * SMALL_SHARE || count < 2
             || !PyArray_IS_C_CONTIGUOUS(x) || !small_plain(of) || PyArray_TYPE(starts) != NPY_INTP
             || !PyArray_IS_C_CONTIGUOUS(starts) || !small_plain(at) || !ascend(starts, PyArray_SIZE(x))
@@ -300,7 +329,7 @@ PyObject *small_searched(int fold, PyArrayObject *x)
         return NULL;
     int all = fold == SMALL_ALL, found = occurs(PyArray_BYTES(x), size < 4 * GLANCE ? size : GLANCE, !all);
     if (!found && size >= 4 * GLANCE) {
-        Work work = {.run = search_part, .array = x, .truth = !all};
+        Work work = {.run = search_part, .array = x, .row = 1, .truth = !all};
         found = added(&work) > 0;
     }
     return Py_NewRef(found != all ? PyArrayScalar_True : PyArrayScalar_False);
@@ -323,7 +352,7 @@ static int counts_in_python(void)
 
 PyObject *small_counted(int fold, PyArrayObject *x)
 {
-    Work work = {.run = count_part, .array = x};
+    Work work = {.run = count_part, .array = x, .row = 1};
     npy_intp size = PyArray_SIZE(x);
     if (!are_side_by_side(x))
         return NULL;

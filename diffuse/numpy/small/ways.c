@@ -186,13 +186,16 @@ PyObject *small_fold(Gate *gate, PyObject *given, PyObject *along)
     int fits = axis != -2 && (whole || adds || (bools && sums) || (!(gate->flags & ADDS) && (real || type == NPY_BOOL)));
     int searched = ((gate->reduces > SMALL_ANYWHERE && gate->reduces < SMALL_ARGMAX) || sums) && bools
                    && size >= state.small && state.small && state.sees && !small_eager();
-    int parted = axis < 0 && (adds || (gate->reduces && !mean && (real || type == NPY_LONG)));
+    int rows = axis > 0 && axis == PyArray_NDIM((PyArrayObject *)x->meta) - 1
+               && (gate->reduces == SMALL_ARGMAX || gate->reduces == SMALL_ARGMIN);
+    int parted = (axis < 0 || rows) && (adds || (gate->reduces && !mean && (real || type == NPY_LONG)));
     if (!fits || (counts && !bools) || !(searched || small_folds_now((PyArrayObject *)x->meta, parted)))
         return NULL;
     PyObject *memory = small_at_hand(x), *found = NULL;
     if (memory != NULL) {
         found = adds ? added_up((PyArrayObject *)memory, axis, mean)
-                : axis < 0 ? folded(gate, (PyArrayObject *)memory) : NULL;
+                : axis < 0 ? folded(gate, (PyArrayObject *)memory)
+                : rows ? small_parted_rows(gate->reduces, (PyArrayObject *)memory) : NULL;
         if (found == NULL && !adds && !(bools && sums) && !PyErr_Occurred() && small_folds_now((PyArrayObject *)memory, 0))
             found = axis < 0 ? PyObject_CallOneArg(gate->real, memory)
                     : PyObject_CallFunctionObjArgs(gate->real, memory, along, NULL);
