@@ -63,7 +63,8 @@ def test_extremes() -> None:
                 x[[place, size - 1]] = 0
 
 
-@pytest.mark.parametrize("shape", [(300, 400), (3, 70_001), (70_001, 2), (5, 200, 300), (1, 200_000), (1200, 900)])
+@pytest.mark.parametrize(
+    "shape", [(300, 400), (3, 70_001), (70_001, 2), (5, 200, 300), (1, 200_000), (1200, 900)])
 def test_extremes_of_rows(shape: tuple[int, ...]) -> None:
     """The first of equal ones, and NaN before all others."""
     pick = numpy.random.default_rng(7)
