@@ -17,7 +17,7 @@ from diffuse.numpy.arrays.base import UFUNCS, operand
 from diffuse.numpy.arrays.core import Array, hosted, recorded, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, outermost_first, packed
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import elementwise, rules, vanishing
+from diffuse.numpy.ops import elementwise, rules
 from diffuse.numpy.ops.arguments import (
     axes_of,
     computing,
@@ -88,8 +88,12 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     axes = axes_of(axis, x.form.ndim)
     ordered = operator not in FUNCTIONS or in_order(operator, x, axes, wanted, mask)
     if target is not None and not fits(target, x, axes, keep) or not ordered:
-        alone = operator == "prod" and target is None and mask is True and initial is _NoValue and not keep
-        found = vanishing.product(host(x)) if alone and x.form.ndim == 1 and x.form.dtype is wanted else None
+        found = None
+        if (operator == "prod" and target is None and mask is True and initial is _NoValue and not keep
+                and x.form.ndim == 1 and x.form.dtype is wanted):
+            from diffuse.numpy.ops import vanishing  # for few programs
+
+            found = vanishing.product(host(x))
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where) if found is None else found
     first = initial if initial is _NoValue else number(initial, wanted)
     if first is None or operator == "sum" and first == 0 and "-" in str(first):  # kernels start from 0.0
