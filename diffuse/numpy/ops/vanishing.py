@@ -14,7 +14,7 @@ from diffuse.numpy.order import team
 FIRST, MOST = 1 << 12, 1 << 16
 """The number of elements after which the product is first looked at, and of those that may be multiplied
 until it is zero."""
-BLOCK = 1 << 14
+BLOCK = 1 << 15
 """The number of elements that are looked at together: what is found stays in cache."""
 MANY = 8 * MOST
 """The least number of elements of a product that is looked at on the way."""
