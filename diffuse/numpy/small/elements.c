@@ -151,10 +151,7 @@ static int assign_element(Array *x, PyObject *index, PyObject *value)
     PyObject *memory = place == NULL ? NULL : small_mine(x);
     if (memory == NULL)
         return PyErr_Occurred() ? -1 : 0;
-    if (PyArray_TYPE((PyArrayObject *)memory) == NPY_DOUBLE)
-        *(double *)place = number.number;
-    else
-        memcpy(place, &number, PyArray_ITEMSIZE((PyArrayObject *)memory));
+    memcpy(place, &number, PyArray_ITEMSIZE((PyArrayObject *)memory));
     Py_DECREF(memory);
     return 1;
 }

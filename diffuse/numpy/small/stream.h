@@ -62,7 +62,7 @@ static inline long long small_number_in(PyObject *x)
 /* Set a number of Python's in a slot. */
 static inline int small_set_number(PyObject **slot, long long value)
 {
-    PyObject *found = value <= LONG_MAX ? PyLong_FromLong((long)value) : PyLong_FromLongLong(value); /* the former is faster */
+    PyObject *found = PyLong_FromLongLong(value);
     if (found == NULL)
         return -1;
     Py_SETREF(*slot, found);
