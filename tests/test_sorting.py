@@ -325,6 +325,20 @@ def test_sums_of_weights_follow_numpys_blocks(kind: str, weight: str) -> None:
         alike(lambda m, x, limits=limits: m.histogram(x, 9, limits), x)
 
 
+@pytest.mark.parametrize("limits", [(0.1, 0.7), (-1e13, -1e13 + 8), (3.0, 3.0000000001), (1e-310, 3e-310)])
+def test_elements_on_edges_and_beside_them(limits: tuple[float, float]) -> None:
+    """In whole vectors of such elements, and in vectors of others, whose bins need no comparison."""
+    rng = numpy.random.default_rng(4)
+    for bins in 1, 7, 33, 1000:
+        edges = numpy.histogram_bin_edges([], bins, limits)
+        beside = [edges, numpy.nextafter(edges, -1), numpy.nextafter(edges, 1e300)]
+        x = numpy.concatenate([*beside, rng.uniform(*limits, 8000), [-9.0, numpy.nan, numpy.inf]])
+        weights = numpy.arange(8 * x.size) % 3
+        for y in x, rng.permutation(x), numpy.repeat(x, 8):
+            alike(lambda m, y, bins=bins: m.histogram(y, bins, limits), y)
+            alike(lambda m, y, w, bins=bins: m.histogram(y, bins, limits, weights=w), y, weights[:y.size])
+
+
 def test_error_modes_hold_in_all_threads() -> None:
     x, weights = elements(0, "d", 300_000), numpy.full(300_000, 1 << 60)
     with numpy.errstate(invalid="raise"):

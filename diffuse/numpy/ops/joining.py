@@ -86,8 +86,7 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
     ends = [*itertools.accumulate([x.shape[along] for x in parts])]
     shape = (*first[:along], ends[-1], *first[along + 1:])
     form = forms.joined([x.meta for x in parts], along, shape, found)
-    places = [(*[slice(None)] * along, slice(end - x.shape[along], end))
-              for x, end in zip(parts, ends, strict=True)]
+    places = [_place(rank, along, end - x.shape[along], end) for x, end in zip(parts, ends, strict=True)]
     if key is not None:
         _joins[key] = form, places
     return _laid(parts, form, places)
@@ -97,10 +96,24 @@ _joins: dict[Any, Any] = Bounded(1 << 10)
 """The forms of results, and the place of each array in them, by the layouts of the arrays."""
 
 
-def _laid(parts: list[Any], form: Any, places: list[tuple[slice, ...]]) -> Any:
+Part = tuple[slice | int, ...]
+
+
+def _place(rank: int, along: int, start: int, end: int) -> tuple[Part, Part]:
+    """The index of an array's elements in the result, and the index into the array that goes with it.
+
+    An array of one column is assigned as that column, without the dimension: it would be the innermost loop,
+    of one step."""
+    before = (slice(None),) * along
+    if end - start == 1 and along == rank - 1 > 0:
+        return (*before, start), (*before, 0)
+    return (*before, slice(start, end)), ()
+
+
+def _laid(parts: list[Any], form: Any, places: list[tuple[Part, Part]]) -> Any:
     joined = fresh(form)
-    for x, place in zip(parts, places, strict=True):
-        joined[place] = x
+    for x, (place, taken) in zip(parts, places, strict=True):
+        joined[place] = x[taken] if taken else x
     return joined
 
 

@@ -73,7 +73,7 @@ LOOKING = {**dict.fromkeys("""transpose permute_dims matrix_transpose swapaxes m
     expand_dims flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit""".split(), VIEWS),
     "reshape": VIEWS | PACKED, "ravel": VIEWS | PACKED, "view": VIEWS | RETYPES, "item": READS,
     "tolist": READS, "asarray": KEEPS, "asanyarray": KEEPS, "empty": BLANK,
-    **dict.fromkeys("min max argmin argmax any all count_nonzero".split(), FOLDS),
+    **dict.fromkeys("min max argmin argmax any all count_nonzero ptp".split(), FOLDS),
     **dict.fromkeys(("sum", "mean"), FOLDS | ADDS)}
 """Flags of functions and methods that need no task on arrays of any size: views, functions that read memory
 at hand, and functions that write nothing."""
@@ -88,7 +88,8 @@ METHODS = {"reduce": (0, 3), "accumulate": (OVERRUNS, 3), "reduceat": (0, 4), "o
 
 REDUCE = {numpy.add: (1, FIRST | FOLDS | ADDS), numpy.maximum: (3, FIRST | FOLDS),
           numpy.minimum: (4, FIRST | FOLDS)}
-"""The number by which the extension knows the `reduce` of a ufunc (small/gate.h), and flags of the method."""
+"""The number by which the extension knows the `reduce` and the `reduceat` of a ufunc (small/gate.h), and
+flags of the former."""
 
 
 def with_gates(ufunc: Any, real: Any) -> None:
@@ -105,7 +106,7 @@ def with_gates(ufunc: Any, real: Any) -> None:
             gate: Any = native.StaticGate(plain, getattr(ufunc, name), ARRAYS, more | kinds, most)
             gate.reduces = fold
             if name == "reduceat":  # is NumPy's in any case
-                gate.told = ufunc.told
+                gate.told, gate.sections = ufunc.told, REDUCE.get(real, (0, 0))[0]
             gate.__name__ = gate.__qualname__ = name
             gate.__doc__, gate.__wrapped__ = plain.__doc__, plain  # for `inspect.signature`
             setattr(ufunc, name, gate)

@@ -71,7 +71,8 @@ def _even(flat: Array, edges: Array, ends: Any, lowest: Any, weights: Array | No
     routine = radix.routines(flat.size, (name, flat.dtype.name))
     if routine is None or not numpy.isfinite(width):
         return None
-    words = [int(numpy.float64(value).view(numpy.int64)) for value in (edges[0], edges[-1], width, bins)]
+    words = [int(numpy.float64(value).view(numpy.int64))
+             for value in (edges[0], edges[-1], width, bins, *_certain(edges, width))]
 
     def one(part: slice) -> Array:
         some = numpy.ascontiguousarray(flat[part])
@@ -81,6 +82,19 @@ def _even(flat: Array, edges: Array, ends: Any, lowest: Any, weights: Array | No
         return found[:bins]
 
     return _added(flat.size, one, weights)
+
+
+def _certain(edges: Array, width: Any) -> tuple[float, float]:
+    """Two places within a bin, between which an element is on the computed side of each edge.
+
+    The place in all bins is computed by operations whose rounded results never decrease as the element
+    grows. So what is computed for an element beyond what is computed for an edge is beyond this edge."""
+    bins = edges.size - 1
+    with numpy.errstate(all="ignore"):
+        off = (edges - edges[0]) / width * float(bins) - numpy.arange(bins + 1.0)
+    if not numpy.isfinite(off).all():
+        return 1.0, 0.0
+    return max(0.0, float(off.max())), 1.0 + min(0.0, float(off.min())) - 2.0**-50
 
 
 def _width(flat: Array, edges: Array, ends: Any, lowest: Any) -> Any:

@@ -141,23 +141,23 @@ PyObject *small_hosted(PyObject *memory, PyObject *form)
     return (PyObject *)x;
 }
 
-PyObject *small_viewing(Array *parent, PyObject *meta)
+/* A view of an array by a view of its description, in memory that is known or None. */
+static PyObject *viewing(Array *parent, PyObject *meta, PyObject *memory)
 {
     Array *owner = absent(parent->owner) ? parent : (Array *)parent->owner;
     Array *x = fresh(meta);
     if (x == NULL)
         return NULL;
-    x->memory = Py_NewRef(parent->meta == parent->memory ? meta : Py_None);
+    x->memory = Py_NewRef(memory);
     x->storage = Py_NewRef(owner->storage == NULL ? Py_None : owner->storage);
     x->owner = Py_NewRef((PyObject *)owner);
     return (PyObject *)x;
 }
 
-PyObject *small_looking(Array *parent, PyObject *memory)
+PyObject *small_viewing(Array *parent, PyObject *meta)
 {
-    PyObject *x = small_viewing(parent, memory);
-    if (x != NULL)
-        Py_SETREF(((Array *)x)->memory, Py_NewRef(memory));
-    return x;
+    return viewing(parent, meta, parent->meta == parent->memory ? meta : Py_None);
 }
+
+PyObject *small_looking(Array *parent, PyObject *memory) { return viewing(parent, memory, memory); }
 

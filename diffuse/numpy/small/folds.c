@@ -23,6 +23,7 @@ static struct Call {
 } calls[KEPT];
 
 static PyObject *lay_out; /* small_folds.laid_out */
+static PyObject *name_at_once, *name_shared, *name_floats;
 
 /* Fill in a call from what Python's code says of it: 1, or 0 if there is no machine code, or an exception. */
 static int laid_out(struct Call *call, PyArrayObject *one, PyArrayObject *other)
@@ -186,8 +187,8 @@ int small_folds_now(PyArrayObject *x, int shared)
     npy_intp size = PyArray_SIZE(x);
     if (state.folds == NULL || !state.sees || size < state.small || small_eager())
         return 0;
-    PyObject *times = PyDict_GetItemString(state.folds, "AT_ONCE");
-    PyObject *floats = PyDict_GetItemString(state.folds, shared ? "SHARED" : "FLOATS");
+    PyObject *times = PyDict_GetItemWithError(state.folds, name_at_once);
+    PyObject *floats = PyDict_GetItemWithError(state.folds, shared ? name_shared : name_floats);
     if (times == NULL || floats == NULL)
         return 0;
     npy_intp most = PyLong_AsLong(times) * state.small;
@@ -217,4 +218,13 @@ PyObject *small_dot(PyObject *a, PyObject *b)
     return found;
 }
 
-void small_connect_folds(PyObject *function) { Py_XSETREF(lay_out, Py_NewRef(function)); }
+int small_connect_folds(PyObject *function)
+{
+    Py_XSETREF(lay_out, Py_NewRef(function));
+    if (name_at_once == NULL) {
+        name_at_once = PyUnicode_InternFromString("AT_ONCE");
+        name_shared = PyUnicode_InternFromString("SHARED");
+        name_floats = PyUnicode_InternFromString("FLOATS");
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}

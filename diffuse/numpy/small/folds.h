@@ -15,6 +15,6 @@ PyObject *small_divided(PyObject *sum, npy_intp count);
 PyObject *small_dot(PyObject *a, PyObject *b); /* at_once.dot of Diffuse's arrays; NULL likewise */
 /* Is such an array reduced at once (at_once.immediate)?  More are, if the threads share them. */
 int small_folds_now(PyArrayObject *x, int shared);
-void small_connect_folds(PyObject *function);
+int small_connect_folds(PyObject *function); /* -1 with an exception */
 
 #endif

@@ -143,6 +143,13 @@ static PyObject *refused(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObje
     return NULL;
 }
 
+/* Is it an array of bools, which the extension adds up sooner than NumPy? */
+static int are_bools(PyObject *x)
+{
+    return Py_TYPE(x) == state.array_class && !absent(((Array *)x)->meta)
+        && PyArray_TYPE((PyArrayObject *)((Array *)x)->meta) == NPY_BOOL;
+}
+
 static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
@@ -164,9 +171,9 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
         if (found != NULL || PyErr_Occurred())
             return found;
     }
-    if (gate->reduces && gate->reduces < SMALL_ARGMAX && n == 1 && kwnames == NULL) {
+    if (gate->reduces && n == 1 && kwnames == NULL) {
         PyObject *found = small_reduce(gate, args[0]);
-        if (found == NULL && !PyErr_Occurred() && gate->reduces > SMALL_ANYWHERE)
+        if (found == NULL && !PyErr_Occurred() && (gate->reduces > SMALL_ANYWHERE || are_bools(args[0])))
             found = small_fold(gate, args[0], NULL);
         if (found != NULL || PyErr_Occurred())
             return found;
@@ -197,7 +204,8 @@ static const struct { const char *name; Quick quick; int at_hand, function, desc
 /* The methods, and functions of NumPy, that reduce a small array without it. */
 static const char *const FOLDED[] = {
     [SMALL_SUM] = "sum", [SMALL_MEAN] = "mean", [SMALL_MAX] = "max", [SMALL_MIN] = "min", [SMALL_ANY_TRUE] = "any",
-    [SMALL_ALL] = "all", [SMALL_COUNT] = "count_nonzero", [SMALL_ARGMAX] = "argmax", [SMALL_ARGMIN] = "argmin"};
+    [SMALL_ALL] = "all", [SMALL_COUNT] = "count_nonzero", [SMALL_ARGMAX] = "argmax", [SMALL_ARGMIN] = "argmin",
+    [SMALL_PTP] = "ptp"};
 
 /* Is it the function of this name of NumPy itself, and not of a module within? */
 static int is_numpys_own(Gate *gate, PyObject *name)
@@ -212,7 +220,7 @@ static int is_numpys_own(Gate *gate, PyObject *name)
 static void find_quick(Gate *gate)
 {
     gate->quick = NULL;
-    gate->zeros = gate->reduces = gate->selects = gate->likens = gate->duplicates = 0;
+    gate->zeros = gate->reduces = gate->sections = gate->selects = gate->likens = gate->duplicates = 0;
     if (gate->need > SHAPED)
         return;
     PyObject *name = PyObject_GetAttrString(gate->real, "__name__");
@@ -234,7 +242,7 @@ static void find_quick(Gate *gate)
             gate->at_hand = QUICK[k].at_hand;
             gate->describes = QUICK[k].describes;
         }
-    for (int fold = 1; fold <= SMALL_ARGMIN; fold++)
+    for (int fold = 1; fold <= SMALL_PTP; fold++)
         if (FOLDED[fold] != NULL && PyUnicode_CompareWithASCIIString(name, FOLDED[fold]) == 0
                 && (gate->flags & BELONGS || is_numpys_own(gate, name)))
             gate->reduces = fold;
@@ -325,6 +333,7 @@ static PyMemberDef gate_members[] = {
     {"most", T_PYSSIZET, offsetof(Gate, most), 0, NULL},
     {"draws", T_INT, offsetof(Gate, draws), 0, NULL},
     {"reduces", T_INT, offsetof(Gate, reduces), 0, NULL},
+    {"sections", T_INT, offsetof(Gate, sections), 0, NULL},
     {NULL}};
 
 static PyGetSetDef gate_getset[] = {

@@ -35,7 +35,7 @@ enum { FIRST = 8,   /* a reduction that goes along the first axis unless it is t
 enum { FEW = 1 << 18 };
 enum { NORMALS = 1, EXPONENTIALS, EVEN, INTEGERS }; /* what a method of a random generator draws */
 enum { SMALL_SUM = 1, SMALL_MEAN, SMALL_MAX, SMALL_MIN, SMALL_ANYWHERE, SMALL_ANY_TRUE, SMALL_ALL, SMALL_COUNT,
-       SMALL_ARGMAX, SMALL_ARGMIN };
+       SMALL_ARGMAX, SMALL_ARGMIN, SMALL_PTP };
 enum { MOST = 16 }; /* arguments that a gate looks at */
 
 typedef struct {
@@ -53,6 +53,7 @@ typedef struct {
     int at_hand;   /* it takes the memory of the array, if that is at hand, and not its description */
     int describes; /* its result is no view, but what the description tells */
     int reduces;   /* SMALL_SUM or the like: a reduction of that name; told by Python's code of a ufunc's `reduce` */
+    int sections;  /* SMALL_SUM or the like: a `reduceat` of that ufunc, likewise */
     int rolls;     /* `roll` */
     int zeros;     /* `zeros` */
     int selects, likens, duplicates; /* `where`; `zeros_like`; `array` */
@@ -129,10 +130,13 @@ PyObject *small_sum(PyObject *given, PyObject *axis);
 PyObject *small_reduce(Gate *gate, PyObject *given);
 
 /* Of parted.c, likewise: what a reduction of all elements of a large array gives, `any` and `all` of bools of any number,
- * and how many of many bools are true. */
+ * and how many bools are true, as `sum` or `count_nonzero`. */
 PyObject *small_parted(int fold, PyArrayObject *x);
+PyObject *small_parted_rows(int fold, PyArrayObject *x); /* where the extremes of rows along the last axis are, likewise */
+/* What `reduceat` gives of a large vector and the places at which its sections begin, likewise. */
+PyObject *small_sections(int fold, PyObject *of, PyObject *at);
 PyObject *small_searched(int fold, PyArrayObject *x);
-PyObject *small_counted(PyArrayObject *x);
+PyObject *small_counted(int fold, PyArrayObject *x);
 
 /* Of ways.c: how a call is done that is not NumPy's on small arrays.  NULL, without an exception unless one was
  * raised, where Diffuse's own function has to see to it. */

@@ -142,7 +142,8 @@ static PyObject *connect_folds(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!O", &PyDict_Type, &names, &lay_out))
         return NULL;
     Py_XSETREF(state.folds, Py_NewRef(names));
-    small_connect_folds(lay_out);
+    if (small_connect_folds(lay_out) < 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 

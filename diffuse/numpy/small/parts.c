@@ -26,6 +26,10 @@ static int sliced(PyObject *index, npy_intp n, npy_intp *start, npy_intp *count,
 {
     PySliceObject *slice = (PySliceObject *)index;
     npy_intp stop;
+    if (slice->start == Py_None && slice->stop == Py_None && slice->step == Py_None) { /* the most frequent one */
+        *start = 0, *count = n, *step = 1;
+        return 1;
+    }
     if (!bound(slice->step, 1, step) || *step == 0 || *step < -NPY_MAX_INTP) /* NumPy says that it must not be zero */
         return 0;
     if (!bound(slice->start, *step < 0 ? NPY_MAX_INTP : 0, start)

@@ -76,15 +76,18 @@ PyObject *small_reduce(Gate *gate, PyObject *given)
 {
     int ours = Py_TYPE(given) == state.array_class, fold = gate->reduces;
     PyObject *meta = ours ? ((Array *)given)->meta : given, *found = NULL;
-    if (fold > SMALL_ALL || absent(meta) || !PyArray_CheckExact(meta) || size_of(meta) >= state.small)
+    if (fold > SMALL_COUNT || absent(meta) || !PyArray_CheckExact(meta) || size_of(meta) >= state.small)
         return NULL;
     PyObject *memory = ours ? small_near((Array *)given) : Py_NewRef(given);
     if (memory == NULL)
         return NULL;
     PyArrayObject *x = (PyArrayObject *)memory;
-    if (fold < SMALL_ANYWHERE)
+    int bools = PyArray_TYPE(x) == NPY_BOOL && PyArray_SIZE(x) > 0, all = !(gate->flags & FIRST) || PyArray_NDIM(x) == 1;
+    if (bools && all && (fold == SMALL_SUM || fold == SMALL_COUNT))
+        found = small_counted(fold, x);
+    else if (fold < SMALL_ANYWHERE)
         found = reduced(fold, x);
-    else if (PyArray_TYPE(x) == NPY_BOOL && PyArray_SIZE(x) > 0)
+    else if (bools && fold < SMALL_COUNT)
         found = small_searched(fold, x);
     Py_DECREF(memory);
     if (found != NULL)

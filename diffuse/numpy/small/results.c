@@ -163,7 +163,8 @@ PyObject *small_answer(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject 
     PyObject *axis = gate->reduces == SMALL_SUM ? small_axis(gate, low, n, kwnames) : NULL;
     result = axis != NULL ? small_sum(low[0], axis)
              : kwnames != NULL ? NULL
-             : gate->selects && n == 3 ? small_where(low) : gate->likens && n == 1 ? small_zeros_like(low[0]) : NULL;
+             : gate->selects && n == 3 ? small_where(low) : gate->likens && n == 1 ? small_zeros_like(low[0])
+             : gate->sections && n == 2 ? small_sections(gate->sections, low[0], low[1]) : NULL;
     if (result == NULL && !PyErr_Occurred())
         result = PyObject_Vectorcall(gate->real, low, n, kwnames);
     if (result == NULL)

@@ -165,8 +165,8 @@ static PyObject *added_up(PyArrayObject *x, int axis, int mean)
 /* What a reduction of all elements of a large array gives, some by several threads: NULL where one thread does it all. */
 static PyObject *folded(Gate *gate, PyArrayObject *x)
 {
-    if (gate->reduces == SMALL_COUNT)
-        return small_counted(x);
+    if (gate->reduces == SMALL_COUNT || (gate->reduces == SMALL_SUM && PyArray_TYPE(x) == NPY_BOOL))
+        return small_counted(gate->reduces, x);
     return gate->reduces > SMALL_ANYWHERE && gate->reduces < SMALL_COUNT
            ? PyArray_TYPE(x) == NPY_BOOL ? small_searched(gate->reduces, x) : NULL : small_parted(gate->reduces, x);
 }
@@ -182,18 +182,21 @@ PyObject *small_fold(Gate *gate, PyObject *given, PyObject *along)
     int type = PyArray_TYPE((PyArrayObject *)x->meta), axis = axis_of(gate, (PyArrayObject *)x->meta, along);
     int mean = gate->reduces == SMALL_MEAN, whole = type >= NPY_BYTE && type <= NPY_ULONGLONG && !mean;
     int real = type == NPY_FLOAT || type == NPY_DOUBLE, adds = gate->flags & ADDS && real;
-    int fits = axis != -2 && (whole || adds || (!(gate->flags & ADDS) && (real || type == NPY_BOOL)));
-    int bools = type == NPY_BOOL && axis < 0, counts = gate->reduces == SMALL_COUNT;
-    int searched = gate->reduces > SMALL_ANYWHERE && gate->reduces < SMALL_ARGMAX && bools && size >= state.small
-                   && state.small && state.sees && !small_eager();
-    int parted = axis < 0 && (adds || (gate->reduces && !mean && (real || type == NPY_LONG)));
+    int bools = type == NPY_BOOL && axis < 0, counts = gate->reduces == SMALL_COUNT, sums = gate->reduces == SMALL_SUM;
+    int fits = axis != -2 && (whole || adds || (bools && sums) || (!(gate->flags & ADDS) && (real || type == NPY_BOOL)));
+    int searched = ((gate->reduces > SMALL_ANYWHERE && gate->reduces < SMALL_ARGMAX) || sums) && bools
+                   && size >= state.small && state.small && state.sees && !small_eager();
+    int rows = axis > 0 && axis == PyArray_NDIM((PyArrayObject *)x->meta) - 1
+               && (gate->reduces == SMALL_ARGMAX || gate->reduces == SMALL_ARGMIN);
+    int parted = (axis < 0 || rows) && (adds || (gate->reduces && !mean && (real || type == NPY_LONG)));
     if (!fits || (counts && !bools) || !(searched || small_folds_now((PyArrayObject *)x->meta, parted)))
         return NULL;
     PyObject *memory = small_at_hand(x), *found = NULL;
     if (memory != NULL) {
         found = adds ? added_up((PyArrayObject *)memory, axis, mean)
-                : axis < 0 ? folded(gate, (PyArrayObject *)memory) : NULL;
-        if (found == NULL && !adds && !PyErr_Occurred() && small_folds_now((PyArrayObject *)memory, 0))
+                : axis < 0 ? folded(gate, (PyArrayObject *)memory)
+                : rows ? small_parted_rows(gate->reduces, (PyArrayObject *)memory) : NULL;
+        if (found == NULL && !adds && !(bools && sums) && !PyErr_Occurred() && small_folds_now((PyArrayObject *)memory, 0))
             found = axis < 0 ? PyObject_CallOneArg(gate->real, memory)
                     : PyObject_CallFunctionObjArgs(gate->real, memory, along, NULL);
         Py_DECREF(memory);

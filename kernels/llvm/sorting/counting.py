@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from diffuse.kernels.llvm.code import ELEMENT, Code, carrying, counted, guarded, with_lanes
 from diffuse.kernels.llvm.memory import prefetch
 from diffuse.kernels.llvm.scatter import AHEAD, TURN
 from diffuse.kernels.llvm.sorting.keys import BITS, encoded, key_type, raw_type
 from diffuse.kernels.llvm.sorting.words import load, place, pointer, put, store, word
+from diffuse.kernels.llvm.vectors import gathered
 
 LANES = 8
 
@@ -79,21 +79,26 @@ CONVERSION = {"i": "sitofp", "u": "uitofp", "b": "uitofp", "f": "fpext"}
 def real(code: Code, dtype: str, value: str) -> str:
     """An element as float64."""
     return value if dtype == "float64" else code.let(
-        f"{CONVERSION[dtype[0]]} {code.type(dtype)} {value} to double")
+        f"{CONVERSION[dtype[0]]} {code.type(dtype)} {value} to {code.type('float64')}")
 
 
 def histogram(code: Code, dtype: str) -> None:
     """Count the elements in each bin of a histogram.
 
     Words: elements, count, edges, bins, counts, the first and the last edge, their difference, the number of
-    bins as float64.  Edges of bins of one width, float64; the counts are 64-bit integers, one more than there
-    are bins.  As NumPy's `histogram`: the bin is computed by a division, and then compared with its edges.
-    Elements outside all bins are counted in the additional one.
+    bins as float64, and two float64 numbers.  Edges of bins of one width, float64; the counts are 64-bit
+    integers, one more than there are bins.  As NumPy's `histogram`: the bin is computed by a division, and
+    then compared with its edges.  An element whose computed place within a bin is between the two numbers,
+    which are greater than 0 and less than 1, is on the same side of these edges.  Elements outside all bins
+    are counted in the additional one.
     """
     counts = pointer(code, 4)
-    with _binned(code, dtype) as (_, bin_):
+
+    def one(_: str, bin_: str) -> None:
         slot = place(code, "uint64", counts, bin_)
         store(code, "uint64", code.let(f"add i64 {load(code, 'uint64', slot)}, 1"), slot)
+
+    _binned(code, dtype, one)
 
 
 def histogram_weighted(code: Code, dtype: str) -> None:
@@ -101,38 +106,93 @@ def histogram_weighted(code: Code, dtype: str) -> None:
 
     Words: those of `histogram`, with sums in place of the counts, and the weights; both are float64.
     """
-    sums, weights = pointer(code, 4), pointer(code, 9)
-    with _binned(code, dtype) as (i, bin_):
-        _add_weight(code, place(code, "float64", sums, bin_), weights, i)
+    sums, weights = pointer(code, 4), pointer(code, 11)
+    _binned(code, dtype, lambda i, bin_: _add_weight(code, place(code, "float64", sums, bin_), weights, i))
 
 
-@contextmanager
-def _binned(code: Code, dtype: str) -> Iterator[tuple[str, str]]:
-    """A loop over elements; yields the number of each and that of its bin."""
-    elements, edges = pointer(code, 0), pointer(code, 2)
-    count, bins = word(code, 1), word(code, 3)
-    first, last, width, number = (code.let(f"bitcast i64 {word(code, k)} to double") for k in (5, 6, 7, 8))
-    top = code.let(f"sub i64 {bins}, 1")
-    with carrying(code, "0", count, 1, []) as (i, _):
-        value = real(code, dtype, load(code, dtype, place(code, dtype, elements, i)))
-        low = code.let(f"fcmp oge double {value}, {first}")
-        high = code.let(f"fcmp ole double {value}, {last}")
-        inside = code.let(f"and i1 {low}, {high}")
-        safe = code.let(f"select i1 {inside}, double {value}, double {first}")
-        share = code.let(f"fdiv double {code.let(f'fsub double {safe}, {first}')}, {width}")
-        guess = code.let(f"fptosi double {code.let(f'fmul double {share}, {number}')} to i64")
-        over = code.let(f"icmp eq i64 {guess}, {bins}")
-        bin_ = code.let(f"select i1 {over}, i64 {top}, i64 {guess}")
-        edge = load(code, "float64", place(code, "float64", edges, bin_))
-        under = code.let(f"fcmp olt double {safe}, {edge}")
-        bin_ = code.let(f"sub i64 {bin_}, {code.let(f'zext i1 {under} to i64')}")
-        following = place(code, "float64", edges, code.let(f"add i64 {bin_}, 1"))
-        reaches = code.let(f"fcmp oge double {safe}, {load(code, 'float64', following)}")
-        lower = code.let(f"icmp ne i64 {bin_}, {top}")
-        step = code.let(f"zext i1 {code.let(f'and i1 {reaches}, {lower}')} to i64")
-        bin_ = code.let(f"add i64 {bin_}, {step}")
-        bin_ = code.let(f"select i1 {inside}, i64 {bin_}, i64 {bins}")
-        yield i, bin_
+class _Bins:
+    """The bins of a histogram, and elements that lie side by side."""
+
+    def __init__(self, code: Code) -> None:
+        self.code, self.edges, self.count = code, pointer(code, 2), word(code, 3)
+        self.first, self.last, self.width, self.number, self.above, self.below = (
+            code.let(f"bitcast i64 {word(code, k)} to double") for k in (5, 6, 7, 8, 9, 10))
+        self.top = code.let(f"sub i64 {self.count}, 1")
+
+    def guess(self, dtype: str, at: str) -> None:
+        """Compute the bins of the elements at an address by a division."""
+        code, real_, whole, truth = self.code, *self._types()
+        first, last, width, number = (
+            code.splat("float64", end) for end in (self.first, self.last, self.width, self.number))
+        value = real(code, dtype, load(code, dtype, at))
+        low = code.let(f"fcmp oge {real_} {value}, {first}")
+        high = code.let(f"fcmp ole {real_} {value}, {last}")
+        self.inside = code.let(f"and {truth} {low}, {high}")
+        self.safe = code.let(f"select {truth} {self.inside}, {real_} {value}, {real_} {first}")
+        share = code.let(f"fdiv {real_} {code.let(f'fsub {real_} {self.safe}, {first}')}, {width}")
+        self.place = code.let(f"fmul {real_} {share}, {number}")
+        self.guessed = code.let(f"fptosi {real_} {self.place} to {whole}")
+
+    def certain(self) -> str:
+        """Are all of these bins right whatever the edges say?  An i1."""
+        code, real_, whole, truth = self.code, *self._types()
+        begin = code.let(f"sitofp {whole} {self.guessed} to {real_}")
+        within = code.let(f"fsub {real_} {self.place}, {begin}")
+        above = code.let(f"fcmp ogt {real_} {within}, {code.splat('float64', self.above)}")
+        below = code.let(f"fcmp olt {real_} {within}, {code.splat('float64', self.below)}")
+        both = code.let(f"and {truth} {code.let(f'and {truth} {above}, {below}')}, {self.inside}")
+        return code.let(f"icmp eq i{LANES} {code.let(f'bitcast {truth} {both} to i{LANES}')}, -1")
+
+    def corrected(self) -> str:
+        """The bins after a comparison with their edges."""
+        code, real_, whole, truth = self.code, *self._types()
+        many, top = code.splat("int64", self.count), code.splat("int64", self.top)
+        over = code.let(f"icmp eq {whole} {self.guessed}, {many}")
+        found = code.let(f"select {truth} {over}, {whole} {top}, {whole} {self.guessed}")
+        under = code.let(f"fcmp olt {real_} {self.safe}, {_looked_up(code, self.edges, found)}")
+        found = code.let(f"sub {whole} {found}, {code.let(f'zext {truth} {under} to {whole}')}")
+        after = code.let(f"add {whole} {found}, {code.const('int64', 1)}")
+        reaches = code.let(f"fcmp oge {real_} {self.safe}, {_looked_up(code, self.edges, after)}")
+        lower = code.let(f"icmp ne {whole} {found}, {top}")
+        step = code.let(f"zext {truth} {code.let(f'and {truth} {reaches}, {lower}')} to {whole}")
+        found = code.let(f"add {whole} {found}, {step}")
+        return code.let(f"select {truth} {self.inside}, {whole} {found}, {whole} {many}")
+
+    def _types(self) -> tuple[str, str, str]:
+        return self.code.type("float64"), self.code.type("int64"), self.code.type("bool")
+
+
+def _binned(code: Code, dtype: str, one: Callable[[str, str], None]) -> None:
+    """Call `one` for the number of each element and that of its bin; LANES bins are computed at a time."""
+    elements, count, bins = pointer(code, 0), word(code, 1), _Bins(code)
+    whole = code.let(f"and i64 {count}, -{LANES}")
+    with counted(code, "0", whole, LANES) as start:
+        with with_lanes(code, LANES):
+            bins.guess(dtype, place(code, dtype, elements, start))
+            certain = bins.certain()
+        with guarded(code, certain):
+            _each_lane(code, start, bins.guessed, one)
+        with guarded(code, code.let(f"xor i1 {certain}, true")):
+            with with_lanes(code, LANES):
+                found = bins.corrected()
+            _each_lane(code, start, found, one)
+    with counted(code, whole, count) as i:
+        bins.guess(dtype, place(code, dtype, elements, i))
+        one(i, bins.corrected())
+
+
+def _each_lane(code: Code, start: str, bins: str, one: Callable[[str, str], None]) -> None:
+    for k in range(LANES):
+        lane = code.let(f"extractelement <{LANES} x i64> {bins}, i64 {k}")
+        one(code.let(f"add i64 {start}, {k}"), lane)
+
+
+def _looked_up(code: Code, table: str, index: str) -> str:
+    """The float64 elements of a table at these positions."""
+    if code.lanes == 1:
+        return load(code, "float64", place(code, "float64", table, index))
+    addresses = code.let(f"getelementptr double, ptr {table}, {code.type('int64')} {index}")
+    return gathered(code, "float64", addresses, None, "poison")
 
 
 def _index(code: Code, dtype: str, elements: str, i: str) -> str:
