@@ -86,15 +86,9 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     if wanted is None or odd or numpys(operator, x) or not _plain(operator, x, wanted, mask, initial):
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     axes = axes_of(axis, x.form.ndim)
-    ordered = operator not in FUNCTIONS or in_order(operator, x, axes, wanted, mask)
-    if target is not None and not fits(target, x, axes, keep) or not ordered:
-        found = None
-        if (operator == "prod" and target is None and mask is True and initial is _NoValue and not keep
-                and x.form.ndim == 1 and x.form.dtype is wanted):
-            from diffuse.numpy.ops import vanishing  # for few programs
-
-            found = vanishing.product(host(x))
-        return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where) if found is None else found
+    if (target is not None and not fits(target, x, axes, keep)
+            or operator in FUNCTIONS and not in_order(operator, x, axes, wanted, mask)):
+        return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     first = initial if initial is _NoValue else number(initial, wanted)
     if first is None or operator == "sum" and first == 0 and "-" in str(first):  # kernels start from 0.0
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
