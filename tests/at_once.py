@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from diffuse.numpy.arrays import soon
+from diffuse import library
+from diffuse.numpy.arrays import core, soon
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.stream import engine
@@ -26,7 +27,11 @@ def noticed() -> Iterator[None]:
 
 @contextmanager
 def allowed(count: int = 1 << 40, trial: bool = False) -> Iterator[None]:
-    """So many bytes may be read and written at once; on trial, as at the beginning of a program."""
+    """So many bytes may be read and written at once; on trial, as at the beginning of a program.
+
+    As where the engine allows it (`soon.allow`), arrays show the memory of their stores.  After a change of
+    the runtime, which a test before may have made, they do not."""
+    core.see(library.current().host_sees)
     native.set_allowance(count, trial)
     try:
         yield

@@ -22,8 +22,9 @@ FOLDS: list[Callable[[Any], Any]] = [
     lambda a: a.argmax(), lambda a: a.argmin(), lambda a: a.any(), lambda a: a.all(), lambda a: a[:60].sum(),
     lambda a: a[:, :120].sum(), lambda a: a.T.sum(), lambda a: a.sum(axis=0), lambda a: a.max(axis=1),
     lambda a: a[::2].mean(axis=0), lambda a: a.argmax(axis=1), lambda a: a.std(), lambda a: a.var(axis=0),
-    lambda a: a.std(axis=1, ddof=1), lambda a: a.ravel() @ a.ravel(), lambda a: np.dot(a[:, 0], a[:, 1]),
-    lambda a: np.vdot(a[:100].ravel(), a[:100].ravel()), lambda a: a.astype(int).sum()]
+    lambda a: a.std(axis=1, ddof=1), lambda a: a.ravel() @ a.ravel(),
+    lambda a: np.dot(a.ravel()[::2], a.ravel()[1::2]), lambda a: np.vdot(a[:100].ravel(), a[:100].ravel()),
+    lambda a: a.astype(int).sum()]
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def test_products_have_numpys_bits(m: int, k: int, n: int) -> None:
             if found is not None:
                 done += 1
                 assert found.tobytes() == numpy.matmul(x, y).tobytes()
-    assert done or not stacks._multiplies("d", m, k, n, (True, True, False), (True, True, False))
+    assert done or not stacks._multiplies("dd", m, k, n, (True, True, False), (True, True, False))
 
 
 @needs_extension
