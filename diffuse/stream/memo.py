@@ -22,7 +22,7 @@ from zlib import crc32
 
 from diffuse.fusion.constraints import Refusal
 from diffuse.ir import Decomposition, Point
-from diffuse.ir.bounded import Past, Size, sweeps
+from diffuse.ir.bounded import Past, Size, recurs, sweeps
 from diffuse.ir.template import Template
 
 FIRST_NODES, MOST_NODES = 1 << 14, 1 << 18
@@ -231,7 +231,7 @@ class Memo:
         """Drop the new edges of trails unless most of them were there before; and the others, too, if that
         was long ago."""
         again = sum([self._past.seen(name) for *_, name in self._new])
-        if 2 * again <= len(self._new):
+        if not recurs(again, len(self._new)):
             if self._turns != self._past.turns:
                 self.forget_trails()
             for trail, key, _ in self._new:
