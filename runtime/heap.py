@@ -22,7 +22,7 @@ the size above was freed."""
 KEPT = 16 << 20
 """The free bytes that the heap may keep when memory is mapped for large arrays."""
 
-LEFT = 2 << 20
+LEFT = 1 << 20
 """The free bytes that it may keep when a loop of ever new shapes was found to leave something behind."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
