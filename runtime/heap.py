@@ -22,6 +22,9 @@ the size above was freed."""
 KEPT = 16 << 20
 """The free bytes that the heap may keep when memory is mapped for large arrays."""
 
+LEFT = 1 << 20
+"""The free bytes that it may keep when a loop of ever new shapes was found to leave something behind."""
+
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """The numbers of two parameters of `mallopt` (man 3 mallopt)."""
 
@@ -34,14 +37,15 @@ def keep() -> None:
         mallopt(_MMAP_THRESHOLD, MAPPED)
 
 
-def trim() -> None:
-    """Trim the heap, if it has much free memory, for instance before memory is mapped.
+def trim(kept: int = KEPT) -> None:
+    """Trim the heap, if it has more free memory than it may keep, for instance before memory is mapped.
 
     A program that sets up its arrays with NumPy and SciPy leaves free heap behind: temporaries that were too
-    small for mappings of their own.  Later arrays come from an allocator that cannot use it.
+    small for mappings of their own.  Later arrays come from an allocator that cannot use it.  And arrays that
+    are larger or smaller in every turn of a loop leave ever more of it, between small objects.
     """
     libc = glibc()
-    if libc is not None and libc.mallinfo2().fordblks > KEPT:
+    if libc is not None and libc.mallinfo2().fordblks > kept:
         libc.malloc_trim(0)
 
 

@@ -7,7 +7,7 @@ from functools import _lru_cache_wrapper
 from types import ModuleType
 from typing import Any
 
-from diffuse.ir.bounded import Bounded, Recurring, sweeps
+from diffuse.ir.bounded import SWEPT, Bounded, Recurring, sweeps
 
 _scanned: tuple[int, list[Any]] = 0, []
 _sweep = 0
@@ -58,7 +58,7 @@ def make_room() -> None:
     or if they were swept in a test before."""
     from diffuse.stream import engine
 
-    sweeps.left = sweeps.every
+    sweeps.left = SWEPT
     memo: Any = engine.current().window.memo
     if (_sweep != sweeps.number or any([half_full(table) for table in bounded()])
             or 2 * memo.nodes > memo.nodes_size.limit or 2 * len(memo._new) > memo.new_trails):

@@ -11,10 +11,11 @@ import pytest
 import diffuse.numpy as np
 from diffuse import settings
 from diffuse.fusion import canonical
-from diffuse.ir import alias, partition, view
+from diffuse.ir import alias, bounded, partition, view
 from diffuse.ir.bounded import FRESH, LIMIT, SWEPT, Bounded, Past, Recurring, sweeps
 from diffuse.numpy.ops import moving
 from diffuse.observe import trace
+from diffuse.runtime import heap
 from diffuse.stream import engine
 from diffuse.stream.memo import Memo, Trail
 
@@ -27,6 +28,9 @@ def memo(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memo]:
     monkeypatch.setattr(window.memo, "new_trails", 100)
     monkeypatch.setattr(sweeps, "past", Past(1 << 20))
     monkeypatch.setattr(sweeps, "left", SWEPT)
+    monkeypatch.setattr(sweeps, "fresh", FRESH)
+    monkeypatch.setattr(sweeps, "_new", 0)
+    monkeypatch.setattr(sweeps, "_again", 0)
     monkeypatch.setattr(moving, "MOST", 0)  # operations on ever new views are recorded
     with settings.using(compile="off", window="auto", small=0):
         yield window.memo
@@ -55,8 +59,17 @@ def test_new_shapes_leave_no_more_trails_than_the_memo_has_room_for(memo: Memo) 
     assert memo.nodes < 20  # they have one canonical form
 
 
+def test_free_memory_is_given_back_with_trails(memo: Memo, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr(heap, "trim", kept.append)
+    for n in range(400, 700):
+        turn(n)
+    assert kept and set(kept) == {heap.LEFT}
+
+
 def test_nor_more_entries_of_any_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps, "fresh", 200)
+    monkeypatch.setattr(bounded, "FRESH", 200)
+    sweeps.begin()
     tables: list[Any] = [view._views, canonical._forms, alias._known, partition._covering,
                          engine.current().templates.known]
     before = sweeps.number
@@ -104,6 +117,28 @@ def test_what_is_kept_stays_beside_what_never_recurs_until_that_is_long_ago() ->
     for key in range(4 * LIMIT, 8 * LIMIT):
         table["new", key] = key
     assert len(table) <= FRESH + 1
+
+
+def test_entries_of_which_half_come_again_by_chance_are_dropped() -> None:
+    table: Recurring[tuple[str, int], int] = Recurring()
+    for key in range(8 * FRESH):
+        table["key", key] = key
+    for key in range(8 * FRESH):
+        for one in key, key + LIMIT:
+            if ("key", one) not in table:
+                table["key", one] = one
+        assert len(table) <= 2 * FRESH
+
+
+def test_a_program_that_comes_back_to_its_entries_is_swept_more_seldom() -> None:
+    table: Recurring[int, int] = Recurring()
+    for key in 3 * [*range(3 * FRESH)]:
+        if key not in table:
+            table[key] = key
+    assert len(table) == 3 * FRESH and sweeps.fresh > FRESH
+    for key in range(LIMIT, LIMIT + 10 * FRESH):
+        table[key] = key
+    assert sweeps.fresh == FRESH
 
 
 def test_all_tables_are_swept_when_one_has_many_new_entries() -> None:

@@ -2,7 +2,7 @@
 
 A program whose shapes change all the time would fill its caches with entries that it never asks for again.
 So whenever the caches have received some thousand new entries they are *swept*: each drops its new
-entries, unless the program comes back to most of them.  Then it had been given them before, not long ago.
+entries, unless the program comes back to three quarters of them.  Then it had been given them before, not long ago.
 What a loop of ever new shapes leaves behind is as much after a thousand iterations as after a million.
 """
 
@@ -14,16 +14,25 @@ from typing import TypeVar
 
 LIMIT = 1 << 16
 """The most entries of a table."""
-SWEPT = 1 << 14
+SWEPT = 1 << 12
 """The number of new entries of all recurring tables together after which they are swept."""
-FRESH = 2816
+FRESH = 704
 """The number of new entries of one of them after which all are swept."""
 
 FACTOR = 4
-"""The factor by which a limit grows."""
+"""The factor by which a limit, and these two numbers, grow for a program that comes back to its entries."""
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def recurs(again: int, new: int) -> bool:
+    """Does a program come back to its entries, if so many of the new ones were there before?
+
+    A loop of ever new shapes comes by chance to more than half of them again: views and selections of an
+    array often have the shape that another array had.
+    """
+    return 4 * again > 3 * new
 
 
 class Past:
@@ -78,7 +87,7 @@ class Size:
     def grows(self) -> bool:
         """Raise the limit if the program comes back to forgotten entries; False if the entries should be
         forgotten."""
-        again, self._new, self._again = 2 * self._again > self._new, 0, 0
+        again, self._new, self._again = recurs(self._again, self._new), 0, 0
         if not again or self.limit >= self.most:
             return False
         self.limit = min(FACTOR * self.limit, self.most)
@@ -101,23 +110,34 @@ class Bounded(dict[K, V]):
 
 
 class Sweeps:
-    """When recurring tables are swept, and which entries they were given before."""
+    """When recurring tables are swept, and which entries they were given before.
 
-    __slots__ = ("number", "left", "every", "fresh", "past")
+    Tables are swept more seldom while most of what is swept was there before: then the program comes back to
+    more entries than would be added between two sweeps, and finds them all from its next turn on.
+    """
 
-    def __init__(self, every: int = SWEPT, fresh: int = FRESH) -> None:
-        self.every, self.fresh = every, fresh
-        """The number of new entries of all tables, and that of one table, from one sweep to the next."""
+    __slots__ = ("number", "left", "fresh", "past", "_new", "_again")
+
+    def __init__(self) -> None:
         self.number = 0
         """The number of sweeps so far."""
-        self.left = every
-        """The number of new entries until the next one."""
+        self.left, self.fresh = SWEPT, FRESH
+        """The number of new entries of all tables until the next sweep, and that of one table from one sweep
+        to the next."""
         self.past = Past(1 << 20)
+        self._new = self._again = 0
 
     def begin(self) -> None:
         """Begin a sweep: each table is swept when it is given its next new entry."""
-        self.left = self.every
+        factor = FACTOR if recurs(self._again, self._new) else 1
+        self.left, self.fresh = factor * SWEPT, factor * FRESH
         self.number += 1
+        self._new = self._again = 0
+
+    def swept(self, new: int, again: int) -> None:
+        """Note how many new entries a table had, and how many of them were there before."""
+        self._new += new
+        self._again += again
 
 
 sweeps = Sweeps()
@@ -162,7 +182,8 @@ class Recurring(Bounded[K, V]):
         new = list(islice(self, self._kept, None))
         names = new if self._name is None else map(self._name, new)
         again = sum([past.seen(hash((self._number, name))) for name in names])
-        if 2 * again > len(new):
+        sweeps.swept(len(new), again)
+        if recurs(again, len(new)):
             self._kept = len(self)
         elif not self._kept or self._turns != past.turns:
             self.clear()

@@ -22,7 +22,7 @@ from zlib import crc32
 
 from diffuse.fusion.constraints import Refusal
 from diffuse.ir import Decomposition, Point
-from diffuse.ir.bounded import Past, Size, sweeps
+from diffuse.ir.bounded import Past, Size, recurs, sweeps
 from diffuse.ir.template import Template
 
 FIRST_NODES, MOST_NODES = 1 << 14, 1 << 18
@@ -214,9 +214,9 @@ class Memo:
         if isinstance(edge, Trail):
             edge.name = name
 
-    def trim(self, alone: bool = True) -> None:
+    def trim(self, alone: bool = True) -> bool:
         """Clear full trees, and drop trails that do not recur; called between groups, when no group refers to
-        a node.
+        a node.  Returns whether trails were dropped that do not recur.
 
         Trails that were added before a sweep of the tables lead to templates that are not found any more.
         Several ranks, which are not `alone`, wait for a number of trails: they have to forget alike, and
@@ -227,13 +227,15 @@ class Memo:
         elif self.trails > MOST_NODES:
             self.forget_trails()
         elif len(self._new) > self.new_trails or alone and self._sweep != sweeps.number:
-            self._drop_trails()
+            return self._drop_trails()
+        return False
 
-    def _drop_trails(self) -> None:
+    def _drop_trails(self) -> bool:
         """Drop the new edges of trails unless most of them were there before; and the others, too, if that
-        was long ago."""
+        was long ago.  Returns whether they were dropped."""
         again = sum([self._past.seen(name) for *_, name in self._new])
-        if 2 * again <= len(self._new):
+        drops = not recurs(again, len(self._new))
+        if drops:
             if self._turns != self._past.turns:
                 self.forget_trails()
             for trail, key, _ in self._new:
@@ -242,3 +244,4 @@ class Memo:
             self.starts = {name: trail for name, trail in self.starts.items() if trail.edges}
         self._turns, self._sweep = self._past.turns, sweeps.number
         self._new.clear()
+        return drops

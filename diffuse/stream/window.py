@@ -16,6 +16,7 @@ from diffuse.fusion.constraints import Refusal, admit
 from diffuse.ir import ONE, Decomposition, volume
 from diffuse.ir.template import Recorded, Template
 from diffuse.observe.provenance import calls
+from diffuse.runtime import heap
 from diffuse.settings import config
 from diffuse.stream.borders import note, recut, recuts, refused
 from diffuse.stream.cuts import Cuts, alike, like_all_rows
@@ -345,7 +346,8 @@ class Window:
             self.closed.append(group)
             if self.passed is not None:
                 self.passed.append(group)
-            self.memo.trim(self.stores.runtime.ranks == 1)
+            if self.memo.trim(self.stores.runtime.ranks == 1):
+                heap.trim(heap.LEFT)
             if len(self.closed) == 1:
                 self.size = next_look(self)
             return self.begin()

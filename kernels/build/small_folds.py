@@ -9,7 +9,8 @@ functions compute the same tree.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from array import array as packed
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -79,8 +80,15 @@ class SmallFold:
         self.axes = axes
         self.reduction, = abi.reductions(source)
         self.source = source
-        self._code: tuple[Any, ...] = ()
-        """Its machine code as a function, and what packs the arguments; empty until it is called."""
+        *places, target = abi.words(source).arguments
+        self.places, self.target = tuple(places), target
+        """The positions of the arrays' addresses, and that of the result's, among the words of 8 bytes of a
+        block of arguments."""
+        self.dtype = np.dtype(source.arguments[0].dtype)
+        self.odd = self.dtype.alignment - 1
+        """The low bits that are clear in the address of an aligned array."""
+        self.run: Any = None
+        """Its machine code as a function, once a call was laid out."""
 
     def ready(self) -> bool:
         """Has the machine code arrived?"""
@@ -89,38 +97,26 @@ class SmallFold:
 
     def laid_out(self, arrays: Sequence[Array]) -> LaidOut:
         """Lay out the call for arrays of this shape and these strides."""
-        shape, dtype = arrays[0].shape, arrays[0].dtype
+        shape = arrays[0].shape
         result = tuple([n for d, n in enumerate(shape) if d not in self.axes])
-        steps = iter(np.empty(result, dtype).strides)
+        steps = iter(np.empty(result, self.dtype).strides)
         into = [0 if d in self.axes else next(steps) for d in range(len(shape))]
         words = [1, shape[0], *shape]
         for array in arrays:
             words += (0, *array.strides)
         words += (0, *into, _partials(abi.partial_bytes(self.source, self.reduction, shape)))
-        *places, target = abi.words(self.source).arguments
-        if not self._code:
-            self._code = CALL(self.kernel.native.address), self.kernel.layout.pack
-        run, pack = self._code
-        return LaidOut(run, pack, result, dtype, dtype.alignment - 1, words, tuple(places), target,
-                       self.kernel)
+        if self.run is None:
+            self.run = CALL(self.kernel.native.address)
+        return LaidOut(self, result, packed("q", self.kernel.layout.pack(*words)))
 
 
 class LaidOut(NamedTuple):
-    """A compiled reduction with all its arguments but the addresses."""
+    """A call of a compiled reduction with all its arguments but the addresses."""
 
-    run: Callable[[bytes, int], None]
-    pack: Callable[..., bytes]
+    fold: SmallFold
     shape: tuple[int, ...]
     """The shape of the result."""
-    dtype: Any
-    odd: int
-    """The low bits that are clear in the address of an aligned array."""
-    words: list[int]
-    places: tuple[int, ...]
-    """The positions of the arrays' addresses among the argument words."""
-    target: int
-    """The position of the result's address."""
-    kernel: Any
+    words: packed[int]
 
 
 _memory: list[Array] = [np.empty(1 << 12, np.uint8)]
@@ -168,15 +164,15 @@ def fold(operator: str, axes: tuple[int, ...], *arrays: Array) -> Array | None:
     known = _layout(operator, axes, arrays)
     if known is None:
         return None
-    run, pack, shape, dtype, odd, words, places, target, _ = known
-    out = np.empty(shape, dtype)
-    values = words.copy()
-    for array, place in zip(arrays, places, strict=True):
-        values[place] = start = address(array)
+    found, shape, words = known
+    out = np.empty(shape, found.dtype)
+    words, odd = words[:], found.odd
+    for one, place in zip(arrays, found.places, strict=True):
+        words[place] = start = address(one)
         if start & odd:
             return fold_copies(operator, axes, arrays)
-    values[target] = address(out)
-    run(pack(*values), 0)
+    words[found.target] = address(out)
+    found.run(words.tobytes(), 0)
     return out
 
 
@@ -192,9 +188,10 @@ def laid_out(operator: str, axis: int, *arrays: Array
     known = _layout(operator, (axis,), arrays)
     if known is None:
         return None
-    code, places = known.kernel.native, known.places
-    return (code.address, code.finish, SEGMENT, known.pack(*known.words), places[0], places[-1], known.target,
-            known.kernel)
+    found = known.fold
+    code, places = found.kernel.native, found.places
+    return (code.address, code.finish, SEGMENT, known.words.tobytes(), places[0], places[-1], found.target,
+            found.kernel)
 
 
 def _layout(operator: str, axes: tuple[int, ...], arrays: Sequence[Array]) -> LaidOut | None:
