@@ -9,9 +9,9 @@ functions compute the same tree.
 from __future__ import annotations
 
 import ctypes
+from array import array as packed
 from collections.abc import Sequence
 from functools import cache
-from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +36,6 @@ FEW = 32
 
 CALL = ctypes.PYFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)
 """Calls keep Python's lock, so that all of them can share the memory of partials."""
-WORD = Struct("=Q")
-"""An address in a block of arguments."""
 SHAPES = 1 << 12
 """The most shapes and strides for which calls are cached."""
 
@@ -86,8 +84,6 @@ class SmallFold:
         self.places, self.target = tuple(places), target
         """The positions of the arrays' addresses, and that of the result's, among the words of 8 bytes of a
         block of arguments."""
-        self.offsets = tuple([WORD.size * place for place in (*places, target)])
-        """The same in bytes, the result's last."""
         self.dtype = np.dtype(source.arguments[0].dtype)
         self.odd = self.dtype.alignment - 1
         """The low bits that are clear in the address of an aligned array."""
@@ -111,7 +107,7 @@ class SmallFold:
         words += (0, *into, _partials(abi.partial_bytes(self.source, self.reduction, shape)))
         if self.run is None:
             self.run = CALL(self.kernel.native.address)
-        return LaidOut(self, result, self.kernel.layout.pack(*words))
+        return LaidOut(self, result, packed("q", self.kernel.layout.pack(*words)))
 
 
 class LaidOut(NamedTuple):
@@ -120,7 +116,7 @@ class LaidOut(NamedTuple):
     fold: SmallFold
     shape: tuple[int, ...]
     """The shape of the result."""
-    block: bytes
+    words: packed[int]
 
 
 _memory: list[Array] = [np.empty(1 << 12, np.uint8)]
@@ -168,15 +164,15 @@ def fold(operator: str, axes: tuple[int, ...], *arrays: Array) -> Array | None:
     known = _layout(operator, axes, arrays)
     if known is None:
         return None
-    found, shape, block = known
+    found, shape, words = known
     out = np.empty(shape, found.dtype)
-    words = bytearray(block)
-    for array, offset in zip((*arrays, out), found.offsets, strict=True):
-        start = address(array)
-        if start & found.odd:
+    words, odd = words[:], found.odd
+    for one, place in zip(arrays, found.places, strict=True):
+        words[place] = start = address(one)
+        if start & odd:
             return fold_copies(operator, axes, arrays)
-        WORD.pack_into(words, offset, start)
-    found.run(bytes(words), 0)
+    words[found.target] = address(out)
+    found.run(words.tobytes(), 0)
     return out
 
 
@@ -194,7 +190,7 @@ def laid_out(operator: str, axis: int, *arrays: Array
         return None
     found = known.fold
     code, places = found.kernel.native, found.places
-    return (code.address, code.finish, SEGMENT, known.block, places[0], places[-1], found.target,
+    return (code.address, code.finish, SEGMENT, known.words.tobytes(), places[0], places[-1], found.target,
             found.kernel)
 
 
