@@ -3,8 +3,8 @@
 A program whose shapes change all the time would fill its caches with entries that it never asks for again.
 So whenever the caches have received some thousand new entries they are *swept*: each drops its new
 entries, unless the program comes back to three quarters of them.  Then it had been given them before, not
-long ago.
-What a loop of ever new shapes leaves behind is as much after a thousand iterations as after a million.
+long ago.  What a loop of ever new shapes leaves behind is as much after a thousand iterations as after a
+million.
 """
 
 from __future__ import annotations
