@@ -37,6 +37,14 @@ def processors(root: str = "/") -> int:
     return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
 
 
+def together(root: str = "/") -> int:
+    """Processors that the cgroup's quota leaves to all ranks of this machine, each of which may be bound to a
+    few of them."""
+    quota = cpu_quota(root)
+    installed = os.cpu_count() or 1
+    return installed if quota is None else max(1, min(installed, math.ceil(quota)))
+
+
 def cores(root: str = "/") -> int:
     """Cores of the machine if this process may use all of its processors, else 0; processors that are
     threads of one core count once."""

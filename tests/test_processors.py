@@ -47,6 +47,14 @@ def test_cpu_quota(tmp_path: Path, contents: dict[str, str], quota: float | None
         assert machine.processors(root) == 1
 
 
+def test_bound_ranks_share_what_the_quota_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3}, raising=False)
+    assert machine.together(str(tmp_path / "none")) == 8
+    root = files(tmp_path, proc__self__cgroup=V2, sys__fs__cgroup__user__job__cpu_dot_max="250000 100000\n")
+    assert (machine.together(root), machine.processors(root)) == (3, 1)
+
+
 @pytest.mark.parametrize("contents, available", [
     ({"proc__meminfo": "MemTotal: 900 kB\nMemAvailable: 100 kB\nSwapFree: 20 kB\n"}, 120 << 10),
     ({"proc__meminfo": "MemAvailable: 100 kB\n", "proc__self__cgroup": V2,

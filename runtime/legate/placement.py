@@ -133,7 +133,7 @@ class Placement:
         """Have the ranks of a machine begin launches abreast, if they compute on all of its processors, each
         on so many threads."""
         assert self.network is not None
-        crowded = launcher.local_ranks() * threads >= (os.cpu_count() or 1)
+        crowded = launcher.local_ranks() * threads >= machine.together()
         self.board = board(self.rank, self.network.gather, crowded)
         if self.board is not None:
             self.code.board(self.board)
