@@ -57,6 +57,14 @@ def test_a_rank_that_fails_ends_at_once(number: int, text: str, status: int, sai
     assert done.stdout == ("child\noutput" if number == 0 else ""), "flushed first"
 
 
+@pytest.mark.parametrize("text", ["sys.exit(3)", "1 / 0"])
+def test_a_rank_that_fails_writes_what_is_in_open_files(text: str, tmp_path: Path) -> None:
+    early = f"before = open({str(tmp_path / 'before')!r}, 'w'); before.write('early')\n"
+    late = f"late = open({str(tmp_path / 'late')!r}, 'wb'); late.write(b'late'); sys.stdin.close()\n"
+    assert python(early + RANK + late + text, "0", PYTHONHASHSEED="0").returncode
+    assert [path.read_text() for path in sorted(tmp_path.iterdir())] == ["early", "late"]
+
+
 @pytest.mark.parametrize("text", [
     "", "sys.exit()", "sys.exit(0)",
     "try:\n    sys.exit(3)\nexcept SystemExit as error:\n    assert error.code == 3 and error.args == (3,)",

@@ -11,8 +11,10 @@ from __future__ import annotations
 import atexit
 import faulthandler
 import gc
+import io
 import os
 import random
+import stat
 import sys
 import threading
 import time
@@ -109,9 +111,22 @@ def _say_farewell() -> None:
         _farewells.pop()()
 
 
+def _flush_files() -> None:
+    """Write what the program has put into files and left open, as the interpreter would when it ends."""
+    gc.unfreeze()  # files from before this process was set up are looked for, too
+    for each in gc.get_objects():
+        if issubclass(type(each), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
+            try:
+                if stat.S_ISREG(os.fstat(each.fileno()).st_mode):  # who reads others may wait for us
+                    each.flush()
+            except (OSError, ValueError, RuntimeError):  # closed, no file, or in the middle of writing
+                pass
+
+
 def leave(status: int, report: str | None = None) -> NoReturn:
     """End this process without waiting for other ranks, which the launcher then ends."""
     _say_farewell()
+    _flush_files()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
