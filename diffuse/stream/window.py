@@ -1,9 +1,9 @@
 """The window: takes tasks in program order, and divides them into fusible prefixes (groups).
 
-A group is the longest fusible prefix after the previous group.  It is found one task at a time by walking the
-memo (memo.py): along a trail, if the program recorded the same before; else the task is decomposed
-(decompose.py) and found by its canonical row, or analysed (fusion/constraints.py).  Closed groups wait, so
-that the program can drop stores before they are planned (early.py says how long).
+A group is the longest fusible prefix after the previous group, without its tail (tails.py).  It is found one
+task at a time by walking the memo (memo.py): along a trail, if the program recorded the same before; else the
+task is decomposed (decompose.py) and found by its canonical row, or analysed (fusion/constraints.py).  Closed
+groups wait, so that the program can drop stores before they are planned (early.py says how long).
 """
 
 from __future__ import annotations
