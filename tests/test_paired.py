@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse.ir import Privilege
+from diffuse.ir import Decomposition, Privilege, Split, loops
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import codegen
 from diffuse.kernels.build.compiler import compiler
@@ -60,6 +60,25 @@ def test_bits_are_those_of_single_vectors(function: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(paired, "applies", lambda nest: False)
     assert "<16 x double>" not in codegen.text(body(function))
     assert together == results(function, x)
+
+
+def rows(width: int, letters: str) -> Body:
+    """`exp` of an array with gaps between its rows of `width` elements."""
+    vectors = loops.flat((60, width), Decomposition((1,), (Split(-1, 60),)))
+    arguments = (Argument(0, 0, "float64", 0, letters, Privilege.READ),
+                 Argument(1, 0, "float64", 0, "s1", Privilege.WRITE))
+    ops = (Op("load", "float64", (), 0), Op("exp", "float64", (0,)), Op("store", "float64", (1,), 1))
+    return Body((Space(2, (-1,), vectors),), arguments, (), (Loop(0, (0, 1), ops),))
+
+
+@pytest.mark.parametrize("width, letters, pairs", [
+    (25, "s4", False),  # one such step would be followed by two of one vector
+    (25, "s1", True),   # the loop runs across rows
+    (32, "s4", True),
+    (64, "s4", True),
+])
+def test_short_rows_take_one_vector_a_step(width: int, letters: str, pairs: bool) -> None:
+    assert ("<16 x double>" in codegen.text(rows(width, letters))) == pairs
 
 
 def changed(x: Any, parts: Any, row: Any) -> None:

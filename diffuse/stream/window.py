@@ -1,9 +1,9 @@
 """The window: takes tasks in program order, and divides them into fusible prefixes (groups).
 
-A group is the longest fusible prefix after the previous group.  It is found one task at a time by walking the
-memo (memo.py): along a trail, if the program recorded the same before; else the task is decomposed
-(decompose.py) and found by its canonical row, or analysed (fusion/constraints.py).  Closed groups wait, so
-that the program can drop stores before they are planned (early.py says how long).
+A group is the longest fusible prefix after the previous group, without its tail (tails.py).  It is found one
+task at a time by walking the memo (memo.py): along a trail, if the program recorded the same before; else the
+task is decomposed (decompose.py) and found by its canonical row, or analysed (fusion/constraints.py).  Closed
+groups wait, so that the program can drop stores before they are planned (early.py says how long).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from diffuse.stream.memo import Later, Memo, Node, Trail
 from diffuse.stream.outline import MOST_COST, MOST_LOOPS, SPARE, overfull, spilled_bytes, weight
 from diffuse.stream.sketch import sketched
 from diffuse.stream.stores import Stores
+from diffuse.stream.tails import shorten
 from diffuse.stream.turns import begins_turn
 
 if TYPE_CHECKING:
@@ -201,6 +202,12 @@ class Window:
         return found
 
     @property
+    def _alone(self) -> bool:
+        """Are tasks run by one process, which decides how they are cut?"""
+        runtime = self.stores.runtime
+        return self.region is None and runtime.addressed and runtime.ranks == 1
+
+    @property
     def learned(self) -> Shapes | None:
         """The habits of shapes if ranks hold parts of arrays and cut them by shape; else None."""
         runtime = self.stores.runtime
@@ -243,6 +250,8 @@ class Window:
         if edge is None:
             edge = self._analysed(group, recorded)
             self.memo.add_edge(group.trail, name, edge)
+            if edge.__class__ is not Trail and self._alone:
+                shorten(self.memo, group, recorded, edge)
         if edge.__class__ is not Trail:
             for store in list(slots)[known:]:  # the next group uses them
                 del slots[store]
