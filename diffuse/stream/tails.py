@@ -23,10 +23,9 @@ SAVED = 3
 """The arrays that an operand saves: it is fetched and written at the end of a group, and read in the next."""
 
 
-def shorten(memo: Memo, group: Group, recorded: Recorded, refusal: Any) -> None:
-    """Have a group whose trail ends with this refused task end before its tail from the next time on."""
-    if not isinstance(refusal, Refusal) or refusal.constraint != "true dependence":
-        return
+def shorten(memo: Memo, group: Group, recorded: Recorded) -> None:
+    """Have a group that was closed before this task, which depends on it, end before its tail from the next
+    time on."""
     number = begin(group.recorded, recorded)
     if 0 < number < len(group.recorded):
         found = _step(memo.start, group.recorded, number)

@@ -27,7 +27,6 @@ from diffuse.stream.memo import Later, Memo, Node, Trail
 from diffuse.stream.outline import MOST_COST, MOST_LOOPS, SPARE, overfull, spilled_bytes, weight
 from diffuse.stream.sketch import sketched
 from diffuse.stream.stores import Stores
-from diffuse.stream.tails import shorten
 from diffuse.stream.turns import begins_turn
 
 if TYPE_CHECKING:
@@ -250,8 +249,10 @@ class Window:
         if edge is None:
             edge = self._analysed(group, recorded)
             self.memo.add_edge(group.trail, name, edge)
-            if edge.__class__ is not Trail and self._alone:
-                shorten(self.memo, group, recorded, edge)
+            if self._alone and isinstance(edge, Refusal) and edge.constraint == "true dependence":
+                from diffuse.stream import tails  # few programs have such a group
+
+                tails.shorten(self.memo, group, recorded)
         if edge.__class__ is not Trail:
             for store in list(slots)[known:]:  # the next group uses them
                 del slots[store]
