@@ -39,7 +39,8 @@ def gained(worker: harness.Worker, iterations: int) -> Measures:
 
 def steady(worker: harness.Worker, iterations: int) -> Measures:
     """The counters' gain of one iteration among many, and the window at the end."""
-    gained(worker, WARM_UP)
+    for _ in range(3):  # the groups with which a run begins are divided again at their second and third turn
+        gained(worker, WARM_UP)
     one, two = gained(worker, iterations), gained(worker, 2 * iterations)
     return {name: (two[name] - one[name]) / iterations for name in two} | {
         "window": worker.ask(end=True)["window"]}
