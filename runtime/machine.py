@@ -33,16 +33,19 @@ def threads(root: str = "/") -> int:
 def processors(root: str = "/") -> int:
     """Processors that affinity and the cgroup's quota leave to this process."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = cpu_quota(root)
-    return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
+    return _within_quota(allowed, root)
 
 
 def together(root: str = "/") -> int:
     """Processors that the cgroup's quota leaves to all ranks of this machine, each of which may be bound to a
     few of them."""
+    return _within_quota(os.cpu_count() or 1, root)
+
+
+def _within_quota(count: int, root: str) -> int:
+    """So many processors, or those that the cgroup's quota pays for, if these are fewer; at least one."""
     quota = cpu_quota(root)
-    installed = os.cpu_count() or 1
-    return installed if quota is None else max(1, min(installed, math.ceil(quota)))
+    return count if quota is None else max(1, min(count, math.ceil(quota)))
 
 
 def cores(root: str = "/") -> int:

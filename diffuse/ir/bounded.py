@@ -16,9 +16,9 @@ from typing import TypeVar
 LIMIT = 1 << 16
 """The most entries of a table."""
 SWEPT = 1 << 12
-"""The number of new entries of all recurring tables together after which they are swept."""
+"""The number of new entries of all recurring tables together after which all are swept."""
 FRESH = 704
-"""The number of new entries of one of them after which all are swept."""
+"""The number of new entries of a single table after which all tables are swept."""
 
 FACTOR = 4
 """The factor by which a limit, and these two numbers, grow for a program that comes back to its entries."""
@@ -136,7 +136,7 @@ class Sweeps:
         self._new = self._again = 0
 
     def swept(self, new: int, again: int) -> None:
-        """Note how many new entries a table had, and how many of them were there before."""
+        """Count the new entries of a table that is swept, and those among them that it had held before."""
         self._new += new
         self._again += again
 

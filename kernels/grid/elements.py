@@ -65,7 +65,7 @@ def _several(threads: Threads, found: list[str], slots: str, each: int) -> None:
     numbers = _numbers(code, start, beside, many, each)
     inside = [code.let(f"icmp ult i64 {number}, {extent}") for number in numbers]
     with guarded(code, code.let(f"and i1 {inside[0]}, {code.let(f'xor i1 {done}, true')}")):
-        # what is beyond the row is read at the thread's first iteration instead, and not computed
+        # an iteration behind the end of the row reads what the thread's first one reads, and computes nothing
         reads = [code.let(f"select i1 {within}, i64 {number}, i64 {numbers[0]}")
                  for within, number in zip(inside, numbers, strict=True)]
         _write(_again(threads, outer), numbers, reads, ["", *inside[1:]])
