@@ -31,7 +31,7 @@ typedef struct Loop {
     int width; /* the bytes of an operand's element */
     StridedRows strided; /* the same operation, or NULL */
     int silent;          /* does it raise no floating-point errors, as that code may do with NaNs? */
-    int slow;            /* where it is faster than the loop on long rows: see below */
+    int slow;            /* where it is faster than the loop on long rows: see above */
 } Loop;
 
 /* An operand, or the result: its memory, and its strides over the dimensions of the result. */

@@ -131,17 +131,29 @@ static PyObject *apart(int kind, PyArray_Descr *type, Number *most, const Number
     return raised ? NULL : PyArray_Scalar(most, type, NULL);
 }
 
+/* Are these numbers side by side, so that NumPy's own loops can reduce parts of them here? */
+static int has_parts(int kind, PyArrayObject *x)
+{
+    return (kind == LONG || kind == SINGLE || kind == DOUBLE) && PyArray_IS_C_CONTIGUOUS(x) && small_plain((PyObject *)x)
+        && small_usual();
+}
+
+/* NumPy's function for the place of an extreme. */
+static PyArray_ArgFunc *place_of(int fold, PyArrayObject *x)
+{
+    PyArray_ArrFuncs *functions = PyDataType_GetArrFuncs(PyArray_DESCR(x));
+    return fold == SMALL_ARGMAX ? functions->argmax : functions->argmin;
+}
+
 PyObject *small_parted(int fold, PyArrayObject *x)
 {
     int kind = small_kind(PyArray_TYPE(x)), places = fold == SMALL_ARGMAX || fold == SMALL_ARGMIN, range = fold == SMALL_PTP;
     Work work = {.run = places ? place_part : range ? range_part : reduce_part, .array = x, .row = 1};
     Number values[PARTS], found, least;
-    if ((kind != LONG && (fold == SMALL_SUM || (kind != SINGLE && kind != DOUBLE))) || !PyArray_IS_C_CONTIGUOUS(x)
-            || !small_plain((PyObject *)x) || !small_usual())
+    if (!has_parts(kind, x) || (fold == SMALL_SUM && kind != LONG))
         return NULL;
     if (places) {
-        PyArray_ArrFuncs *functions = PyDataType_GetArrFuncs(PyArray_DESCR(x));
-        work.place = fold == SMALL_ARGMAX ? functions->argmax : functions->argmin;
+        work.place = place_of(fold, x);
     } else if (!small_fold_loop(range ? SMALL_MAX : fold, kind, &work.loop)
                || (range && !small_fold_loop(SMALL_MIN, kind, &work.other)))
         return NULL;
@@ -174,15 +186,13 @@ static void rows_part(Work *work, const char *from, npy_intp count, int point)
 PyObject *small_parted_rows(int fold, PyArrayObject *x)
 {
     int kind = small_kind(PyArray_TYPE(x)), rank = PyArray_NDIM(x);
-    if ((kind != LONG && kind != SINGLE && kind != DOUBLE) || (fold != SMALL_ARGMAX && fold != SMALL_ARGMIN) || rank < 2
-            || PyArray_SIZE(x) == 0 || !PyArray_IS_C_CONTIGUOUS(x) || !small_plain((PyObject *)x) || !small_usual())
+    if ((fold != SMALL_ARGMAX && fold != SMALL_ARGMIN) || rank < 2 || PyArray_SIZE(x) == 0 || !has_parts(kind, x))
         return NULL;
     PyObject *found = PyArray_SimpleNew(rank - 1, PyArray_DIMS(x), NPY_INTP);
     if (found == NULL)
         return NULL;
-    PyArray_ArrFuncs *functions = PyDataType_GetArrFuncs(PyArray_DESCR(x));
     Work work = {.run = rows_part, .array = x, .row = PyArray_DIM(x, rank - 1),
-                 .place = fold == SMALL_ARGMAX ? functions->argmax : functions->argmin,
+                 .place = place_of(fold, x),
                  .results = PyArray_BYTES((PyArrayObject *)found)};
     ran(&work, (const void *)rows_part);
     if (work.raised) /* NumPy has to look */
@@ -231,10 +241,9 @@ PyObject *small_sections(int fold, PyObject *of, PyObject *at)
     int kind = small_kind(PyArray_TYPE(x));
     npy_intp count = PyArray_SIZE(starts);
     Work work = {.run = sections_part, .array = x, .row = 1, .starts = PyArray_DATA(starts), .sections = count};
-    if ((kind != LONG && kind != SINGLE && kind != DOUBLE) || PyArray_SIZE(x) < 2 * SMALL_SHARE || count < 2
-            || !PyArray_IS_C_CONTIGUOUS(x) || !small_plain(of) || PyArray_TYPE(starts) != NPY_INTP
+    if (!has_parts(kind, x) || PyArray_SIZE(x) < 2 * SMALL_SHARE || count < 2 || PyArray_TYPE(starts) != NPY_INTP
             || !PyArray_IS_C_CONTIGUOUS(starts) || !small_plain(at) || !ascend(starts, PyArray_SIZE(x))
-            || !small_usual() || !small_fold_loop(fold, kind, &work.loop))
+            || !small_fold_loop(fold, kind, &work.loop))
         return NULL;
     PyObject *found = PyArray_SimpleNew(1, &count, PyArray_TYPE(x));
     if (found == NULL)
