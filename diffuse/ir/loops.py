@@ -44,6 +44,10 @@ REPEATS = {"p": 2, "q": 4}
 """The letters of accesses that read neighbouring elements along the dimension before the last, each for all
 so many indices of the last one, where a loop runs over both."""
 
+LEFT_OUT = "n"
+"""The letter of the dimension before the last, in such loops, where one index of the last dimension is left
+out between two rows."""
+
 NEAR = "234"
 """The strides of the last dimension, in elements, that kernels treat specially: accesses to one of a few
 components in the last dimensions of a store, such as the parts of complex numbers."""
@@ -56,15 +60,26 @@ def letters(access: Access, shape: Point, flattened: int, gaps: bool = False) ->
         step = _step(access, rank - 1)
         if step != 1 and str(step) not in (*NEAR,):
             return found
-        behind = flattened and found[-2] != "0" and _step(access, rank - 2) == step * shape[-1]
-        return (found[:-2] + "c" if behind else found[:-1]) + str(step)
+        return found[:-2] + _between(access, shape, flattened, found[-2:-1], step) + str(step)
     if flattened and found[-1] == "0" and found[-2] != "0":
         for letter, times in REPEATS.items():
             if times == shape[-1] and _plain(access) and _step(access, rank - 2) == 1:
                 return found[:-2] + letter + "0"
-    if flattened and found[-1] == "1" and found[-2] != "0" and _step(access, rank - 2) == shape[-1]:
-        return found[:-2] + "c1"
+    if flattened and found[-1] == "1":
+        return found[:-2] + _between(access, shape, flattened, found[-2:-1], 1) + "1"
     return found
+
+
+def _between(access: Access, shape: Point, flattened: int, letter: str, step: int) -> str:
+    """The letter of the dimension before the last, which is another one if it says where the next row lies:
+    the last dimension has a stride of so many elements."""
+    if flattened and letter != "0":
+        row = _step(access, len(shape) - 2)
+        if row == step * shape[-1]:
+            return "c"
+        if flattened > 1 and row == step * (shape[-1] + 1):
+            return LEFT_OUT
+    return letter
 
 
 def _plain(access: Access) -> bool:

@@ -41,9 +41,9 @@ def _spaces(body: Body) -> Iterator[str]:
             yield f"argument {number} is in space {argument.space}: there are {len(body.spaces)}"
             continue
         rank = body.spaces[argument.space].rank
-        if len(argument.classes) != rank or not set(argument.classes) <= {*"01sc", *NEAR, *REPEATS}:
+        if len(argument.classes) != rank or not set(argument.classes) <= {*"01scn", *NEAR, *REPEATS}:
             yield (f"argument {number} has the classes {argument.classes!r}: expected 0, 1, s or c for "
-                   f"each of {rank} dimensions, or for the last one of {NEAR}, or p or q for the one "
+                   f"each of {rank} dimensions, or for the last one of {NEAR}, or n, p or q for the one "
                    "before it")
     for number, loop in enumerate(body.loops):
         if not 0 <= loop.space < len(body.spaces):

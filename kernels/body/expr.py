@@ -109,9 +109,10 @@ class Argument(NamedTuple):
     space: int
     classes: str
     """One letter per iteration dimension: 0 not followed (broadcast or reduced), 1 neighbouring elements
-    are neighbours in memory, s any other stride, c the stride of rows that lie one behind the other; of the
-    last dimension also 2, 3 or 4, a stride of so many elements; of the one before it also p or q, the stride
-    of neighbouring elements each of which the last dimension repeats two or four times."""
+    are neighbours in memory, s any other stride, c the stride of rows that lie one behind the other, n that
+    of rows with one index left out between them; of the last dimension also 2, 3 or 4, a stride of so many
+    elements; of the one before it also p or q, the stride of neighbouring elements each of which the last
+    dimension repeats two or four times."""
     privilege: Privilege
 
 

@@ -7,6 +7,7 @@ row hold those of the next rows, too, and are still at hand for them.
 
 from __future__ import annotations
 
+from diffuse.ir.loops import LEFT_OUT
 from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.body.operations import TABLE
 
@@ -22,5 +23,5 @@ def applies(body: Body, loop: Loop, order: tuple[int, ...]) -> bool:
         return False
     around, inner = order[-2:]
     accesses = [body.arguments[a].classes for op in loop.ops for a in op.arguments]
-    return (any(classes[around] == "1" and classes[inner] == "s" for classes in accesses)
+    return (any(classes[around] == "1" and classes[inner] in ("s", LEFT_OUT) for classes in accesses)
             and any(classes[inner] == "1" for classes in accesses))

@@ -3,7 +3,8 @@
 Rows of three elements would leave most lanes of a vector unused.  Where the stores of a loop are contiguous
 over both dimensions, or every second to fourth element is stored, the loop counts elements across rows.
 Contiguous arrays are then read by whole vectors.  Rows longer than a vector may have gaps between them, as
-those of `x[:, 1:]`: a step of the loop then accesses at most two of them, each under a mask (gaps.py).
+those of `x[:, 1:]`: a step of the loop then accesses at most two of them, each under a mask (gaps.py), or
+runs through a gap of one index (skips.py).
 An array each of whose elements is used for a whole row of two or four is read by parts of vectors.
 An array that repeats in every row (a row of coefficients) is copied to a small table of one row plus as many
 elements as there are lanes, and a step reads it from its starting column on.  All other arrays (one number
@@ -17,9 +18,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from diffuse.ir import ITEMSIZE
-from diffuse.ir.loops import NEAR, REPEATS, SHORT
+from diffuse.ir.loops import LEFT_OUT, NEAR, REPEATS, SHORT
 from diffuse.kernels.body.expr import Argument, Body, Loop
 from diffuse.kernels.body.operations import TABLE
+from diffuse.kernels.llvm import gaps, skips
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import COMPONENT, Code, counted
 from diffuse.kernels.llvm.memory import MASKED, Place, Step, element, load_one, store_one
@@ -34,6 +36,8 @@ NEARBY = tuple(["c" + step for step in NEAR])
 """Those of an access to every second to fourth element over both dimensions."""
 BY_VECTORS = (REPEATED, *REPEATS)
 """First letters of accesses that are not read lane by lane."""
+LEFT = 0.5
+"""How many vectors of so many per row a loop through gaps of one index saves."""
 GAP = 2
 """The additional instructions of an access with gaps, per vector of memory."""
 
@@ -48,20 +52,34 @@ def applies(body: Body, loop: Loop, order: tuple[int, ...], code: Code) -> bool:
     stored, loaded = ([body.arguments[op.attribute] for op in loop.ops if op.kind == kind]
                       for kind in ("store", "load"))
     over = gapped(body, loop.space, code)
-    gaps = [argument.classes[-2:] for argument in stored + loaded if over(argument)]
+    apart = [argument.classes[-2:] for argument in stored + loaded if over(argument)]
+    if skips.applies(body, loop, code):
+        count = _cost(loop)
+        return (space.flat - LEFT) * (count + len(loaded)) < _rows(space.flat, count, stored + loaded)
     if any(argument.classes[-2:] not in (ALONG, *NEARBY) and not over(argument) for argument in stored):
         return False
-    if not stored or any(argument.classes[-2:] == APART[0] and not over(argument) for argument in loaded):
+    if not stored or any(_ends(argument) == APART[0] and not over(argument) for argument in loaded):
         return False
-    count = len(loop.ops)
-    if gaps:
-        count = sum([TABLE[op.kind].cost if op.kind in TABLE else 1 for op in loop.ops])
-    # instructions for a row of unknown width: in vectors of its own, and as part of longer vectors
-    rows = space.flat * count + 2 * len(stored + loaded) + 12
+    count = _cost(loop) if apart else len(loop.ops)
     picked = sum(argument.classes[-2:] not in (ALONG, *NEARBY) and not over(argument)
                  and argument.classes[-2] not in BY_VECTORS for argument in loaded)
-    more = 3 * lanes * picked + GAP * sum([int(letters[1]) for letters in gaps])
-    return bool((space.flat - 0.625) * (count + more) < rows)
+    more = 3 * lanes * picked + GAP * sum([int(letters[1]) for letters in apart])
+    return bool((space.flat - 0.625) * (count + more) < _rows(space.flat, count, stored + loaded))
+
+
+def _cost(loop: Loop) -> int:
+    """The instructions of a loop for a vector."""
+    return sum([TABLE[op.kind].cost if op.kind in TABLE else 1 for op in loop.ops])
+
+
+def _rows(vectors: int, count: int, accesses: list[Argument]) -> int:
+    """The instructions for a row of so many vectors on its own, of `count` for each vector."""
+    return vectors * count + 2 * len(accesses) + 12
+
+
+def _ends(argument: Argument) -> str:
+    """The letters of the last two dimensions of an access, where the gap between rows does not matter."""
+    return argument.classes[-2:].replace(LEFT_OUT, "s")
 
 
 def gapped(body: Body, space: int, code: Code) -> Callable[[Argument], bool]:
@@ -69,7 +87,7 @@ def gapped(body: Body, space: int, code: Code) -> Callable[[Argument], bool]:
     possible = body.spaces[space].flat > 1 and code.module.target.permutes
 
     def over(argument: Argument) -> bool:
-        return (possible and argument.classes[-2:] in APART and argument.dtype not in COMPONENT
+        return (possible and _ends(argument) in APART and argument.dtype not in COMPONENT
                 and ITEMSIZE[argument.dtype] >= MASKED)
 
     return over
@@ -78,12 +96,15 @@ def gapped(body: Body, space: int, code: Code) -> Callable[[Argument], bool]:
 class Rows:
     """The position of such a loop: the row and the column in which a step begins."""
 
-    def __init__(self, code: Code, block: Block, body: Body, space: int) -> None:
-        self.code, self.block, self.body = code, block, body
+    def __init__(self, code: Code, block: Block, body: Body, loop: Loop) -> None:
+        self.code, self.block, self.body, space = code, block, body, loop.space
         self.rank = body.spaces[space].rank
         self.width = block.extent(space, self.rank - 1)
-        self.columns = code.let(f"urem i64 {code.lanes}, {self.width}")
-        self.rows = code.let(f"udiv i64 {code.lanes}, {self.width}")
+        self.skips = skips.applies(body, loop, code)
+        self.period = code.let(f"add nuw nsw i64 {self.width}, 1") if self.skips else self.width
+        """The number of columns from one row to the next, with the one that is left out between them."""
+        self.columns = code.let(f"urem i64 {code.lanes}, {self.period}")
+        self.rows = code.let(f"udiv i64 {code.lanes}, {self.period}")
         self.room = [block.room("int64", 1) for _ in range(2)]
         self.size = SHORT + code.lanes
         self.gapped = gapped(body, space, code)
@@ -113,7 +134,9 @@ class Rows:
     def place(self, argument: int, base: str) -> Place:
         """The place of an argument in the rows that begin at `base`."""
         kind = self.body.arguments[argument]
-        letters = kind.classes[-2:]
+        letters = _ends(kind)
+        if self.skips and letters[0] != REPEATED:
+            letters = "c" + letters[1]
         if letters == ALONG:
             return Place(kind.dtype, "1", base)
         if letters in NEARBY:
@@ -148,35 +171,46 @@ class Rows:
         code = self.code
         for room, start in zip(self.room, (low, "0"), strict=True):
             store_one(code, "int64", room, start)
-        return code.let(f"mul nsw i64 {low}, {self.width}"), code.let(f"mul nsw i64 {high}, {self.width}")
+        first, end = (code.let(f"mul nsw i64 {bound}, {self.period}") for bound in (low, high))
+        return first, code.let(f"sub nsw i64 {end}, 1") if self.skips else end
 
     def at(self, step: Step) -> Step:
         """The step with the row and the column in which it begins."""
         row, column = (str(load_one(self.code, "int64", room)) for room in self.room)
+        return self._begun(step, row, column)
+
+    def _begun(self, step: Step, row: str, column: str) -> Step:
+        """The step with this row and column."""
         left = self.code.let(f"sub nsw i64 {self.width}, {column}")
-        return step._replace(row=row, column=column, left=left)
+        step = step._replace(row=row, column=column, left=left)
+        return skips.at(self.code, step, left) if self.skips else step
 
     def advance(self, step: Step) -> None:
         """Advance the row and the column to the next step."""
-        following = self.behind(step)
-        store_one(self.code, "int64", self.room[0], following.row)
-        store_one(self.code, "int64", self.room[1], following.column)
+        for room, number in zip(self.room, self._next(step), strict=True):
+            store_one(self.code, "int64", room, number)
 
     def behind(self, step: Step) -> Step:
         """The next step."""
+        return self._begun(step, *self._next(step))
+
+    def _next(self, step: Step) -> tuple[str, str]:
+        """The row and the column in which the next step begins."""
         code = self.code
         column = code.let(f"add nsw i64 {step.column}, {self.columns}")
         row = code.let(f"add nsw i64 {step.row}, {self.rows}")
-        over = code.let(f"icmp sge i64 {column}, {self.width}")
-        back = code.let(f"select i1 {over}, i64 {self.width}, i64 0")
+        over = code.let(f"icmp sge i64 {column}, {self.period}")
+        back = code.let(f"select i1 {over}, i64 {self.period}, i64 0")
         more = code.let(f"zext i1 {over} to i64")
-        row, column = code.let(f"add nsw i64 {row}, {more}"), code.let(f"sub nsw i64 {column}, {back}")
-        return step._replace(row=row, column=column, left=code.let(f"sub nsw i64 {self.width}, {column}"))
+        return code.let(f"add nsw i64 {row}, {more}"), code.let(f"sub nsw i64 {column}, {back}")
 
     @contextmanager
     def _entries(self) -> Iterator[tuple[str, str, str]]:
         """A loop over the entries of a table; yields the entry's number, row and column."""
         code = self.code
-        end = code.let(f"add nsw i64 {self.width}, {code.lanes - 1}")
+        end = code.let(f"add nsw i64 {self.period}, {code.lanes - 1}")
         with counted(code, "0", end) as k:
-            yield k, code.let(f"udiv i64 {k}, {self.width}"), code.let(f"urem i64 {k}, {self.width}")
+            column = code.let(f"urem i64 {k}, {self.period}")
+            if self.skips:  # the column that is left out has what the last one has
+                column = gaps.least(code, column, code.let(f"sub nsw i64 {self.width}, 1"))
+            yield k, code.let(f"udiv i64 {k}, {self.period}"), column

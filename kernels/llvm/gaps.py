@@ -17,7 +17,7 @@ def load(code: Code, dtype: str, at: str, apart: int, gap: str, left: str, activ
     first `left` ones; lanes that are not active hold the first element."""
     n, kind = code.lanes, code.memory(dtype)
     filler = "poison" if active is None else first(code, dtype, at)
-    here, end = _splat(code, _least(code, left, active or str(n))), _splat(code, active or str(n))
+    here, end = _splat(code, least(code, left, active or str(n))), _splat(code, active or str(n))
     there, found, done = _behind(code, at, gap), "poison", 0
     while done < n:
         start = min(done * apart, (n - 1) * (apart - 1))
@@ -43,7 +43,7 @@ def store(code: Code, dtype: str, at: str, apart: int, gap: str, left: str, acti
     numbers, end = _numbers(range(n)), _splat(code, active or str(n))
     within = code.let(f"icmp sgt <{n} x i64> {end}, {numbers}")
     if apart == 1:
-        here = _splat(code, _least(code, left, active or str(n)))
+        here = _splat(code, least(code, left, active or str(n)))
         before = code.let(f"icmp sgt <{n} x i64> {here}, {numbers}")
         store_masked(code, dtype, n, at, raw, before)
         behind = code.let(f"xor <{n} x i1> {before}, {within}")
@@ -67,7 +67,8 @@ def _splat(code: Code, number: str) -> str:
     return code.splat("int64", number)
 
 
-def _least(code: Code, one: str, other: str) -> str:
+def least(code: Code, one: str, other: str) -> str:
+    """The lesser one of two numbers, i64."""
     less = code.let(f"icmp slt i64 {one}, {other}")
     return code.let(f"select i1 {less}, i64 {one}, i64 {other}")
 

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from typing import Protocol
 
 from diffuse.ir import ITEMSIZE
-from diffuse.ir.loops import NEAR, REPEATS
+from diffuse.ir.loops import LEFT_OUT, NEAR, REPEATS
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Loop, Op
 from diffuse.kernels.body.operations import neutral
@@ -109,8 +109,9 @@ class Iteration:
         """The place of an argument's row that begins at address `base`."""
         kind = self.body.arguments[argument]
         letter = kind.classes[self.inner] if self.order else "0"
-        stride = self.block.stride(argument, self.inner) if letter in ("s", "c", *NEAR) else "0"
-        return Place(kind.dtype, "s" if letter == "c" else "1" if letter in REPEATS else letter, base, stride)
+        stride = self.block.stride(argument, self.inner) if letter in ("s", "c", LEFT_OUT, *NEAR) else "0"
+        plain = {"c": "s", LEFT_OUT: "s", **dict.fromkeys(REPEATS, "1")}
+        return Place(kind.dtype, plain.get(letter, letter), base, stride)
 
     def start_scans(self) -> None:
         for i, op in enumerate(self.loop.ops):

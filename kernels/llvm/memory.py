@@ -23,6 +23,7 @@ from diffuse.kernels.llvm.vectors import (
     gathered,
     loaded,
     masked,
+    moved,
     read_some,
     scattered,
     shuffled,
@@ -54,6 +55,10 @@ class Step(NamedTuple):
     """The column in which the step begins, if the loop runs over two dimensions (flat.py)."""
     left: str = ""
     """The number of elements from there to the end of the row."""
+    within: str | None = None
+    """The mask of lanes that are elements, if the step may have one between two rows (skips.py)."""
+    sources: str = ""
+    """For each lane, the number of the lane whose element it computes on: another one if it is none."""
     second: Step | None = None
     """In a step of two vectors (paired.py), the step of the second one."""
 
@@ -99,6 +104,9 @@ def load(code: Code, place: Place, step: Step) -> Value:
             kind = code.type(place.dtype)
             one, other = (str(load(code, place, each)) for each in (step._replace(second=None), step.second))
         return beside(code, kind, one, other, code.lanes // 2)
+    if step.within is not None and place.letter != "0":
+        raw = str(load(code, place, step._replace(within=None)))
+        return moved(code, place.dtype, raw, step.sources)
     if place.letter in (*NEAR,):
         masks = step.mask is None or ITEMSIZE[place.dtype] >= MASKED
         if code.lanes > 1 and masks and place.dtype not in COMPONENT:
@@ -140,7 +148,8 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
         place = place._replace(letter="s")
     at = address(code, place, step)
     if near and code.lanes > 1 and place.dtype in GATHERED and code.module.target.permutes:
-        store_apart(code, place.dtype, at, str(value), near, step.active)
+        between = None if step.within is None else step.left
+        store_apart(code, place.dtype, at, str(value), near, step.active, between)
     elif code.lanes == 1:
         store_one(code, place.dtype, at, value)
     elif place.letter == "g":
@@ -150,7 +159,8 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
     elif isinstance(value, tuple):
         _store_pairs(code, COMPONENT[place.dtype], at, place, step, value)
     else:
-        _write(code, place.dtype, code.lanes, at, place, step.mask, to_memory(code, place.dtype, value))
+        mask = step.mask if step.within is None else step.within
+        _write(code, place.dtype, code.lanes, at, place, mask, to_memory(code, place.dtype, value))
 
 
 def beside(code: Code, kind: str, one: str, other: str, lanes: int) -> str:

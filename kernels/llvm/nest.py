@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from diffuse.ir import ITEMSIZE
-from diffuse.ir.loops import SEGMENT
+from diffuse.ir.loops import LEFT_OUT, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Op
 from diffuse.kernels.body.operations import TABLE
@@ -172,7 +172,8 @@ class _Nest(Iteration):
 
     def _letters(self) -> list[str]:
         """How the elements of each access lie along the innermost dimension (`Argument.classes`)."""
-        return [self.body.arguments[a].classes[self.inner] for op in self.loop.ops for a in op.arguments]
+        found = [self.body.arguments[a].classes[self.inner] for op in self.loop.ops for a in op.arguments]
+        return ["s" if letter == LEFT_OUT else letter for letter in found]
 
     def _apart(self, kinds: set[str]) -> bool:
         """Are most accesses strided, with little computation?
@@ -214,7 +215,7 @@ class _Nest(Iteration):
 
     def _head(self, bases: dict[int, str]) -> None:
         if self.flat:
-            self.rows = flat.Rows(self.code, self.block, self.body, self.loop.space)
+            self.rows = flat.Rows(self.code, self.block, self.body, self.loop)
             self.rows.prepare(bases)
         self.write_ops(HEAD, Step("0"))
         if self.loop.ops[-1].kind == "scatter":

@@ -116,20 +116,37 @@ def store_masked(code: Code, dtype: str, n: int, at: str, raw: str, mask: str) -
     code.do(f"call void @{name}({kind} {raw}, ptr align {ITEMSIZE[dtype]} {at}, <{n} x i1> {mask})")
 
 
-def store_apart(code: Code, dtype: str, at: str, raw: str, stride: int, active: str | None) -> None:
+def store_apart(code: Code, dtype: str, at: str, raw: str, stride: int, active: str | None,
+                but: str | None = None) -> None:
     """Store the lanes of a vector so many elements apart, by as many vectors under masks; only the first
-    `active` lanes, an i64, unless it is None."""
+    `active` lanes, an i64, unless it is None, and not lane `but`."""
     n, kind = code.lanes, code.memory(dtype)
     bound = "" if active is None else code.splat("int64", active)
+    none = "" if but is None else code.splat("int64", but)
     for start in range(0, n * stride, n):
         lanes = [(start + k) // stride if (start + k) % stride == 0 else n for k in range(n)]
         spread = shuffled(code, kind, raw, "poison", [min(lane, n - 1) for lane in lanes])
         mask = f"<{', '.join('i1 ' + ('true' if lane < n else 'false') for lane in lanes)}>"
+        numbers = f"<{', '.join(f'i64 {lane}' for lane in lanes)}>"
         if bound:
-            numbers = ", ".join(f"i64 {lane}" for lane in lanes)
-            mask = code.let(f"icmp sgt <{n} x i64> {bound}, <{numbers}>")
+            mask = code.let(f"icmp sgt <{n} x i64> {bound}, {numbers}")
+        if none:
+            others = code.let(f"icmp ne <{n} x i64> {none}, {numbers}")
+            mask = code.let(f"and <{n} x i1> {mask}, {others}")
         to = code.let(f"getelementptr inbounds {MEMORY[dtype]}, ptr {at}, i64 {start}")
         store_masked(code, dtype, n, to, spread, mask)
+
+
+def moved(code: Code, dtype: str, raw: str, sources: str) -> str:
+    """A vector of eight lanes, each with the element of the lane whose number, an i64, `sources` has."""
+    kind, wide = code.memory(dtype), "<8 x i64>"
+    name = {"double": "avx512.permvar.df.512", "i64": "avx512.permvar.di.512", "float": "avx2.permps",
+            "i32": "avx2.permd"}[MEMORY[dtype]]
+    if ITEMSIZE[dtype] == 4:
+        wide = "<8 x i32>"
+        sources = code.let(f"trunc <8 x i64> {sources} to {wide}")
+    code.declare(f"declare {kind} @llvm.x86.{name}({kind}, {wide})")
+    return code.let(f"call {kind} @llvm.x86.{name}({kind} {raw}, {wide} {sources})")
 
 
 def strided(code: Code, stride: str, at: str) -> str:
