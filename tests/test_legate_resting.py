@@ -15,19 +15,20 @@ TEST = """
 #include <sys/prctl.h>
 #include <time.h>
 #define OPEN __attribute__((visibility("default")))
-OPEN long at = 1000000000, away, yields, sleeps;
-static int yielded(void) { at += away; yields++; return 0; }
+OPEN long at = 1000000000, used, away, share, yields, sleeps;
+static void pass(long time) { at += time; used += time * share / 100; }
+static int yielded(void) { pass(away); yields++; return 0; }
 static int rested(const struct timespec *time, struct timespec *rest)
 {
     (void)rest;
-    at += time->tv_nsec;
+    pass(time->tv_nsec);
     sleeps++;
     return 0;
 }
 static int told(clockid_t clock, struct timespec *time)
 {
-    (void)clock;
-    *time = (struct timespec){at / 1000000000, at % 1000000000};
+    long now = clock == CLOCK_MONOTONIC ? at : used;
+    *time = (struct timespec){now / 1000000000, now % 1000000000};
     return 0;
 }
 static int unchanged(int option, ...) { return option < 0; }
@@ -42,7 +43,8 @@ SLEEP, MILLISECOND = 30_000, 1_000_000
 
 
 class Poller:
-    """The thread that polls, where each yield takes `away` nanoseconds."""
+    """The thread that polls, where each yield takes `away` nanoseconds, and other threads of its process
+    compute for `share` percent of the time."""
 
     def __init__(self, folder: Path) -> None:
         compiler = libraries.compiler()
@@ -115,6 +117,18 @@ def test_it_sleeps_longer_each_time_that_the_next_yield_is_late(poller: Poller) 
     poller["at"] += 200 * MILLISECOND
     poller.poll()
     assert sleeping(poller) == 10, "it was not late meanwhile"
+
+
+def test_it_yields_to_its_own_process(poller: Poller) -> None:
+    poller["away"], poller["share"] = 40 * MILLISECOND, 80
+    poller.poll(PATIENCE + 100)
+    assert poller["yields"] == 101 and not poller["sleeps"]
+    poller["share"] = 50
+    poller.poll(101)
+    assert (poller["yields"], poller["sleeps"]) == (102, 100), "others compute, too"
+    poller["share"] = 80
+    poller.poll(200)
+    assert poller["yields"] > 103 and 150 < poller["sleeps"] < 300, "its process has computed for a while"
 
 
 def test_it_looks_for_messages_between_two_sleeps(poller: Poller) -> None:

@@ -8,7 +8,7 @@
    The thread yields as long as it soon gets the processor back.  Beside other programs that compute it does so only
    when each of them has used up its time slice, so that every message takes some ten milliseconds.  After a yield that
    took as long, the thread sleeps between polls for a while: the scheduler prefers a thread that slept to those that
-   compute.  A yield to a rank that computes rarely takes so long, and a sleep would then only delay messages.
+   compute.  It yields where its own process is what computes, which its sleeps would interrupt again and again.
 
    A thread that is about to compute for long waits, by the two counters, until messages have come and gone
    (trampoline.cc).  */
@@ -39,42 +39,65 @@ EXPORT unsigned long diffuse_events;  /* polls that found something */
 
 EXPORT void diffuse_yield_around(progress_function *theirs) { progress = theirs; }
 
+typedef struct {
+    long wall, used;  /* nanoseconds: now, and of processor time that this process has used */
+} Moment;
+
 static __thread long asleep;    /* the time until which the thread sleeps */
 static __thread long duration;  /* of the sleeps until then */
+static __thread Moment looked;  /* when it last looked, while it slept, whether its process computes */
 
-static long now(void)
+static long read_clock(clockid_t clock)
 {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return time.tv_sec * 1000000000L + time.tv_nsec;
 }
 
-/* Give the processor away; if it comes back late, sleep from now on.  */
-static void yield(long begin)
+static Moment now(void)
+{
+    return (Moment){read_clock(CLOCK_MONOTONIC), read_clock(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+/* Did threads of this process compute for most of the time?  Beside other programs they get less of a processor.  */
+static int computed(Moment begin, Moment end)
+{
+    return 4 * (end.used - begin.used) >= 3 * (end.wall - begin.wall);
+}
+
+/* Give the processor away; if other programs kept it for long, sleep from now on.  */
+static void yield(Moment begin)
 {
     diffuse_yields++;
     sched_yield();
-    long end = now();
-    if (end - begin <= LATE)
+    Moment end = now();
+    if (end.wall - begin.wall <= LATE || computed(begin, end))
         return;
     prctl(PR_SET_TIMERSLACK, EXACT);
-    if (begin - asleep > SOON)
+    if (begin.wall - asleep > SOON)
         duration = FIRST;
     else
         duration = 2 * duration < LONGEST ? 2 * duration : LONGEST;
-    asleep = end + duration;
+    asleep = end.wall + duration;
+    looked = end;
 }
 
+/* Leave the processor to others until the next poll.  */
 static void rest(void)
 {
     static const struct timespec sleep = {0, SLEEP};
-    long begin = now();
-    if (begin >= asleep) {
+    Moment begin = now();
+    if (begin.wall >= asleep) {
         yield(begin);
         return;
     }
     diffuse_yields += YIELDS;
     nanosleep(&sleep, 0);
+    if (begin.wall - looked.wall > LATE) {
+        if (computed(looked, begin))
+            asleep = 0;
+        looked = begin;
+    }
 }
 
 EXPORT unsigned ucp_worker_progress(void *worker)
