@@ -102,7 +102,7 @@ def empty(runtime: Any, wait: Callable[[], None], count: int) -> Measures:
         instance = LegateInstance(Store(-1, SHAPE, "float64"))
         place.store(instance).fill(0.0)
         tiles = ((0, 0, SHAPE[0] // points),)
-        parts.append(place.part(instance, shared(SHAPE, tiles, (points,)), (points,))[:2])
+        parts.append(place.part(instance, shared(SHAPE, tiles), (points,)))
         if place.alone:
             parts[-1] = (place.store(instance),)
     words = message.Message(message.RUN, 0, 1, 0, 0, 0, 0, bytes(300)).pack(0, 0, False, (), b"")

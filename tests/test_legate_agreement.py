@@ -89,6 +89,28 @@ def test_ranks_that_do_the_same_meet_seldom(said: dict[str, str]) -> None:
     assert together(events(*names), events(*names), close=True).gathers > 3 * APART and not said
 
 
+def test_what_needs_several_stores_is_compared_once(said: dict[str, str]) -> None:
+    def program(stream: Agreement) -> None:
+        for name in "abc":
+            stream.event(name)
+            for _ in range(4):
+                stream.settle("making a store")
+    assert together(program, program).gathers == 4 and not said
+
+
+def test_ranks_that_need_stores_for_different_things_are_found(said: dict[str, str]) -> None:
+    def stores(name: str) -> Program:
+        def program(stream: Agreement) -> None:
+            stream.event("a")
+            stream.settle("making a store")
+            stream.event(name)
+            stream.settle("making a store")
+        return program
+
+    together(stores("b"), stores("c"), stores("b"))
+    assert said == {"0": "b", "1": "c", "2": "b"}
+
+
 @pytest.mark.parametrize("close", [False, True])
 @pytest.mark.parametrize("place", [0, 1, 20, APART - 1, APART, 100])
 def test_the_first_difference_is_named(place: int, close: bool, said: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ import diffuse.numpy
 from diffuse.ir import ONE
 from diffuse.numpy.ops import moving
 from diffuse.numpy.small import native
-from diffuse.stream import cuts, sketch, window
+from diffuse.stream import admission, cuts, sketch
 from diffuse.stream.replay import Replay
 from tests.each import rounds
 from tests.test_fuzz_stream import same, stream
@@ -159,7 +159,7 @@ def test_sketches_launch_what_the_full_analysis_does(first: int, launches: list[
             expected = program.run(numpy)
         launches.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(window, "sketched", lambda *_: (None, ONE))
+            patch.setattr(admission, "sketched", lambda *_: (None, ONE))
             problem = same(expected, ran(program))
             assert not problem, f"unsketched, seed {seed}: {problem}\n{program}"
         analysed = launches.copy()
@@ -183,7 +183,7 @@ def test_the_rows_of_sketches_say_what_canonical_rows_do(first: int) -> None:
 
 def test_rows_of_sketches_are_made_where_a_prefix_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first extents are analysed alone, the second make rows, the third are found by them."""
-    numbered = window.Window._numbered
+    numbered = admission._numbered
     calls = {"sketched": 0, "numbered": 0}
 
     def count_sketched(*arguments: Any) -> Any:
@@ -194,8 +194,8 @@ def test_rows_of_sketches_are_made_where_a_prefix_comes_again(monkeypatch: pytes
         calls["numbered"] += 1
         return numbered(*arguments)
 
-    monkeypatch.setattr(window, "sketched", count_sketched)
-    monkeypatch.setattr(window.Window, "_numbered", count_numbered)
+    monkeypatch.setattr(admission, "sketched", count_sketched)
+    monkeypatch.setattr(admission, "_numbered", count_numbered)
     seen = []
     settings: dict[str, Any] = {**SETTINGS, "points": 3}
     with stream(**settings):

@@ -13,7 +13,7 @@ from diffuse.fusion import constraints, definition, verify
 from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import IndexTask
 from diffuse.settings import config, using
-from diffuse.stream import engine, execute, recheck, window
+from diffuse.stream import admission, engine, execute, recheck
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +92,7 @@ def test_a_store_without_memory_that_somebody_sees_is_found(
 
 
 def test_a_memo_that_leads_astray_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "admit", lambda effects, task, opaque: None)
+    monkeypatch.setattr(admission, "admit", lambda effects, task, opaque: None)
     x = np.arange(64.0).reshape(16, 4)
     y = np.zeros((16, 4))
     with pytest.raises(RuntimeError, match="were fused, but the analysis refuses: "):

@@ -2,8 +2,8 @@
 
 A group is the longest fusible prefix after the previous group, without its tail (tails.py).  It is found one
 task at a time by walking the memo (memo.py): along a trail, if the program recorded the same before; else the
-task is decomposed (decompose.py) and found by its canonical row, or analysed (fusion/constraints.py).  Closed
-groups wait, so that the program can drop stores before they are planned (early.py says how long).
+task is decomposed and found by its canonical row, or analysed (admission.py).  Closed groups wait, so that
+the program can drop stores before they are planned (early.py says how long).
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from diffuse.fusion.constraints import Refusal, admit
+from diffuse.fusion.constraints import Refusal
 from diffuse.ir import ONE, Decomposition, volume
 from diffuse.ir.template import Recorded, Template
 from diffuse.observe.provenance import calls
 from diffuse.runtime import heap
 from diffuse.settings import config
-from diffuse.stream.borders import note, recut, recuts, refused
-from diffuse.stream.cuts import Cuts, alike, like_all_rows
-from diffuse.stream.decompose import chosen_for, decompose, followed, processors_of
+from diffuse.stream.borders import note
+from diffuse.stream.cuts import alike
+from diffuse.stream.decompose import chosen_for, decompose, processors_of
 from diffuse.stream.early import next_look
-from diffuse.stream.group import Group, opaque
-from diffuse.stream.memo import Later, Memo, Node, Trail
-from diffuse.stream.outline import MOST_COST, MOST_LOOPS, SPARE, overfull, spilled_bytes, weight
-from diffuse.stream.sketch import sketched
+from diffuse.stream.group import Group
+from diffuse.stream.memo import Memo, Trail
+from diffuse.stream.outline import SPARE, overfull
 from diffuse.stream.stores import Stores
 from diffuse.stream.turns import begins_turn
 
@@ -188,18 +187,6 @@ class Window:
         chosen = None if self.region is None else self.region.chosen(self.open.behind + number, recorded)
         return chosen or self.decomposed(recorded[0], beside)
 
-    def _aligned(self, cuts: Cuts, recorded: Recorded, number: int, beside: Decomposition | None) -> Template:
-        """Decompose the task of this number of the open group, a small one like the tasks before it."""
-        aligns = self.stores.runtime.addressed and self.region is None
-        found = cuts.aligned(recorded[0], recorded[1]) if aligns else None
-        if found is not None:
-            recorded[0].cut = True
-            return found
-        found = self.cut(recorded, number, beside)
-        if aligns and cuts.split is None and found.decomposition is not None:
-            return like_all_rows(recorded[0], found.decomposition) or found
-        return found
-
     @property
     def _alone(self) -> bool:
         """Are tasks run by one process, which decides how they are cut?"""
@@ -247,7 +234,9 @@ class Window:
             self.memo.forget_trails()
             edge = None
         if edge is None:
-            edge = self._analysed(group, recorded)
+            from diffuse.stream import admission  # not in a program of small arrays
+
+            edge = admission.analysed(self, group, recorded)
             self.memo.add_edge(group.trail, name, edge)
             if self._alone and isinstance(edge, Refusal) and edge.constraint == "true dependence":
                 from diffuse.stream import tails  # few programs have such a group
@@ -270,79 +259,6 @@ class Window:
             self.loop_heads.add(group.first)
             return True
         return group.calls == calls(3)
-
-    def _analysed(self, group: Group, recorded: Recorded) -> Trail | Refusal:
-        """Make the edge for a task that was not recorded here before: from the row of a sketch or from its
-        canonical row, if one of these is known, else by dependence analysis.
-
-        Rows of sketches are made where a prefix has come again with other extents, as most never do.
-        """
-        row, chosen, known = None, ONE, group.trail.node.sketched
-        if (known or config.check) and self.region is None and self.learned is None:
-            row, chosen = sketched(group, recorded, self.stores.runtime)
-        edge = None if row is None else known.get(row)
-        if edge is None or config.check or (isinstance(edge, Refusal) and recuts(group, edge, chosen)):
-            return self._numbered(group, recorded, row, chosen)
-        if isinstance(edge, Refusal):
-            return refused(edge)
-        recorded[0].cut = True
-        return self._joined(group, edge, recorded, Later(recorded[0], chosen))
-
-    def _numbered(self, group: Group, recorded: Recorded, brief: Any, chosen: Decomposition
-                  ) -> Trail | Refusal:
-        """Make the edge by the canonical row of a task; record it for `brief`, its row in the sketch, too."""
-        tasks, analysis = group.tasks, group.analysis or group.begin()
-        for earlier in tasks[group.numbered:]:
-            analysis.numbering.row(earlier)
-            analysis.cuts.add(earlier)
-        self.learn(recorded)
-        template = self._aligned(analysis.cuts, recorded, len(tasks), group.trail.beside)
-        task = template.task(recorded)
-        if config.check and not opaque(template):
-            from diffuse.ir.check import check
-
-            check(task)
-        row = analysis.numbering.row(task)
-        analysis.cuts.add(task)
-        group.numbered = len(tasks) + 1
-        node = group.trail.node
-        edge = node.edges.get(row)
-        if edge is not None and brief is None and self.region is None and self.learned is None:
-            brief, chosen = sketched(group, recorded, self.stores.runtime)
-        if edge is None:
-            for earlier in tasks[group.analysed:]:
-                analysis.effects.add(earlier)
-                analysis.outline.add(earlier)
-            group.analysed = len(tasks)
-            refusal, outline = admit(analysis.effects, task, opaque), analysis.outline
-            if refusal is None and (outline.loops >= MOST_LOOPS or outline.cost >= MOST_COST):
-                refusal = Refusal("size of the kernel", tasks[0], task)
-            if refusal is None:
-                analysis.effects.add(task)
-                slots = outline.add(task)
-                edge = self.memo.joined(node, row, outline.loops, slots)
-                group.analysed += 1
-            else:
-                edge = self.memo.refused(node, row, refusal)
-        if brief is not None:
-            if config.check and (template.decomposition != chosen
-                                 or node.sketched.setdefault(brief, edge) is not edge):
-                raise RuntimeError(f"DIFFUSE_CHECK: the sketch of {task} is not its canonical row")
-            node.sketch(brief, edge)
-        if isinstance(edge, Refusal):
-            again = recut(self, group, recorded, template, edge)
-            return refused(edge) if again is None else again
-        found = self._joined(group, edge, recorded, template)
-        group.made(task, found)
-        return found
-
-    def _joined(self, group: Group, node: Node, recorded: Recorded, template: Template | Later) -> Trail:
-        """The trail of a group with one more task, which leads to this node."""
-        trail, chosen = group.trail, template.decomposition
-        assert chosen is not None
-        spilled = trail.spilled + spilled_bytes(node, trail.node, group.slots, recorded[0], recorded[1])
-        return Trail(node, (trail.templates, template), trail.domain or chosen.domain,
-                     followed(chosen, trail.beside), spilled, weight(spilled, node))
 
     def close(self, reason: Any) -> Group:
         """Close the open group for this reason; returns the new open group."""

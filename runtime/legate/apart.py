@@ -92,6 +92,7 @@ class Apart(Mpi):
     def _get_parts(self, owner: LegateInstance, made: MpiInstance) -> None:
         """Copy each rank's part of Legate's store to the memory of the rank."""
         need, parts = self._parts(owner)
+        self._tell(_moving(owner))
         after = made.state.written(parts)
         self._afford([b - a for a, b in zip(made.state.bytes, after.bytes, strict=True)],
                      f"parts of an array of shape {owner.shape}")
@@ -108,6 +109,7 @@ class Apart(Mpi):
             owner.home = owner.fresh = True
         else:
             need, parts = self._parts(owner)
+            self._tell(_moving(owner))
             self._get(made, parts)
             self._pool.wait(made.used)
             owner.memory = made.array if made.seen else None
@@ -122,7 +124,7 @@ class Apart(Mpi):
     def _copy(self, order: int, owner: LegateInstance, need: Need, made: MpiInstance) -> None:
         """Submit a copy of each point's tile between Legate's store and the memory of its rank."""
         place, spread = self._place, (self._legate.processors,)
-        part, projection, _ = place.part(owner, need, spread)
+        part, projection = place.part(owner, need, spread)
         task = place.task(spread)
         (task.add_input if order == message.GET else task.add_output)(part, projection)
         place.send(task, message.moving(order, 0, owner.shape, ITEMSIZE[owner.dtype], need.low,
@@ -139,7 +141,7 @@ class Apart(Mpi):
         whole = tuple(map(range, shape))
         parts = [((*whole[:d], range(low, high), *whole[d + 1:]),) if high > low else ()
                  for low, high in zip(ends, ends[1:])]
-        return shared(shape, ((d, 0, tile),), (processors,)), tuple(parts)
+        return shared(shape, ((d, 0, tile),)), tuple(parts)
 
     def _announce(self, form: bytes, layout: Layout, instances: Sequence[Any], packed: bytes) -> None:
         """Compare ranks before each launch: they could not find out while they wait for messages here."""
@@ -168,3 +170,8 @@ def moves_in_parts(owner: LegateInstance) -> bool:
     """Do ranks copy their parts of a store between Legate and their memory?  Else they copy all of it, where
     it is small or Legate has it under another shape."""
     return owner.nbytes > COPIED and owner.shape == owner.store.shape
+
+
+def _moving(owner: LegateInstance) -> str:
+    """Describe, for the comparison of ranks, that an array moves between Legate's store and their memory."""
+    return f"moving parts of an array of shape {owner.shape}, {owner.dtype}"

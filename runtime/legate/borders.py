@@ -27,7 +27,7 @@ class Cells:
 
     def __init__(self, place: Placement, shape: tuple[int, int]) -> None:
         self.now, self.next = (LegateInstance(Store(-1, shape, "uint8")) for _ in range(2))
-        self.sent = shared(shape, ((0, 0, 1),), shape[:1])
+        self.sent = shared(shape, ((0, 0, 1),))
         self.received = Need(-1, (0, 0), shape, WHOLE, True, False)
         self.version = -1
         """The version of the store whose rows are in `now`."""
@@ -79,6 +79,6 @@ class Borders:
         task = place.task(cut.spread)
         for part in (need, edge.low, edge.high):
             if part is not None:
-                task.add_input(*place.part(owner, part, cut.spread)[:2])
-        task.add_output(*place.part(cells.now, cells.sent, cut.spread)[:2])
+                task.add_input(*place.part(owner, part, cut.spread))
+        task.add_output(*place.part(cells.now, cells.sent, cut.spread))
         place.send(task, message.edges(edge, border, owner.shape, ITEMSIZE[owner.dtype], cut.spread[0]))

@@ -82,7 +82,7 @@ class Ghosts:
         """See `tabled`."""
         self.store = LegateInstance(Store(-1, (points, points, most * operand.pitch), "uint8"))
         """The exchange store: the bytes that the first point sends to the second one."""
-        self.sent = shared(self.store.shape, ((0, 0, 1),), (points,))
+        self.sent = shared(self.store.shape, ((0, 0, 1),))
         self.received = Need(-1, (0, 0, 0), self.store.shape, ((1, 0, 1),), True, False)
         self.version = -1
         """The version of the operand whose rows are in the store."""
@@ -306,8 +306,8 @@ class Exchanges:
         place.ready(dense, need)
         place.store(ghosts.store)
         task = place.task(cut.spread)
-        task.add_input(*place.part(dense, need, cut.spread)[:2])
-        task.add_output(*place.part(ghosts.store, ghosts.sent, cut.spread)[:2])
+        task.add_input(*place.part(dense, need, cut.spread))
+        task.add_output(*place.part(ghosts.store, ghosts.sent, cut.spread))
         place.send(task, message.packing(dense.shape, ITEMSIZE[dense.dtype], ghosts.store.shape,
                                          operand.pitch, address(ghosts.table)))
 

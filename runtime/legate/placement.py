@@ -197,7 +197,7 @@ class Placement:
     def _made(self, shape: Point, dtype: str) -> Any:
         """Make a Legate store."""
         if self.agreement is not None:
-            self.agreement.meet(f"making a store of shape {shape}, {dtype}")
+            self.agreement.settle(f"making a store of shape {shape}, {dtype}")
         return self.legate.create_store(self._types[dtype], shape)
 
     @property
@@ -268,20 +268,20 @@ class Placement:
             piece.address = _located(piece.store, owner)
         return piece.address
 
-    def part(self, owner: LegateInstance, need: Need, spread: Point) -> tuple[Any, Any, Need]:
-        """The part of the store that a need describes (a box or a partition), the projection to its tiles,
-        and the need.
-
-        A need belongs to one cut, and so to one launch domain.  Its identity is the cache key, so it is kept
-        alive.
-        """
+    def part(self, owner: LegateInstance, need: Need, spread: Point) -> tuple[Any, Any]:
+        """The part of the store that a need describes (the store, a box or a partition), and the projection
+        of a launch domain to the tiles of a partition."""
         piece = owner.piece
         assert piece is not None
-        found: tuple[Any, Any, Need] | None = piece.parts.get(id(need))
+        _, low, high, tiles, _, _ = need
+        if tiles == WHOLE and high == owner.shape and not any(low):
+            return piece.store, None
+        key = low, high, tiles, spread
+        found = piece.parts.get(key)
         if found is None:
             if self.agreement is not None:
-                self.agreement.meet(f"dividing a store of shape {owner.shape}, {owner.dtype}")
-            found = piece.parts[id(need)] = (*self._part(piece.store, owner.shape, need, spread), need)
+                self.agreement.settle(f"dividing a store of shape {owner.shape}, {owner.dtype}")
+            found = piece.parts[key] = self._part(piece.store, owner.shape, need, spread)
         return found
 
     def _part(self, box: Any, shape: Point, need: Need, spread: Point) -> tuple[Any, Any]:
@@ -385,7 +385,7 @@ class Placement:
             tile = -(-shape[0] // spread)
             domain = (-(-shape[0] // tile),)
             task = self.task(domain)
-            task.add_output(*self.part(owner, shared(shape, ((0, 0, tile),), domain), domain)[:2])
+            task.add_output(*self.part(owner, shared(shape, ((0, 0, tile),)), domain))
         self.send(task, words)
 
 

@@ -12,7 +12,6 @@ These are pure functions over plain data, independent of Legate.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import combinations
 from math import prod
 from typing import NamedTuple
@@ -62,12 +61,8 @@ class Need(NamedTuple):
         return prod([high - low for low, high in zip(self.low, self.high, strict=True)])
 
 
-@lru_cache(1024)
-def shared(shape: Point, tiles: Tiles, spread: Point) -> Need:
-    """A whole store, of which each point of a launch domain writes a tile.
-
-    A need belongs to one launch domain: its identity is the key under which partitions of stores are kept.
-    """
+def shared(shape: Point, tiles: Tiles) -> Need:
+    """A whole store, of which each point of a launch domain writes a tile."""
     return Need(-1, (0,) * len(shape), shape, tiles, False, True)
 
 

@@ -28,8 +28,8 @@ class Piece:
     def __init__(self, store: Any, nbytes: int, address: int | None = None) -> None:
         self.store = store
         self.nbytes = nbytes
-        self.parts: dict[int, Any] = Bounded(MOST_PARTS)
-        """Partitions made so far, by the identity of their need."""
+        self.parts: dict[object, tuple[Any, Any]] = Bounded(MOST_PARTS)
+        """Boxes and partitions made so far, each with the projection to its tiles (`Placement.part`)."""
         self.address = address
         """The permanent address of its first element; None until it is looked up."""
         self.copied = 0

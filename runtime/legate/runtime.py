@@ -178,14 +178,18 @@ class Legate(Calls):
         if found is None:
             found = prepared.messages[key] = orders.orders(
                 launch, prepared, hosted, not place.alone, place.devices, divided.received if divided else ())
+        block = launch.kernel.pack(launch.values)
+        if place.agreement is not None:  # before Legate makes stores or partitions for the launch
+            place.agreement.launch(prepared.form, prepared.layout.title, launch.instances,
+                                   block[8 * layout.header:] + bytes(hosted))
         watched = self._send_home(launch, needs, owners) if grid else ()
         if place.devices is not None and not grid:
             trace.counters["on the host"] += 1
         with self._named(layout):
             if place.alone:
-                self._run_alone(launch, found.running, needs, owners, hosted)
+                self._run_alone(launch, found.running, block, needs, owners, hosted)
             else:
-                self._run(launch, prepared, found, owners, hosted, divided)
+                self._run(launch, prepared, found, block, owners, hosted, divided)
         for owner in watched:
             if owner.fresh:  # the launch did not write it
                 owner.home, owner.filled = True, False
@@ -215,7 +219,7 @@ class Legate(Calls):
                 instances[k].wrote()
         return True
 
-    def _run_alone(self, launch: Launch, words: message.Message, needs: Sequence[Need],
+    def _run_alone(self, launch: Launch, words: message.Message, packed: bytes, needs: Sequence[Need],
                    owners: Sequence[LegateInstance], hosted: Sequence[bool]) -> None:
         """Alone: queue the launch on the thread pool from an inline task."""
         place, layout, native = self.placement, launch.layout, launch.kernel.native
@@ -232,7 +236,7 @@ class Legate(Calls):
             if need.writes:
                 task.add_output(store)
             keep.append(store)
-        block = memoryview(bytearray(launch.kernel.pack(launch.values))).cast("q")
+        block = memoryview(bytearray(packed)).cast("q")
         keep += _scratch(layout, block)
         finish = native.finish if launch.points > 1 else 0
         place.send(task, words.pack(native.address, finish, True, pointers, bytes(block)))
@@ -261,8 +265,8 @@ class Legate(Calls):
         instances: Any = launch.instances
         return self._exchanges.find(launch.layout, launch.points, self.threads, instances, launch.watched)
 
-    def _run(self, launch: Launch, prepared: Prepared, told: Orders, owners: Sequence[LegateInstance],
-             hosted: Sequence[bool], divided: Divided | None = None) -> None:
+    def _run(self, launch: Launch, prepared: Prepared, told: Orders, block: bytes,
+             owners: Sequence[LegateInstance], hosted: Sequence[bool], divided: Divided | None) -> None:
         """Submit an index launch with the points of the cut, and a task for `finish`."""
         place, cut, instances = self.placement, prepared.cut, cast(Any, launch.instances)
         assert launch.layout is not None
@@ -271,10 +275,6 @@ class Legate(Calls):
             self._exchanges.bring(divided, instances)
         border = prepared.border
         cells = self._borders.bring(border, cut, owners, prepared.layout.title) if border is not None else ()
-        block = launch.kernel.pack(launch.values)
-        if place.agreement is not None:
-            place.agreement.launch(prepared.form, prepared.layout.title, launch.instances,
-                                   block[8 * launch.layout.header:] + bytes(hosted))
         task = place.task(cut.spread, bool(told.launcher))
         pointers = []
         if prepared.replicated >= COPIED:
@@ -286,18 +286,18 @@ class Legate(Calls):
                 continue
             if owner.piece is None or not owner.filled:
                 place.ready(owner, need)
-            part, projection, _ = place.part(owner, need, cut.spread)
+            part, projection = place.part(owner, need, cut.spread)
             if need.reads:
                 task.add_input(part, projection)
             if need.writes:
                 task.add_output(part, projection)
         for ghosts in divided.exchanges if divided is not None else ():
-            task.add_input(*place.part(ghosts.store, ghosts.received, cut.spread)[:2])
+            task.add_input(*place.part(ghosts.store, ghosts.received, cut.spread))
             pointers.append(address(ghosts.table))
         for edge, each in zip(border.edges if border is not None else (), cells, strict=True):
-            task.add_input(*place.part(each.now, each.received, cut.spread)[:2])
+            task.add_input(*place.part(each.now, each.received, cut.spread))
             if edge.writes:
-                task.add_output(*place.part(each.next, each.sent, cut.spread)[:2])
+                task.add_output(*place.part(each.next, each.sent, cut.spread))
         partials = self._partials(task, prepared) if cut.several and prepared.layout.scratch else []
         finish = launch.points > 1 and not cut.several or border is not None
         turn = place.launched + 1 if prod(cut.spread) >= self.processors else 0
@@ -314,8 +314,8 @@ class Legate(Calls):
         for plane in [plane for piece in prepared.layout.scratch for plane in piece.planes]:
             owner = LegateInstance(Store(-1, plane.shape, "uint8"))
             place.store(owner)
-            need = shared(plane.shape, cut.tiles(plane.tiles), cut.spread)
-            task.add_output(*place.part(owner, need, cut.spread)[:2])
+            need = shared(plane.shape, cut.tiles(plane.tiles))
+            task.add_output(*place.part(owner, need, cut.spread))
             found.append(owner)
         return found
 
@@ -329,7 +329,7 @@ class Legate(Calls):
         owners: list[Any] = [launch.instances[k] for k in prepared.results]
         for need, owner in zip(prepared.cut.results, owners, strict=True):
             place.ready(owner, need)
-            part, *_ = place.part(owner, need, (1,))
+            part, _ = place.part(owner, need, (1,))
             if need.reads:
                 task.add_input(part)
             if need.writes:

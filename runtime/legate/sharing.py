@@ -48,6 +48,8 @@ class LegateSharing:
         place.check_thread()
         if instance.apart is not None:
             self._runtime.apart.give_back(instance)
+        if place.agreement is not None:
+            place.agreement.event(f"sharing an array of shape {instance.shape}, {instance.dtype}")
         if instance.lent > place.fenced:  # queued launches still read the host's copy
             self._runtime.fence()
         store = place.store(instance)

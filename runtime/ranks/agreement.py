@@ -5,7 +5,8 @@ time, files, sets of strings), Legate or MPI deadlock or compute nonsense.  So e
 digests, with a link for each launch and copy.  Before ranks wait for each other they compare the last links
 by MPI; if these differ, they search for the first link that does, and the program ends with what each rank
 was about to submit there.  Ranks wait for each other when one wants results; under Legate also when it makes
-a store or a partition.
+a store or a partition.  What needs these is an event that begins before, so that one comparison is enough for
+all of them.
 """
 
 from __future__ import annotations
@@ -63,6 +64,12 @@ class Agreement:
         """Compare, as this rank is about to wait for all others."""
         self._add(event, event.encode())
         self._compare()
+
+    def settle(self, event: str) -> None:
+        """Compare, unless there was no event since the last comparison, as Legate is about to wait for all
+        others.  What it waits for follows from the last event."""
+        if self._recent:
+            self.meet(event)
 
     def _add(self, said: str, *parts: Any) -> None:
         found = blake2b(self._chain, digest_size=8)
