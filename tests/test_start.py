@@ -103,6 +103,22 @@ def test_the_command_starts_the_server_for_programs_that_will_need_it(
     """, cache).strip() for _ in starts] == starts
 
 
+@pytest.mark.local_only("the server starts early there alone")
+def test_the_command_starts_the_server_before_it_imports_the_rest(tmp_path: Path) -> None:
+    """The server should be ready when the program begins its work, which may take all processors."""
+    program = tmp_path / "program.py"
+    program.write_text("import numpy as np; print(np.arange(10).sum())")
+    assert run(f"""
+        import diffuse.cli
+        os.sched_getaffinity = lambda _: {{0, 1}}
+        def start(_):
+            print([name for name in ("dataclasses", "diffuse.ir", "numpy") if name in sys.modules])
+            return False
+        client_module.Client.start = start
+        diffuse.cli.main(["run", {str(program)!r}])
+    """, tmp_path / "cache") == "[]\n45\n"
+
+
 def test_a_start_that_fails_is_left_to_the_first_request(tmp_path: Path) -> None:
     """A program of small arrays is not warned of a server that it does not need."""
     assert run("""

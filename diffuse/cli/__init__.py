@@ -28,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if len(words) > 1 and words[0] == "run" and not words[1].startswith("-"):
             settings.check_environment()
             if settings.config.runtime not in ("legate", "mpi", "cuda"):  # for which something may be missing
+                from diffuse.service import early
+
+                early.start(words[1])  # while the rest is imported
                 from diffuse import intercept
 
                 return intercept.run(words[1:])

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diffuse.interrupts import of_handler, suppress
-from diffuse.ir.bounded import Bounded
 from diffuse.observe import notices
 from diffuse.service import MARK, fingerprint
 
@@ -100,7 +99,7 @@ class Client:
         self.process = 0
         """Process id of the server, once it is ready; else 0."""
         self._asked: dict[str, _Request] = {}
-        self._answers: dict[str, Answer] = Bounded(ANSWERS)
+        self._answers: dict[str, Answer] = {}
         self._begun: set[str] = set()
         """Keys of the requests that the server has begun."""
         self._heard = 0.0
@@ -267,14 +266,21 @@ class Client:
                 self._begun.discard(key)
                 found = channel.Answer(*answer)
                 if key in self._asked:
-                    self._answers[key] = found
-                    self._asked.pop(key, None)
+                    self._keep(key, found)
                 if found.unkept:
                     self._warn(f"compiled kernels are not kept for the next run ({found.unkept})")
             case (channel.FAILED, why):
                 self._refuse(why)
             case (channel.LEAVING,):
                 self._leaving = True
+
+    def _keep(self, key: str, answer: Answer) -> None:
+        """Keep the reply to a request until it is taken.  When there are too many, all others are dropped:
+        they can be requested again."""
+        if len(self._answers) >= ANSWERS:
+            self._answers.clear()
+        self._answers[key] = answer
+        self._asked.pop(key, None)
 
     def _push(self) -> None:
         """Send the requests that were not sent; the server is started if there is none."""
@@ -328,9 +334,8 @@ class Client:
         for key in culprits:
             self._asked[key].deaths += 1
             if self._asked[key].deaths >= TRIES:
-                self._answers[key] = channel.Answer(
-                    error=("RuntimeError", f"the compile server {how} while it worked on it"))
-                self._asked.pop(key, None)
+                self._keep(key, channel.Answer(
+                    error=("RuntimeError", f"the compile server {how} while it worked on it")))
         if self.deaths >= DEATHS or (not ready and self.deaths > 1):
             self._refuse(f"it {how}, {self.deaths} times" if ready else f"it {how} before it was ready")
 
@@ -346,8 +351,7 @@ class Client:
         self.refusal = f"the compile server does not run ({why})"
         self.close()
         for key in list(self._asked):
-            self._answers[key] = channel.Answer(error=("Unavailable", self.refusal))
-            self._asked.pop(key, None)
+            self._keep(key, channel.Answer(error=("Unavailable", self.refusal)))
         self._warn(f"{self.refusal}; what is not yet compiled runs interpreted, and functions such as exp by "
                    "NumPy, whose last digit may differ")
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 from diffuse.interrupts import suppress
+from diffuse.service.cache import Cache
 from diffuse.service.client import client
-from diffuse.service.code import disk
 from diffuse.settings import config
 
 
+@cache
 def start(program: str) -> bool:
     """Start the server if the cache is empty, or older than this file; returns whether it was started.
+    Further calls return the same.
 
-    The server takes as long to import LLVM as the program takes to import NumPy, if each has a processor.
+    The server takes nearly as long to import LLVM as the program takes to import NumPy, if each has a
+    processor.  So this is called before anything else is imported, and imports little itself: a server that
+    still starts when the program works would take a processor from threads such as those of BLAS.
     """
     if config.runtime != "local" or config.compile == "off" or len(os.sched_getaffinity(0)) < 2:
         return False
-    kept = disk()
+    kept = Cache(config.cache_dir, config.cache_size)
     return kept.limit != 0 and (kept.empty() or _changed(program, kept.folder)) and client.start()
 
 

@@ -6,7 +6,6 @@ LLVM itself is not asked: a program whose kernels are all cached never loads it.
 from __future__ import annotations
 
 import os
-import platform
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +19,8 @@ FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags",
 
 def machine() -> str:
     """Return the processor architecture, such as x86_64."""
+    import platform  # not before the server is started, which takes as long as the program's imports
+
     return platform.machine()
 
 
@@ -48,6 +49,8 @@ def _cpuinfo() -> str:
             return os.read(handle, 1 << 14).decode(errors="replace")
         finally:
             os.close(handle)
+    import platform
+
     return platform.processor()
 
 
