@@ -183,7 +183,7 @@ def test_a_reduction_has_the_bits_of_the_tree_for_any_number_of_points(operator:
     body = build(*ops, views=["Rs1", f"W{classes}"])
     body = Body(body.spaces, (body.arguments[0], body.arguments[1]._replace(dtype=result)), (), body.loops)
     draw = np.random.default_rng(3)
-    for shape in [(160, 3), (65, 40), (1, 5000), (150, 1)]:
+    for shape in [(160, 3), (65, 40), (1, 5000), (150, 1), (150, 21)]:
         x = draw.standard_normal(shape)
         x[draw.random(shape) < 0.3] = np.round(draw.standard_normal())  # ties
         if shape == (65, 40):

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.llvm.block import Block
-from diffuse.kernels.llvm.code import Code, Module, counted, guarded
+from diffuse.kernels.llvm.code import COMPONENT, Code, Module, counted, guarded, with_lanes
 from diffuse.kernels.llvm.memory import Place, Step, store
 from diffuse.kernels.llvm.ops.rules import cast
 from diffuse.kernels.llvm.reduce import Partials, load_state, store_state
@@ -126,12 +126,25 @@ def _write_pair(module: Module, body: Body, number: int) -> None:
 
 
 def _pair(code: Code, p: Partials, output: str | None, leaf: str, apart: str) -> None:
+    """Fold a pair of leaves: of one output, or of all outputs, which lie side by side, by vectors as far as
+    whole ones go."""
     other = code.let(f"add i64 {leaf}, {apart}")
-    with ExitStack() as loops:
-        which = output if output is not None else loops.enter_context(counted(code, "0", p.outputs))
+
+    def fold_at(which: str) -> None:
         here, there = p.at(leaf, which), p.at(other, which)
         low, high = (load_state(code, place, Step("0")) for place in (here, there))
         store_state(code, here, Step("0"), p.operator.fold(code, low, high))
+
+    if output is not None:
+        fold_at(output)
+        return
+    lanes, start = code.module.target.lanes, "0"
+    if lanes > 1 and not p.operator.indexed and p.operator.dtype not in COMPONENT:
+        start = code.let(f"and i64 {p.outputs}, {-lanes}")
+        with counted(code, "0", start, lanes) as which, with_lanes(code, lanes):
+            fold_at(which)
+    with counted(code, start, p.outputs) as which:
+        fold_at(which)
 
 
 def tree(code: Code, p: Partials, output: str | None) -> None:
