@@ -18,7 +18,8 @@ from diffuse.ir import ITEMSIZE
 from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.llvm import memory, paired
-from diffuse.kernels.llvm.code import MEMORY, counted, with_lanes
+from diffuse.kernels.llvm.block import Block
+from diffuse.kernels.llvm.code import MEMORY, Code, counted, with_lanes
 from diffuse.kernels.llvm.crossing import PLAIN
 from diffuse.kernels.llvm.iteration import INNER
 from diffuse.kernels.llvm.memory import GATHERED, Place, Step
@@ -31,7 +32,7 @@ class Run(NamedTuple):
     """Arguments of one type that follow each other in the block."""
 
     first: int
-    count: int
+    length: int
     dtype: str
     loaded: bool
     stored: bool
@@ -68,11 +69,11 @@ def runs(body: Body, loop: Loop, inner: int) -> list[Run]:
         if argument.slot in fixed or not _strided(body, number, inner):
             continue
         one = Run(number, 1, argument.dtype, number in loaded, number in written)
-        if found and found[-1]._replace(first=number, count=1) == one and sum(found[-1][:2]) == number:
-            found[-1] = found[-1]._replace(count=found[-1].count + 1)
+        if found and found[-1]._replace(first=number, length=1) == one and sum(found[-1][:2]) == number:
+            found[-1] = found[-1]._replace(length=found[-1].length + 1)
         else:
             found.append(one)
-    return found if sum([run.count for run in found]) <= MOST else []
+    return found if sum([run.length for run in found]) <= MOST else []
 
 
 def _strided(body: Body, number: int, inner: int) -> bool:
@@ -85,13 +86,14 @@ class Staged:
     """The buffer of a loop nest, and the copies to it and from it."""
 
     def __init__(self, nest: Any) -> None:
-        self.nest, self.code = nest, nest.code
+        code: Code = nest.code
+        self.nest, self.code = nest, code
         self.vectors = 1 + paired.possible(nest)
         """The vectors of a full step."""
         self.copies = [Copies(nest, run, self.vectors * nest.code.lanes)
                        for run in runs(nest.body, nest.loop, nest.inner)]
         self.numbers = frozenset([run.first + k for run in (each.run for each in self.copies)
-                                  for k in range(run.count)])
+                                  for k in range(run.length)])
 
     def write(self, low: str, high: str) -> None:
         """Write the innermost loop: full steps, of two vectors if the processor has registers for them, then
@@ -144,10 +146,12 @@ class Copies:
     """The copies of one run of arguments."""
 
     def __init__(self, nest: Any, run: Run, width: int) -> None:
-        self.nest, self.code, self.block, self.run = nest, nest.code, nest.block, run
+        code: Code = nest.code
+        block: Block = nest.block
+        self.nest, self.code, self.block, self.run = nest, code, block, run
         self.width = width
-        self.buffer = self.block.room(run.dtype, run.count * width)
-        self.starts = self.block.room("int64", run.count)
+        self.buffer = self.block.room(run.dtype, run.length * width)
+        self.starts = self.block.room("int64", run.length)
         """The addresses of the elements at index 0 of the current row."""
         self.rank = nest.space.rank
 
@@ -156,12 +160,12 @@ class Copies:
         run, code = self.run, self.code
         return {run.first + k: Place(run.dtype, "r", memory.element(code, run.dtype, self.buffer,
                                                                     str(k * self.width)))
-                for k in range(run.count)}
+                for k in range(run.length)}
 
     def row(self) -> None:
         """Compute where the row begins in each argument."""
         code, nest = self.code, self.nest
-        with counted(code, "0", str(self.run.count)) as k:
+        with counted(code, "0", str(self.run.length)) as k:
             at = self._word(k, 0)
             for dimension in nest.order[:-1]:
                 distance = code.let(f"mul nsw i64 {nest.index[dimension]}, {self._word(k, 1 + dimension)}")
@@ -193,7 +197,7 @@ class Copies:
         """A loop over the arguments of the run; yields the address of the element at this index, the stride,
         and the address in the buffer."""
         code, dtype = self.code, self.run.dtype
-        with counted(code, "0", str(self.run.count)) as k:
+        with counted(code, "0", str(self.run.length)) as k:
             start = code.let(f"load ptr, ptr {memory.element(code, 'int64', self.starts, k)}, align 8")
             stride = self._word(k, 1 + self.nest.inner)
             row = code.let(f"mul nsw i64 {k}, {self.width}")
