@@ -20,7 +20,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Op
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.body.user import FUNCTIONS
-from diffuse.kernels.llvm import aligned, crossing, flat, memory, merge, paired, reduce, scan, scatter
+from diffuse.kernels.llvm import aligned, crossing, flat, memory, merge, paired, reduce, scan, scatter, staged
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import COMPONENT, Code, Module, counted, guarded, with_lanes
 from diffuse.kernels.llvm.combine import combine, fold
@@ -44,8 +44,10 @@ its steps are unrolled over all accumulators."""
 
 APART = 4
 """The largest cost of the ops of a loop that goes element by element, in additions per access."""
-DEEP = 64
+CHAIN = 48
 """The most ops of such a loop of which each needs the result of the one before it."""
+DEEP = 64
+"""The same for loops of which fewer accesses are strided."""
 
 AHEAD = 1024
 """How many bytes ahead of a step the lines of arrays are fetched that outgrew the second-level cache: a
@@ -124,8 +126,11 @@ class _Nest(Iteration):
         """Does the innermost loop run over two dimensions?"""
         super().__init__(code, block, body, number, order[-2:] if self.flat else ())
         self.rows: flat.Rows | None = None
-        self.gathers = _depth(self.loop.ops) > DEEP
+        depth = _depth(self.loop.ops)
+        self.gathers = depth > DEEP or depth > CHAIN and self._apart()
         """Is the loop so long that assembling vectors from strided elements would take long to compile?"""
+        self.staged: staged.Staged | None = None
+        """The buffer through which its strided elements pass."""
         self.streamed = aligned.streamed(self) if body.streams and number == 0 else -1
         """The argument whose stores bypass the caches; -1 for none."""
         self.folds = dict(reduce.of_loop(body, number))
@@ -153,7 +158,7 @@ class _Nest(Iteration):
         target, kinds = self.code.module.target, {op.kind for op in self.loop.ops}
         if "scatter" in kinds or not self.order or "scan" in kinds and not self._scans_vectors():
             return 1
-        if not self.flat and self._apart(kinds):
+        if not self.flat and not self.gathers and self._apart():
             return 1
         if self.flat or not target.masks_bytes or not kinds <= TABLE.keys() | PLAIN | {"turn"}:
             return target.lanes
@@ -175,19 +180,19 @@ class _Nest(Iteration):
         found = [self.body.arguments[a].classes[self.inner] for op in self.loop.ops for a in op.arguments]
         return ["s" if letter == LEFT_OUT else letter for letter in found]
 
-    def _apart(self, kinds: set[str]) -> bool:
+    def _apart(self) -> bool:
         """Are most accesses strided, with little computation?
 
         Vectors would then be assembled element by element, which gains nothing and takes ten times as long to
         compile, unless the ops of one element form so long a chain that the processor does not reach the next
         element meanwhile.
         """
-        if not kinds <= TABLE.keys() | PLAIN:
+        if not self.order or not {op.kind for op in self.loop.ops} <= TABLE.keys() | PLAIN:
             return False
         letters = self._letters()
         apart = len(letters) - letters.count("0")
         cost = sum([TABLE[op.kind].cost for op in self.loop.ops if op.kind in TABLE])
-        return 4 * letters.count("s") > 3 * apart and cost <= APART * apart and not self.gathers
+        return 4 * letters.count("s") > 3 * apart and cost <= APART * apart
 
     def _at_origin(self, coordinates: list[str]) -> AbstractContextManager[None]:
         """Guard the code inside by these coordinates of the point being all 0."""
@@ -203,6 +208,8 @@ class _Nest(Iteration):
         self.bounds = self.block.bounds(self.loop.space, point)
         for reduction in self.folds.values():
             reduction.prepare(self.block)
+        if self.gathers and not self.flat and self.code.lanes > 1:
+            self.staged = staged.Staged(self)
         bases = self.bases()
         if not self.order:
             self._head(bases)
@@ -243,12 +250,12 @@ class _Nest(Iteration):
         code, whole = self.code, self.bounds
         self.crosses = False
         with counted(code, *whole[self.inner], crossing.ELEMENTS) as start:
-            end = self._end(start, crossing.ELEMENTS, whole[self.inner][1])
+            end = self.end(start, crossing.ELEMENTS, whole[self.inner][1])
             self.bounds = {**whole, self.inner: (start, end)}
             self._dimension(depth, bases)
         self.bounds = whole
 
-    def _end(self, start: str, length: int, high: str) -> str:
+    def end(self, start: str, length: int, high: str) -> str:
         """The end of so many elements from a start on, at most that of all of them."""
         stop = self.code.let(f"add nsw i64 {start}, {length}")
         short = self.code.let(f"icmp slt i64 {high}, {stop}")
@@ -272,7 +279,7 @@ class _Nest(Iteration):
             low, high = self.bounds[self.inner]
             distance = self.distance(low, high)
             with counted(code, low, high, SEGMENT) as start:
-                end = self._end(start, SEGMENT, high)
+                end = self.end(start, SEGMENT, high)
                 for reduction in segmented:
                     reduction.begin_leaf()
                 rest = self._rounds(start, end, segmented, distance) if self._short(segmented) else start
@@ -314,10 +321,19 @@ class _Nest(Iteration):
             with counted(code, low, high) as index:
                 self.write_ops(INNER, Step(index))
             return
+        if self.staged is not None and self.staged.numbers:
+            self.staged.write(low, high)
+            return
         if self.streamed >= 0:
             aligned.write(self, low, high)
             return
         self.plain(low, high)
+
+    def bases(self) -> dict[int, str]:
+        bases = super().bases()
+        if self.staged is None:
+            return bases
+        return {argument: base for argument, base in bases.items() if argument not in self.staged.numbers}
 
     def plain(self, low: str, high: str) -> None:
         """Write full steps from the first element on, and the remainder."""
@@ -348,7 +364,7 @@ class _Nest(Iteration):
                 self._masked(memory.last(code, low, high))
             return
         with counted(code, low, high, code.lanes) as index:
-            step = self._masked(memory.last(code, index, self._end(index, code.lanes, high)))
+            step = self._masked(memory.last(code, index, self.end(index, code.lanes, high)))
             if self.rows is not None:
                 self.rows.advance(step)
 

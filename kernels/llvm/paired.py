@@ -30,14 +30,18 @@ DTYPES = {"float64", "bool"}
 
 def applies(nest: Any) -> bool:
     """Does this loop take two vectors a step?"""
-    code, ops = nest.code, nest.loop.ops
-    if code.lanes != code.module.target.lanes or not code.module.target.permutes or nest.gathers:
+    if nest.gathers or not possible(nest):
         return False
-    if not {op.kind for op in ops} <= TABLE.keys() | PLAIN or not {op.dtype for op in ops} <= DTYPES:
-        return False
-    long = [op for op, place in zip(ops, nest.places, strict=True)
+    long = [op for op, place in zip(nest.loop.ops, nest.places, strict=True)
             if place == INNER and op.kind in TABLE and TABLE[op.kind].cost >= LONG]
     return len(long) > _rows_are_short(nest)
+
+
+def possible(nest: Any) -> bool:
+    """Are there registers for two vectors, and do all ops know them?"""
+    code, ops = nest.code, nest.loop.ops
+    return (code.lanes == code.module.target.lanes and bool(code.module.target.permutes)
+            and {op.kind for op in ops} <= TABLE.keys() | PLAIN and {op.dtype for op in ops} <= DTYPES)
 
 
 def _rows_are_short(nest: Any) -> bool:
@@ -58,13 +62,13 @@ def write(nest: Any, low: str, high: str, distance: str) -> None:
         nest.fetch(index, distance)
         nest.fetch(later, distance)
         nest.values = dict(values)
-        _write_ops(nest, first._replace(second=second))
+        write_ops(nest, first._replace(second=second))
         if nest.rows is not None:
             nest.rows.advance(second)
     nest.values = values
 
 
-def _write_ops(nest: Any, step: Step) -> None:
+def write_ops(nest: Any, step: Step) -> None:
     """Write the ops of the innermost loop for a step of two vectors.
 
     What does not change in the loop is widened for each use, in the basic block of the use: both vectors then
