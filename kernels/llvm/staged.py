@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from diffuse.ir import ITEMSIZE
+from diffuse.ir.loops import LEFT_OUT
 from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.llvm import memory, paired
@@ -79,7 +80,7 @@ def runs(body: Body, loop: Loop, inner: int) -> list[Run]:
 def _strided(body: Body, number: int, inner: int) -> bool:
     """Are the elements of an argument strided, and of a type whose vectors are put together quickly?"""
     argument = body.arguments[number]
-    return argument.classes[inner] in ("s", "c") and argument.dtype in GATHERED
+    return argument.classes[inner] in ("s", "c", LEFT_OUT) and argument.dtype in GATHERED
 
 
 class Staged:
