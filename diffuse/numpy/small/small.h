@@ -228,7 +228,7 @@ PyObject *small_unreferenced(PyObject *module, PyObject *const *args, Py_ssize_t
 PyObject *small_forget(PyObject *module, PyObject *const *args, Py_ssize_t n);
 int small_connect_sketch(PyObject *parts);
 /* Of collector.c: what `thaw` of the module does. */
-PyObject *small_thaw(PyObject *module, PyObject *objects);
+PyObject *small_thaw(PyObject *module, PyObject *const *args, Py_ssize_t n);
 /* Of capsule.c: the address of a destructor of capsules that calls a function with their addresses. */
 PyObject *small_capsule_destructor(PyObject *module, PyObject *function);
 
