@@ -28,6 +28,9 @@ from diffuse.settings import watch
 TURNS = 16
 """The number of calls of a function on new views at one place after which further new views are expected
 there."""
+EVEN = 4
+"""The number of calls for which one counts there that continues equal steps through an array, as a loop over
+its levels does: it takes six of them."""
 REPEATS = 64
 """The number of calls on the same views that NumPy computes before they are recorded; fewer, the longer NumPy
 takes for one."""
@@ -42,6 +45,8 @@ WAIT = 8 << 20
 
 _places: dict[Any, int] = Bounded(1 << 12)
 """The number of calls on new views, by function and place of the program."""
+_steps: dict[Any, tuple[int, int]] = Bounded(1 << 12)
+"""The offset of the last new view in its store, in bytes, and the step to it, by function and place."""
 _calls: dict[Any, int] = Recurring(1 << 15)
 """The number of equal calls, by function, extents, strides and offsets; the extension has its own table."""
 PYTHONS = (float, int, complex)
@@ -67,7 +72,10 @@ def note(function: Any, template: Any) -> None:
     """Count a recorded task of a function, if it is the first of its template."""
     if not template.met and template.elements >= core.SMALL:
         template.met = True
-        _count(function, place_of(function))
+        place = place_of(function)
+        last, step = _steps.get(place, (template.begin, 0))
+        _steps[place] = template.begin, template.begin - last
+        _count(function, place, EVEN if template.begin - last == step != 0 else 1)
 
 
 def met(real: Any) -> None:
@@ -78,10 +86,12 @@ def met(real: Any) -> None:
         _count(function, (real, *provenance.instruction(2)))
 
 
-def _count(function: Any, place: tuple[Any, ...]) -> None:
-    """Count a call of a function on new views at a place of the program."""
-    count = _places[place] = _places.get(place, 0) + 1
-    if count == TURNS:
+def _count(function: Any, place: tuple[Any, ...], times: int = 1) -> None:
+    """Count a call of a function on new views at a place of the program, or a call that counts several
+    times."""
+    before = _places.get(place, 0)
+    _places[place] = before + times
+    if before < TURNS <= before + times:
         arithmetic.GRANTS.pop(place, None)
         function.moving = True
         arithmetic.MOVING.add(function.numpy)
