@@ -22,7 +22,7 @@ from diffuse.observe import trace
 
 PLAIN = numpy.random.default_rng(8).random(42_000)
 LEVELS = 2 - (2 - TURNS) // EVEN
-"""Calls on views at equal steps that are recorded: the third one is the first that counts for more than one."""
+"""Calls on views at equal steps that are recorded: from the third one on each counts for several."""
 
 pytestmark = pytest.mark.local_only("every rank records the same, whatever is at hand there")
 

@@ -48,6 +48,7 @@ typedef struct {
     npy_intp left;             /* program reads, and how many of them are left */
     int trial;                 /* is the allowance that of a program's beginning, which is used up? */
     long steps;                /* operations on small parts of large arrays since the last on whole ones */
+    long loops;                /* loops over slices on trial, of which soon.py has not told the stream yet */
     PyObject *at_hand;         /* access.at_hand */
     PyObject *counters, *single; /* trace.counters, and the name there of what is done at once */
     PyObject *fallbacks;         /* and of what only NumPy has */
@@ -271,8 +272,10 @@ enum { SMALL_LOOP = 128 };
 static inline void small_step(Array *x)
 {
     if (state.allowance > 0 && x->owner != NULL && x->owner != Py_None
-            && PyArray_SIZE((PyArrayObject *)((Array *)x->owner)->meta) >= state.small && ++state.steps == SMALL_LOOP)
+            && PyArray_SIZE((PyArrayObject *)((Array *)x->owner)->meta) >= state.small && ++state.steps == SMALL_LOOP) {
+        state.loops += state.trial;
         small_looked();
+    }
 }
 
 /* Is a type hashed by Python's own code?  A metaclass of the program's may run any other, or have none. */
