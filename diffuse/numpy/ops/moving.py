@@ -11,6 +11,7 @@ operations whose kernels have NumPy's bits.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy
@@ -29,8 +30,8 @@ TURNS = 16
 """The number of calls of a function on new views at one place after which further new views are expected
 there."""
 EVEN = 4
-"""The number of calls for which one counts there that continues equal steps through an array, as a loop over
-its levels does: it takes six of them."""
+"""The number of calls for which one counts there that continues equal steps through an array in which there
+are `TURNS` such steps, as a loop over its levels does: it takes six of them."""
 REPEATS = 64
 """The number of calls on the same views that NumPy computes before they are recorded; fewer, the longer NumPy
 takes for one."""
@@ -73,9 +74,23 @@ def note(function: Any, template: Any) -> None:
     if not template.met and template.elements >= core.SMALL:
         template.met = True
         place = place_of(function)
-        last, step = _steps.get(place, (template.begin, 0))
-        _steps[place] = template.begin, template.begin - last
-        _count(function, place, EVEN if template.begin - last == step != 0 else 1)
+        last, before = _steps.get(place, (template.begin, 0))
+        step = template.begin - last
+        _steps[place] = template.begin, step
+        _count(function, place, EVEN if step == before and levels(template, abs(step)) >= TURNS else 1)
+
+
+def levels(template: Any, step: int) -> int:
+    """The number of steps of so many bytes along a dimension of the largest store that a task uses; 0 if they
+    do not follow one."""
+    largest = max(template.uses, key=lambda use: prod(use.frame))
+    apart: int = numpy.dtype(largest.dtype).itemsize
+    for extent in reversed(largest.frame):
+        if 0 < step < apart * extent and step % apart == 0:
+            steps: int = extent * apart // step
+            return steps
+        apart *= extent
+    return 0
 
 
 def met(real: Any) -> None:
