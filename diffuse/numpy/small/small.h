@@ -48,10 +48,10 @@ typedef struct {
     npy_intp left;             /* program reads, and how many of them are left */
     int trial;                 /* is the allowance that of a program's beginning, which is used up? */
     long steps;                /* operations on small parts of large arrays since the last on whole ones */
-    long loops;                /* loops over slices on trial, of which soon.py has not told the stream yet */
     PyObject *at_hand;         /* access.at_hand */
     PyObject *counters, *single; /* trace.counters, and the name there of what is done at once */
     PyObject *fallbacks;         /* and of what only NumPy has */
+    long loops;                  /* loops over slices on trial, of which soon.py has not told the stream yet */
 } State;
 
 extern State state;
