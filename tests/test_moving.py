@@ -16,11 +16,13 @@ from diffuse.library import fence
 from diffuse.numpy.arrays import soon
 from diffuse.numpy.arrays.base import UFUNCS
 from diffuse.numpy.ops import known, moving
-from diffuse.numpy.ops.moving import REPEATS, TURNS
+from diffuse.numpy.ops.moving import EVEN, REPEATS, TURNS
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 
 PLAIN = numpy.random.default_rng(8).random(42_000)
+LEVELS = 2 - (2 - TURNS) // EVEN
+"""Calls on views at equal steps that are recorded: from the third one on each counts for several."""
 
 pytestmark = pytest.mark.local_only("every rank records the same, whatever is at hand there")
 
@@ -64,6 +66,30 @@ def test_windows_that_move_over_a_busy_array_are_done_at_once() -> None:
     theirs = windows(PLAIN, plain)
     assert all(numpy.array_equal(numpy.asarray(a), b) for a, b in zip(ours, theirs, strict=True))
     assert numpy.array_equal(numpy.asarray(y), plain)
+
+
+def test_a_loop_over_many_levels_is_done_at_once_after_a_few_of_them() -> None:
+    def filtered(x: Any) -> Any:
+        for k in range(1, x.shape[2]):
+            x[:, :, k] = x[:, :, k] - 0.5 * x[:, :, k - 1]
+        return x
+
+    plain = numpy.random.default_rng(5).random((150, 150, TURNS))
+    x = np.array(plain) * 1.0
+    assert recorded(lambda: filtered(x)) <= 3 * (LEVELS + 1)
+    assert numpy.array_equal(numpy.asarray(x), filtered(plain * 1.0))
+
+
+def test_a_loop_over_few_levels_is_recorded() -> None:
+    def filtered(x: Any) -> Any:
+        for k in range(x.shape[2] - 1, 0, -1):
+            x[:, :, k - 1] = x[:, :, k - 1] - 0.5 * x[:, :, k]
+        return x
+
+    plain = numpy.random.default_rng(5).random((150, 150, TURNS - 1))
+    x = np.array(plain) * 1.0
+    assert recorded(lambda: filtered(x)) == 3 * (TURNS - 2)
+    assert numpy.array_equal(numpy.asarray(x), filtered(plain * 1.0))
 
 
 def eliminated(x: Any) -> Any:
@@ -172,7 +198,7 @@ def test_what_comes_again_and_again_is_recorded() -> None:
 
     x = np.array(PLAIN)
     turns = [recorded(lambda: turn(x)) for _ in range(REPEATS + 3)]
-    assert turns[0] == TURNS and turns[1] == 0
+    assert turns[0] == LEVELS and turns[1] == 0
     assert turns[-1] >= 2 * TURNS - 2  # two calls may share a place of the table, and then count anew
     assert numpy.array_equal(numpy.asarray(turn(x)[-1]), turn(PLAIN)[-1])
 

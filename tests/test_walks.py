@@ -20,6 +20,7 @@ from diffuse.numpy.ops.single import OFTEN
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.stream.walk import EVEN, MOST, NEW, TRUSTED, TURNS
+from tests.at_once import allowed
 
 SIDE = 200
 PLAIN = numpy.random.default_rng(4).random((SIDE, SIDE))
@@ -56,6 +57,25 @@ def test_a_loop_over_rows_is_recorded_for_a_few_turns_only_and_later_for_one_ope
     recorded, walks = counted(lambda: relaxed(y))
     assert recorded <= 5 and walks == 1
     assert numpy.array_equal(numpy.asarray(y), plain)
+
+
+@pytest.mark.skipif(native is None, reason="the extension does a program's first operations at once")
+def test_a_loop_over_rows_at_the_beginning_of_a_program_is_expected_to_go_on() -> None:
+    def smoothed(x: Any) -> Any:
+        for i in range(1, len(x)):
+            x[i] = 0.5 * (x[i - 1] + x[i])
+        return x
+
+    while native.loop_met():
+        pass
+    with allowed(trial=True):
+        x = np.array(PLAIN)
+        assert counted(lambda: smoothed(x)) == (0, 0)
+    assert numpy.array_equal(numpy.asarray(x), smoothed(PLAIN * 1.0))
+    for _ in range(2):
+        x = busy()
+        assert counted(lambda: smoothed(x)) == (1, 1)  # noqa: B023 (it is called at once)
+        assert numpy.array_equal(numpy.asarray(x), smoothed(PLAIN * 1.0))
 
 
 def test_each_kind_of_small_step_finds_the_array_at_hand() -> None:

@@ -8,7 +8,8 @@ is recognised by how often the same operation of the same line recurs before the
 steps through a store.  Small operations that in every iteration stand between a large task and a wait of the
 program may as well wait themselves: they separate nothing, and the wait comes in any case.  So may small
 operations with new views in every iteration: analysing one takes longer than waiting for a task that is not
-too large.
+too large.  Loops that a program runs at its beginning, where a library computes all at once, are expected to
+go on when recording begins.
 
 The rule decides when work is done, but never by which routine: for operations whose kernels differ from NumPy
 in the last place, NumPy computes all small arrays.
@@ -16,6 +17,7 @@ in the last place, NumPy computes all small arrays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from diffuse.ir.bounded import Bounded
@@ -48,8 +50,8 @@ MOST_TRUSTED = 512
 class Walk:
     """Counts the small tasks since the last large one, and remembers the detected loops over slices."""
 
-    __slots__ = ("begun", "counts", "after", "_window", "_steps", "_new", "_waits", "_waited", "_found",
-                 "_trusted")
+    __slots__ = ("begun", "counts", "after", "foreseen", "_window", "_steps", "_new", "_waits", "_waited",
+                 "_found", "_trusted")
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -60,6 +62,9 @@ class Walk:
         self.after: dict[tuple[str, Any], int] = Bounded(1 << 10)
         """For each large task's operation and line, how often small operations after it are still done at
         once, because they have new views."""
+        self.foreseen: Callable[[], bool] | None = None
+        """Tells, once for each, that a library met a loop over slices before anything was recorded: the next
+        operation is assumed to be in that loop."""
         self._steps: dict[tuple[str, Any], tuple[int, int, int]] = {}
         """For each operation and line, its last offset in its store in bytes, the last step, and how often in
         a row that step was the same."""
@@ -85,6 +90,9 @@ class Walk:
             trusted = self._found.get(name, 0)
             if trusted:
                 self._found[name] = trusted - 1
+                self.begun = True
+            elif not self.begun and self.foreseen is not None and self.foreseen():
+                self._find(name)
                 self.begun = True
         elif not self.begun and (self._even(name, made.begin)
                                  or count >= (TURNS if made.signature else EVEN)):  # a host function has none

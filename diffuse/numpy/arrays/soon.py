@@ -72,6 +72,7 @@ if native is not None:
     native.connect_team(_team)
     looked, grant = native.looked, native.grant
     library.current().brevity.listener = allow
+    library.current().walk.foreseen = native.loop_met
     if config.small and config.runtime == "local":
         native.set_allowance(TRIAL, True)
     watch("small", lambda _: native.set_allowance(0))

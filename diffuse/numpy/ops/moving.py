@@ -11,6 +11,7 @@ operations whose kernels have NumPy's bits.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy
@@ -28,6 +29,9 @@ from diffuse.settings import watch
 TURNS = 16
 """The number of calls of a function on new views at one place after which further new views are expected
 there."""
+EVEN = 4
+"""The number of calls for which one counts there that continues equal steps through an array in which there
+are `TURNS` such steps, as a loop over its levels does: it takes six of them."""
 REPEATS = 64
 """The number of calls on the same views that NumPy computes before they are recorded; fewer, the longer NumPy
 takes for one."""
@@ -42,6 +46,8 @@ WAIT = 8 << 20
 
 _places: dict[Any, int] = Bounded(1 << 12)
 """The number of calls on new views, by function and place of the program."""
+_steps: dict[Any, tuple[int, int]] = Bounded(1 << 12)
+"""The offset of the last new view in its store, in bytes, and the step to it, by function and place."""
 _calls: dict[Any, int] = Recurring(1 << 15)
 """The number of equal calls, by function, extents, strides and offsets; the extension has its own table."""
 PYTHONS = (float, int, complex)
@@ -67,7 +73,24 @@ def note(function: Any, template: Any) -> None:
     """Count a recorded task of a function, if it is the first of its template."""
     if not template.met and template.elements >= core.SMALL:
         template.met = True
-        _count(function, place_of(function))
+        place = place_of(function)
+        last, before = _steps.get(place, (template.begin, 0))
+        step = template.begin - last
+        _steps[place] = template.begin, step
+        _count(function, place, EVEN if step == before and levels(template, abs(step)) >= TURNS else 1)
+
+
+def levels(template: Any, step: int) -> int:
+    """The number of steps of so many bytes along a dimension of the largest store that a task uses; 0 if they
+    do not follow one."""
+    largest = max(template.uses, key=lambda use: prod(use.frame))
+    apart: int = numpy.dtype(largest.dtype).itemsize
+    for extent in reversed(largest.frame):
+        if 0 < step < apart * extent and step % apart == 0:
+            steps: int = extent * apart // step
+            return steps
+        apart *= extent
+    return 0
 
 
 def met(real: Any) -> None:
@@ -78,10 +101,12 @@ def met(real: Any) -> None:
         _count(function, (real, *provenance.instruction(2)))
 
 
-def _count(function: Any, place: tuple[Any, ...]) -> None:
-    """Count a call of a function on new views at a place of the program."""
-    count = _places[place] = _places.get(place, 0) + 1
-    if count == TURNS:
+def _count(function: Any, place: tuple[Any, ...], times: int = 1) -> None:
+    """Count a call of a function on new views at a place of the program, or a call that counts several
+    times."""
+    before = _places.get(place, 0)
+    _places[place] = before + times
+    if before < TURNS <= before + times:
         arithmetic.GRANTS.pop(place, None)
         function.moving = True
         arithmetic.MOVING.add(function.numpy)

@@ -296,12 +296,23 @@ static PyObject *looked(PyObject *module, PyObject *ignored)
     Py_RETURN_NONE;
 }
 
+/* Did the trial meet another loop over slices than those that were asked for before? */
+static PyObject *loop_met(PyObject *module, PyObject *ignored)
+{
+    if (state.loops == 0)
+        Py_RETURN_FALSE;
+    state.loops--;
+    Py_RETURN_TRUE;
+}
+
 static PyMethodDef methods[] = {
     {"connect_soon", connect_soon, METH_VARARGS,
      "Give access.at_hand, the counters, the names of two of them, and operations.products_fused()."},
     {"set_allowance", set_allowance, METH_VARARGS, "As soon.set_allowance."},
     {"allowance", allowance, METH_NOARGS, "What set_allowance said, or 0 once it was exceeded."},
     {"grant", grant, METH_O, "As soon.grant."},
+    {"loop_met", loop_met, METH_NOARGS,
+     "Did the trial (arrays/soon.py) meet a loop over slices?  Answers once for each."},
     {"looked", looked, METH_NOARGS, "As soon.looked."},
     {"looking", (PyCFunction)(void (*)(void))looking, METH_FASTCALL, "As core.looking."},
     {"set_sees", set_sees, METH_O, "Say whether the memory of arrays that is known is the stores' own."},
@@ -339,7 +350,8 @@ static PyMethodDef methods[] = {
      "Give the table of places that call functions, their class, and what counts there."},
     {"connect_recording", connect_recording, METH_VARARGS,
      "Give the engine with the classes of its parts, and the table of known calls."},
-    {"thaw", small_thaw, METH_O, "Have the garbage collector look again at some of the objects that gc.freeze() hid."},
+    {"thaw", (PyCFunction)(void (*)(void))small_thaw, METH_FASTCALL,
+     "Have the garbage collector look again at some of the objects that gc.freeze() hid, in the generation of another one."},
     {"capsule_destructor", small_capsule_destructor, METH_O,
      "The address of a destructor of capsules, which calls a function with the address of the capsule."},
     {"uses_of", (PyCFunction)(void (*)(void))small_uses_of, METH_FASTCALL, "As sketch.uses_of of the stream."},

@@ -51,6 +51,7 @@ typedef struct {
     PyObject *at_hand;         /* access.at_hand */
     PyObject *counters, *single; /* trace.counters, and the name there of what is done at once */
     PyObject *fallbacks;         /* and of what only NumPy has */
+    long loops;                  /* loops over slices on trial, of which soon.py has not told the stream yet */
 } State;
 
 extern State state;
@@ -228,7 +229,7 @@ PyObject *small_unreferenced(PyObject *module, PyObject *const *args, Py_ssize_t
 PyObject *small_forget(PyObject *module, PyObject *const *args, Py_ssize_t n);
 int small_connect_sketch(PyObject *parts);
 /* Of collector.c: what `thaw` of the module does. */
-PyObject *small_thaw(PyObject *module, PyObject *objects);
+PyObject *small_thaw(PyObject *module, PyObject *const *args, Py_ssize_t n);
 /* Of capsule.c: the address of a destructor of capsules that calls a function with their addresses. */
 PyObject *small_capsule_destructor(PyObject *module, PyObject *function);
 
@@ -271,8 +272,10 @@ enum { SMALL_LOOP = 128 };
 static inline void small_step(Array *x)
 {
     if (state.allowance > 0 && x->owner != NULL && x->owner != Py_None
-            && PyArray_SIZE((PyArrayObject *)((Array *)x->owner)->meta) >= state.small && ++state.steps == SMALL_LOOP)
+            && PyArray_SIZE((PyArrayObject *)((Array *)x->owner)->meta) >= state.small && ++state.steps == SMALL_LOOP) {
+        state.loops += state.trial;
         small_looked();
+    }
 }
 
 /* Is a type hashed by Python's own code?  A metaclass of the program's may run any other, or have none. */
