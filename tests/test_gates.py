@@ -279,3 +279,19 @@ def test_parts_of_fresh_memory_are_views_of_an_array() -> None:
     table[3:, ::2] += 1.0
     theirs[0][3:, ::2] += 1.0
     assert (table * 2.0).tobytes() == (theirs[0] * 2.0).tobytes() and float(table.sum()) == theirs[0].sum()
+
+
+@for_each("method", [
+    "at()", "at(x)", "at(x, 0, 1, 2)", "at(x, 0, 1, foo=1)", "reduce()", "reduce(x, foo=1)",
+    "reduce(x, 0, None, None, False, 0, True, 1)", "reduce(x, 0, axis=0)", "reduce(x, array=x)",
+    "accumulate()", "accumulate(x, foo=1)", "accumulate(x, 0, None, None, 1)", "reduceat(x)",
+    "reduceat(x, [0], foo=1)",
+])
+@for_each("name", ["add", "sin", "divmod", "matmul", "maximum"])
+def test_a_wrong_call_of_a_method_of_a_ufunc_has_numpys_error(method: str, name: str) -> None:
+    found: list[tuple[type, str]] = []
+    for m in numpy, np:
+        with pytest.raises((TypeError, ValueError, RuntimeError)) as raised:
+            eval(f"m.{name}.{method}", {"m": m, "x": m.ones(3000)})
+        found.append((raised.type, str(raised.value)))
+    assert found[0] == found[1]

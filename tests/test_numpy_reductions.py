@@ -202,6 +202,17 @@ def test_vdot_conjugates_its_first_operand(first: str, second: str) -> None:
     assert got.dtype == want.dtype and abs(complex(got) - want) <= 1e-5 * abs(want)
 
 
+@for_each("dtype", "efdFD")
+@for_each("modes", ["warn", "raise"])
+def test_vdot_never_warns(dtype: str, modes: str) -> None:
+    large = numpy.full(3000, numpy.finfo(dtype).max, dtype)
+    with warnings.catch_warnings(), np.errstate(all=modes):
+        warnings.simplefilter("error" if modes == "raise" else "always")
+        with warnings.catch_warnings(record=True) as seen:
+            found = [complex(np.vdot(x, x)) for x in (wrap(large), wrap(large.reshape(-1, 8).copy()).T)]
+    assert not seen and all(numpy.isinf(value.real) for value in found)
+
+
 @for_each("dtype", "fdFD")
 @for_each("shape", [(700,), (20, 30)])
 def test_norms_of_small_arrays_have_numpys_bits(dtype: str, shape: tuple[int, ...]) -> None:

@@ -99,6 +99,7 @@ CASES: dict[str, Case] = {
     "argmax": Case(lambda m: lambda x: m.argmax(x, 1)),
     "argmin": Case(lambda m: lambda x: m.argmin(x, 1)),
     "dot": Case(lambda m: m.dot, "vv"),
+    "vdot": Case(lambda m: m.vdot, "vv"),
     "roll": Case(lambda m: lambda x: m.roll(x, 2, 1)),
     "roll2": Case(lambda m: lambda x: m.roll(x, (2, 1), (0, 1))),
 }

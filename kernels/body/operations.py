@@ -309,6 +309,7 @@ _ROWS = [
     Operation("spmv", 5, body=generators.rows),
     Operation("reduceat", 3, body=generators.rows, errors=RANGE | INVALID),
     Operation("dot", 2, body=generators.dot, elementwise=False, errors=RANGE | INVALID),
+    Operation("vdot", 2, body=generators.dot, elementwise=False),
     *[Operation(name, body=generators.fold(name, False), elementwise=False, errors=RANGE | INVALID,
                 word="reduce")
       for name in ("sum", "prod")],

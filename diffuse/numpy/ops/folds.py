@@ -268,7 +268,7 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
         return _recorded(operation, copies, axes, signature, wanted, keepdims, source)
     form, part = _result(shape, axes, wanted, keepdims, source)
     out = recorded(form)
-    operator = "sum" if operation == "dot" else operation
+    operator = "sum" if operation in ("dot", "vdot") else operation
     library.record(operation, signature, shape, operands, ((out.storage, part),), operator=operator)
     return out if form.shape or keepdims else core.scalar_class.of(out)
 
@@ -288,8 +288,8 @@ def _result(shape: Point, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepd
     return form, part.kept(shape, kept)
 
 
-def product(a: Array, b: Array) -> Any:
-    """The sum of products of two arrays of one shape: `dot` and `vdot` of real vectors."""
+def product(a: Array, b: Array, operation: str = "dot") -> Any:
+    """The sum of products of two arrays of one shape: `dot`, or `vdot`, which never warns."""
     wanted = numpy.result_type(a.form.dtype, b.form.dtype)
     name = NATIVE[wanted] if wanted != numpy.float16 else "float32"
     if a.form.ndim == 1:
@@ -299,9 +299,9 @@ def product(a: Array, b: Array) -> Any:
                 return numpy.dot(one, other)
             found = small_folds.of_two("dot", one.astype(name, copy=False), other.astype(name, copy=False),
                                        (0,))[()]
-            if isfinite(found):  # otherwise recorded, for its warnings
+            if operation == "vdot" or isfinite(found):  # otherwise recorded, for its warnings
                 return found if found.dtype is wanted else found.astype(wanted)
-    return _recorded("dot", (a, b), tuple(range(a.form.ndim)), (name, name, name), wanted, False)
+    return _recorded(operation, (a, b), tuple(range(a.form.ndim)), (name, name, name), wanted, False)
 
 
 def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:

@@ -1,12 +1,15 @@
-"""The identity of a ufunc: its name, documentation and attributes are those of NumPy's ufunc."""
+"""The identity of a ufunc: its name, documentation, attributes and errors are those of NumPy's ufunc."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy
 
 from diffuse.numpy.arrays import base
+from diffuse.numpy.small import native
 
 
 def _documentation(self: Any) -> Any:
@@ -25,6 +28,21 @@ DOCUMENTATION: Any = property(_documentation, _document, _forget)
 """The attribute `__doc__` of ufuncs: NumPy's lets a program set and delete it."""
 
 
+def _with_numpys_errors(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a method of ufuncs: NumPy raises the error for arguments that the method's signature refuses.  The
+    extension's gates do so by themselves."""
+    @wraps(method)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:  # the method ran
+                raise
+        return getattr(numpy.ufunc, method.__name__)(self.numpy, *args, **kwargs)
+
+    return called
+
+
 class Identity:
     """The attributes of a ufunc that describe it, taken from NumPy's ufunc; equal and hashed as that one."""
 
@@ -35,8 +53,12 @@ class Identity:
     """For `isinstance(np.add, np.ufunc)`, which programs use."""
 
     def __init_subclass__(cls) -> None:
-        """Let instances define their documentation, instead of the docstring of the class."""
+        """Let instances define their documentation, instead of the docstring of the class, and methods have
+        NumPy's errors."""
         cls.__doc__ = DOCUMENTATION
+        for name in ("reduce", "accumulate", "reduceat", "at") if native is None else ():
+            if name in vars(cls):
+                setattr(cls, name, _with_numpys_errors(vars(cls)[name]))
 
     def __repr__(self) -> str:
         return f"<ufunc '{self.__name__}'>"

@@ -230,7 +230,7 @@ def vdot(a: Any, b: Any, /) -> Any:
     if not _plain(x, y) or not kinds <= {*"fiuc"} or x.size != y.size or x.size < core.SMALL:
         return fallback.silently(numpy.vdot, a, b)
     if x.dtype.kind in "fiu" and x.dtype.char != "e":
-        return folds.product(x.ravel(), y.ravel())
+        return folds.product(x.ravel(), y.ravel(), "vdot")
     with numpy.errstate(all="ignore"):  # NumPy's has no warnings; changing the modes forwards pending work
         if "c" in kinds:
             return UFUNCS["multiply"](UFUNCS["conjugate"](x.ravel()), y.ravel()).sum()
