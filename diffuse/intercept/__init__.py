@@ -54,6 +54,8 @@ def run(words: Sequence[str]) -> int:
     """Run what Python's command line would run for these arguments: a file, `-m module` or `-c code`."""
     if early.start(words[0]):
         runtime.foresee(config.runtime)
+        importlib.import_module("diffuse.numpy")
+        importlib.import_module("diffuse.intercept.placing").spread_threads()
     if words[0] == "-m":
         return run_module(words[1], words[2:])
     if words[0] == "-c":
