@@ -26,6 +26,7 @@ enum {                   /* nanoseconds */
     LONGEST = 100000000,
     SLEEP = 30000,       /* of one sleep */
     SOON = 5000000,      /* between the last sleep and a yield that counts as the next one */
+    RECENT = 500000,     /* since the processor time was read, at most, when a yield begins */
     EXACT = 1000         /* by which a sleep may be longer; by default the system adds 50,000 */
 };
 enum { YIELDS = 100 };   /* that a sleep counts for: nobody has to make way for a thread that slept */
@@ -45,7 +46,7 @@ typedef struct {
 
 static __thread long asleep;    /* the time until which the thread sleeps */
 static __thread long duration;  /* of the sleeps until then */
-static __thread Moment looked;  /* when it last looked, while it slept, whether its process computes */
+static __thread Moment looked;  /* when it last read the processor time */
 
 static long read_clock(clockid_t clock)
 {
@@ -65,38 +66,44 @@ static int computed(Moment begin, Moment end)
     return 4 * (end.used - begin.used) >= 3 * (end.wall - begin.wall);
 }
 
-/* Give the processor away; if other programs kept it for long, sleep from now on.  */
-static void yield(Moment begin)
+/* Give the processor away; if other programs kept it for long, sleep from now on.  The processor time is a system call
+   away, so that it is not read around each yield.  */
+static void yield(long begin)
 {
+    if (begin - looked.wall > RECENT)
+        looked = now();
     diffuse_yields++;
     sched_yield();
-    Moment end = now();
-    if (end.wall - begin.wall <= LATE || computed(begin, end))
+    if (read_clock(CLOCK_MONOTONIC) - begin <= LATE)
+        return;
+    Moment before = looked;
+    looked = now();
+    if (computed(before, looked))
         return;
     prctl(PR_SET_TIMERSLACK, EXACT);
-    if (begin.wall - asleep > SOON)
+    if (begin - asleep > SOON)
         duration = FIRST;
     else
         duration = 2 * duration < LONGEST ? 2 * duration : LONGEST;
-    asleep = end.wall + duration;
-    looked = end;
+    asleep = looked.wall + duration;
 }
 
 /* Leave the processor to others until the next poll.  */
 static void rest(void)
 {
     static const struct timespec sleep = {0, SLEEP};
-    Moment begin = now();
-    if (begin.wall >= asleep) {
+    long begin = read_clock(CLOCK_MONOTONIC);
+    if (begin >= asleep) {
         yield(begin);
         return;
     }
     diffuse_yields += YIELDS;
     nanosleep(&sleep, 0);
-    if (begin.wall - looked.wall > LATE) {
-        if (computed(looked, begin))
+    if (begin - looked.wall > LATE) {
+        Moment before = looked;
+        looked = now();
+        if (computed(before, looked))
             asleep = 0;
-        looked = begin;
     }
 }
 
