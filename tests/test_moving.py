@@ -198,7 +198,7 @@ def test_what_comes_again_and_again_is_recorded() -> None:
 
     x = np.array(PLAIN)
     turns = [recorded(lambda: turn(x)) for _ in range(REPEATS + 3)]
-    assert turns[0] == LEVELS and turns[1] == 0
+    assert turns[0] == TURNS and turns[1] == 0
     assert turns[-1] >= 2 * TURNS - 2  # two calls may share a place of the table, and then count anew
     assert numpy.array_equal(numpy.asarray(turn(x)[-1]), turn(PLAIN)[-1])
 

@@ -30,8 +30,8 @@ TURNS = 16
 """The number of calls of a function on new views at one place after which further new views are expected
 there."""
 EVEN = 4
-"""The number of calls for which one counts there that continues equal steps through an array in which there
-are `TURNS` such steps, as a loop over its levels does: it takes six of them."""
+"""The number of calls for which one counts there that continues equal steps, with equal extents, through an
+array in which there are `TURNS` such steps, as a loop over its levels does: it takes six of them."""
 REPEATS = 64
 """The number of calls on the same views that NumPy computes before they are recorded; fewer, the longer NumPy
 takes for one."""
@@ -46,8 +46,9 @@ WAIT = 8 << 20
 
 _places: dict[Any, int] = Bounded(1 << 12)
 """The number of calls on new views, by function and place of the program."""
-_steps: dict[Any, tuple[int, int]] = Bounded(1 << 12)
-"""The offset of the last new view in its store, in bytes, and the step to it, by function and place."""
+_steps: dict[Any, tuple[int, int, tuple[int, ...]]] = Bounded(1 << 12)
+"""The offset of the last new view in its store, in bytes, the step to it, and its extents, by function and
+place."""
 _calls: dict[Any, int] = Recurring(1 << 15)
 """The number of equal calls, by function, extents, strides and offsets; the extension has its own table."""
 PYTHONS = (float, int, complex)
@@ -74,15 +75,16 @@ def note(function: Any, template: Any) -> None:
     if not template.met and template.elements >= core.SMALL:
         template.met = True
         place = place_of(function)
-        last, before = _steps.get(place, (template.begin, 0))
+        last, before, shape = _steps.get(place, (template.begin, 0, template.shape))
         step = template.begin - last
-        _steps[place] = template.begin, step
-        _count(function, place, EVEN if step == before and levels(template, abs(step)) >= TURNS else 1)
+        _steps[place] = template.begin, step, template.shape
+        even = step == before and shape == template.shape and levels(template, abs(step)) >= TURNS
+        _count(function, place, EVEN if even else 1)
 
 
 def levels(template: Any, step: int) -> int:
-    """The number of steps of so many bytes along a dimension of the largest store that a task uses; 0 if they
-    do not follow one."""
+    """How many steps of so many bytes there are along a dimension of the largest store that a task uses; 0 if
+    such steps lead along none of its dimensions."""
     largest = max(template.uses, key=lambda use: prod(use.frame))
     apart: int = numpy.dtype(largest.dtype).itemsize
     for extent in reversed(largest.frame):
