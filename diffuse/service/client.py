@@ -276,7 +276,8 @@ class Client:
 
     def _keep(self, key: str, answer: Answer) -> None:
         """Keep the reply to a request until it is taken.  When there are too many, all others are dropped:
-        they can be requested again."""
+        they can be requested again.  (`ir.bounded` has such a table, but importing `ir` would delay the
+        server.)"""
         if len(self._answers) >= ANSWERS:
             self._answers.clear()
         self._answers[key] = answer

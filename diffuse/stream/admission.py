@@ -103,7 +103,8 @@ def _joined(group: Group, node: Node, recorded: Recorded, template: Template | L
 
 def _aligned(window: Window, cuts: Cuts, recorded: Recorded, number: int, beside: Decomposition | None
              ) -> Template:
-    """Decompose the task of this number of the open group, a small one like the tasks before it."""
+    """Decompose the task that has this number in the open group; a small one is cut like the tasks before
+    it."""
     aligns = window.stores.runtime.addressed and window.region is None
     found = cuts.aligned(recorded[0], recorded[1]) if aligns else None
     if found is not None:

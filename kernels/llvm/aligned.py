@@ -6,17 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 from diffuse.ir import ITEMSIZE
-from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.llvm import memory
 from diffuse.kernels.llvm.code import COMPONENT, counted, guarded
-from diffuse.kernels.llvm.crossing import PLAIN
+from diffuse.kernels.llvm.crossing import plain
 
 
 def streamed(nest: Any) -> int:
     """The first contiguous argument that is only stored, in a loop without folds; -1 if there is none."""
     body, loop = nest.body, nest.loop
-    kinds = {op.kind for op in loop.ops}
-    if nest.flat or not kinds <= TABLE.keys() | PLAIN or not nest.code.module.target.sse:
+    if nest.flat or not plain(loop.ops) or not nest.code.module.target.sse:
         return -1
     loaded = {body.arguments[op.attribute].slot for op in loop.ops if op.kind == "load"}
     for op in loop.ops:

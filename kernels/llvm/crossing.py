@@ -7,8 +7,10 @@ row hold those of the next rows, too, and are still at hand for them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from diffuse.ir.loops import LEFT_OUT
-from diffuse.kernels.body.expr import Body, Loop
+from diffuse.kernels.body.expr import Body, Loop, Op
 from diffuse.kernels.body.operations import TABLE
 
 ELEMENTS = 512
@@ -17,9 +19,14 @@ PLAIN = {"load", "store", "scalar", "const", "cast", "index"}
 """Kinds of ops, besides those of `TABLE`, that loops with strided accesses may have."""
 
 
+def plain(ops: Iterable[Op], *more: str) -> bool:
+    """Are all ops elementwise, loads or stores, or of one of these other kinds?"""
+    return {op.kind for op in ops} <= TABLE.keys() | PLAIN | {*more}
+
+
 def applies(body: Body, loop: Loop, order: tuple[int, ...]) -> bool:
     """Does an elementwise loop in this order of dimensions go through rows and columns?"""
-    if len(order) < 2 or not {op.kind for op in loop.ops} <= TABLE.keys() | PLAIN:
+    if len(order) < 2 or not plain(loop.ops):
         return False
     around, inner = order[-2:]
     accesses = [body.arguments[a].classes for op in loop.ops for a in op.arguments]

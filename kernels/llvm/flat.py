@@ -37,7 +37,8 @@ NEARBY = tuple(["c" + step for step in NEAR])
 BY_VECTORS = (REPEATED, *REPEATS)
 """First letters of accesses that are not read lane by lane."""
 LEFT = 0.5
-"""How many vectors of so many per row a loop through gaps of one index saves."""
+"""The vectors that a loop saves in each row, on average, if it runs through gaps of one index: no vector ends
+with the row."""
 GAP = 2
 """The additional instructions of an access with gaps, per vector of memory."""
 
@@ -183,7 +184,7 @@ class Rows:
         """The step with this row and column."""
         left = self.code.let(f"sub nsw i64 {self.width}, {column}")
         step = step._replace(row=row, column=column, left=left)
-        return skips.at(self.code, step, left) if self.skips else step
+        return skips.at(self.code, step) if self.skips else step
 
     def advance(self, step: Step) -> None:
         """Advance the row and the column to the next step."""
@@ -195,7 +196,7 @@ class Rows:
         return self._begun(step, *self._next(step))
 
     def _next(self, step: Step) -> tuple[str, str]:
-        """The row and the column in which the next step begins."""
+        """The row and the column of the first element of the next step."""
         code = self.code
         column = code.let(f"add nsw i64 {step.column}, {self.columns}")
         row = code.let(f"add nsw i64 {step.row}, {self.rows}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from diffuse.ir import ITEMSIZE
 from diffuse.kernels.llvm.code import MEMORY, Code
-from diffuse.kernels.llvm.vectors import first, masked, scattered, shuffled, store_masked
+from diffuse.kernels.llvm.vectors import first, listed, masked, scattered, shuffled, store_masked
 
 
 def load(code: Code, dtype: str, at: str, apart: int, gap: str, left: str, active: str | None) -> str:
@@ -23,7 +23,7 @@ def load(code: Code, dtype: str, at: str, apart: int, gap: str, left: str, activ
         start = min(done * apart, (n - 1) * (apart - 1))
         reached = min(n, (start + n - 1) // apart + 1)
         wanted = {k * apart - start: k for k in range(done, reached)}
-        numbers = _numbers([wanted.get(j, n) for j in range(n)])
+        numbers = listed([wanted.get(j, n) for j in range(n)])
         before = code.let(f"icmp sgt <{n} x i64> {here}, {numbers}")
         within = code.let(f"icmp sgt <{n} x i64> {end}, {numbers}")
         behind = code.let(f"xor <{n} x i1> {before}, {within}")
@@ -40,7 +40,7 @@ def store(code: Code, dtype: str, at: str, apart: int, gap: str, left: str, acti
           ) -> None:
     """Store to the elements that `load` reads."""
     n = code.lanes
-    numbers, end = _numbers(range(n)), _splat(code, active or str(n))
+    numbers, end = listed(range(n)), _splat(code, active or str(n))
     within = code.let(f"icmp sgt <{n} x i64> {end}, {numbers}")
     if apart == 1:
         here = _splat(code, least(code, left, active or str(n)))
@@ -52,14 +52,10 @@ def store(code: Code, dtype: str, at: str, apart: int, gap: str, left: str, acti
     behind = code.let(f"icmp sle <{n} x i64> {_splat(code, left)}, {numbers}")
     far = _splat(code, gap)
     more = code.let(f"select <{n} x i1> {behind}, <{n} x i64> {far}, <{n} x i64> zeroinitializer")
-    along = _numbers([k * apart * ITEMSIZE[dtype] for k in range(n)])
+    along = listed([k * apart * ITEMSIZE[dtype] for k in range(n)])
     offsets = code.let(f"add nsw <{n} x i64> {more}, {along}")
     to = code.let(f"getelementptr i8, ptr {at}, <{n} x i64> {offsets}")
     scattered(code, dtype, to, raw, within)
-
-
-def _numbers(numbers: list[int] | range) -> str:
-    return f"<{', '.join(f'i64 {number}' for number in numbers)}>"
 
 
 def _splat(code: Code, number: str) -> str:

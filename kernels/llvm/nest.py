@@ -24,7 +24,7 @@ from diffuse.kernels.llvm import aligned, crossing, flat, memory, merge, paired,
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import COMPONENT, Code, Module, counted, guarded, with_lanes
 from diffuse.kernels.llvm.combine import combine, fold
-from diffuse.kernels.llvm.crossing import PLAIN
+from diffuse.kernels.llvm.crossing import plain
 from diffuse.kernels.llvm.flags import unflagged
 from diffuse.kernels.llvm.iteration import HEAD, INNER, ROW, Iteration
 from diffuse.kernels.llvm.memory import Place, Step
@@ -160,7 +160,7 @@ class _Nest(Iteration):
             return 1
         if not self.flat and not self.gathers and self._apart():
             return 1
-        if self.flat or not target.masks_bytes or not kinds <= TABLE.keys() | PLAIN | {"turn"}:
+        if self.flat or not target.masks_bytes or not plain(self.loop.ops, "turn"):
             return target.lanes
         if not self._beside():
             return target.lanes
@@ -187,7 +187,7 @@ class _Nest(Iteration):
         compile, unless the ops of one element form so long a chain that the processor does not reach the next
         element meanwhile.
         """
-        if not self.order or not {op.kind for op in self.loop.ops} <= TABLE.keys() | PLAIN:
+        if not self.order or not plain(self.loop.ops):
             return False
         letters = self._letters()
         apart = len(letters) - letters.count("0")
@@ -381,7 +381,7 @@ class _Nest(Iteration):
         cost = sum([TABLE[kind].cost for kind in (op.kind for op in self.loop.ops) if kind in TABLE])
         if not self.code.module.target.ahead or self.flat or cost < (1 if "reduce" in kinds else BUSY):
             return {}
-        if self._lanes() == 1 or not kinds <= TABLE.keys() | PLAIN | {"reduce"}:
+        if self._lanes() == 1 or not plain(self.loop.ops, "reduce"):
             return {}
         found: dict[int, bool] = {}
         for op in self.loop.ops:

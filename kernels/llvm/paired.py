@@ -18,7 +18,7 @@ from typing import Any
 from diffuse.kernels.body.expr import Op
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.llvm.code import Code, counted, with_lanes
-from diffuse.kernels.llvm.crossing import PLAIN
+from diffuse.kernels.llvm.crossing import plain
 from diffuse.kernels.llvm.iteration import INNER
 from diffuse.kernels.llvm.memory import Step, beside
 
@@ -41,7 +41,7 @@ def possible(nest: Any) -> bool:
     """Are there registers for two vectors, and do all ops know them?"""
     code, ops = nest.code, nest.loop.ops
     return (code.lanes == code.module.target.lanes and bool(code.module.target.permutes)
-            and {op.kind for op in ops} <= TABLE.keys() | PLAIN and {op.dtype for op in ops} <= DTYPES)
+            and plain(ops) and {op.dtype for op in ops} <= DTYPES)
 
 
 def _rows_are_short(nest: Any) -> bool:

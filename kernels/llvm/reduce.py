@@ -23,6 +23,7 @@ from diffuse.kernels.llvm.code import COMPONENT, Code, Value, carrying, with_lan
 from diffuse.kernels.llvm.memory import Place, Step, load, store
 from diffuse.kernels.llvm.ops.instructions import compare, either
 from diffuse.kernels.llvm.ops.rules import fold
+from diffuse.kernels.llvm.vectors import listed
 
 WIDTH = 8
 ROUND = abi.ACCUMULATORS // WIDTH
@@ -54,8 +55,7 @@ def consecutive(code: Code, index: str) -> str:
     """index, index + 1, ... in the lanes."""
     if code.lanes == 1:
         return index
-    lanes = ", ".join(f"i64 {k}" for k in range(code.lanes))
-    return code.let(f"add {code.type('int64')} {code.splat('int64', index)}, <{lanes}>")
+    return code.let(f"add {code.type('int64')} {code.splat('int64', index)}, {listed(range(code.lanes))}")
 
 
 class Operator:

@@ -12,6 +12,7 @@ from diffuse.ir.loops import LEFT_OUT, NEAR
 from diffuse.kernels.body.expr import Argument, Body, Loop
 from diffuse.kernels.llvm.code import Code
 from diffuse.kernels.llvm.memory import GATHERED, Step
+from diffuse.kernels.llvm.vectors import listed
 
 LANES = 8
 """Lanes of the instruction that moves elements between lanes."""
@@ -36,14 +37,13 @@ def applies(body: Body, loop: Loop, code: Code) -> bool:
          or argument.classes[-2] == "0" and argument.dtype in GATHERED for argument in loaded])
 
 
-def at(code: Code, step: Step, left: str) -> Step:
-    """The step with its lanes: `left` elements are left of the row in which it begins."""
-    n, wide, masks = LANES, code.type("int64"), code.type("bool")
-    numbers = f"<{', '.join(f'i64 {k}' for k in range(n))}>"
-    within = code.let(f"icmp ne {wide} {numbers}, {code.splat('int64', left)}")
+def at(code: Code, step: Step) -> Step:
+    """The step with the lanes that are elements (`within`), and what all lanes compute on (`sources`)."""
+    wide, masks, numbers = code.type("int64"), code.type("bool"), listed(range(LANES))
+    within = code.let(f"icmp ne {wide} {numbers}, {code.splat('int64', step.left)}")
     if step.mask is not None:
         within = code.let(f"and {masks} {within}, {step.mask}")
-    beside = code.let(f"zext i1 {code.let(f'icmp eq i64 {left}, 0')} to i64")
+    beside = code.let(f"zext i1 {code.let(f'icmp eq i64 {step.left}, 0')} to i64")
     others = code.splat("int64", beside)
     sources = code.let(f"select {masks} {within}, {wide} {numbers}, {wide} {others}")
     return step._replace(within=within, sources=sources)

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 from diffuse.ir import ITEMSIZE
 from diffuse.ir.loops import LEFT_OUT
 from diffuse.kernels.body.expr import Body, Loop
-from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.llvm import memory, paired
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import MEMORY, Code, counted, with_lanes
-from diffuse.kernels.llvm.crossing import PLAIN
+from diffuse.kernels.llvm.crossing import plain
 from diffuse.kernels.llvm.iteration import INNER
 from diffuse.kernels.llvm.memory import GATHERED, Place, Step
 
@@ -40,12 +39,13 @@ class Run(NamedTuple):
 
 
 def runs(body: Body, loop: Loop, inner: int) -> list[Run]:
-    """The arguments of a loop that it may load before all other ops, and store after them.
+    """The strided arguments whose loads may be done before all other ops of a loop, and their stores after
+    them.
 
-    Those of a slot do if nothing is loaded from it after a store to it, and if its stores come in the order
-    of their arguments and are strided, all of them.
+    This is right for the arguments of a slot if no load from the slot follows a store to it, and if all of
+    its stores are strided and come in the order of the arguments.
     """
-    if not {op.kind for op in loop.ops} <= TABLE.keys() | PLAIN:
+    if not plain(loop.ops):
         return []
     loaded: set[int] = set()
     stored: dict[int, list[int]] = {}
@@ -93,8 +93,7 @@ class Staged:
         """The vectors of a full step."""
         self.copies = [Copies(nest, run, self.vectors * nest.code.lanes)
                        for run in runs(nest.body, nest.loop, nest.inner)]
-        self.numbers = frozenset([run.first + k for run in (each.run for each in self.copies)
-                                  for k in range(run.length)])
+        self.numbers = frozenset([each.run.first + k for each in self.copies for k in range(each.run.length)])
 
     def write(self, low: str, high: str) -> None:
         """Write the innermost loop: full steps, of two vectors if the processor has registers for them, then

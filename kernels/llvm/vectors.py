@@ -5,6 +5,8 @@ The element types bool and float16 have another form in registers (code.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from diffuse.ir import ITEMSIZE
 from diffuse.kernels.llvm.code import MEMORY, Code, Value
 
@@ -72,15 +74,19 @@ def first(code: Code, dtype: str, at: str, lanes: int = 0) -> str:
     return shuffled(code, f"<1 x {kind}>", one, "poison", [0] * n)
 
 
+def listed(numbers: Iterable[int]) -> str:
+    """A constant vector of these numbers, i64."""
+    return f"<{', '.join(f'i64 {number}' for number in numbers)}>"
+
+
 def read_some(code: Code, dtype: str, at: str, numbers: list[int], active: str, filler: str) -> str:
     """Load the lanes of a vector whose numbers are less than `active`, and take the others from the
     filler."""
     n = len(numbers)
     wide = f"<{n} x i64>"
-    ordered = ", ".join(f"i64 {number}" for number in numbers)
     one = code.let(f"insertelement {wide} poison, i64 {active}, i64 0")
     bound = shuffled(code, wide, one, "poison", [0] * n)
-    return masked(code, dtype, n, at, code.let(f"icmp sgt {wide} {bound}, <{ordered}>"), filler)
+    return masked(code, dtype, n, at, code.let(f"icmp sgt {wide} {bound}, {listed(numbers)}"), filler)
 
 
 def masked(code: Code, dtype: str, lanes: int, at: str, mask: str, filler: str) -> str:
@@ -127,7 +133,7 @@ def store_apart(code: Code, dtype: str, at: str, raw: str, stride: int, active: 
         lanes = [(start + k) // stride if (start + k) % stride == 0 else n for k in range(n)]
         spread = shuffled(code, kind, raw, "poison", [min(lane, n - 1) for lane in lanes])
         mask = f"<{', '.join('i1 ' + ('true' if lane < n else 'false') for lane in lanes)}>"
-        numbers = f"<{', '.join(f'i64 {lane}' for lane in lanes)}>"
+        numbers = listed(lanes)
         if bound:
             mask = code.let(f"icmp sgt <{n} x i64> {bound}, {numbers}")
         if none:
@@ -152,8 +158,7 @@ def moved(code: Code, dtype: str, raw: str, sources: str) -> str:
 def strided(code: Code, stride: str, at: str) -> str:
     """The addresses of elements so many bytes apart, as a vector."""
     n = code.lanes
-    lanes = ", ".join(f"i64 {k}" for k in range(n))
-    offsets = code.let(f"mul nsw <{n} x i64> {code.splat('int64', stride)}, <{lanes}>")
+    offsets = code.let(f"mul nsw <{n} x i64> {code.splat('int64', stride)}, {listed(range(n))}")
     return code.let(f"getelementptr inbounds i8, ptr {at}, <{n} x i64> {offsets}")
 
 
