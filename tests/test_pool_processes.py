@@ -106,8 +106,8 @@ def test_an_interrupt_leaves_the_pool_usable() -> None:
         time.sleep(0.001)  # the worker must hold the gate, so that the wait below can be interrupted
         pool.submit(address("step"), 0, 2, struct.pack("2q", 2, SCRATCH.ctypes.data))
     interrupt = threading.Timer(0.1, lambda: signal.raise_signal(signal.SIGINT))
-    interrupt.start()
     with pytest.raises(KeyboardInterrupt):
+        interrupt.start()
         pool.fence()
     gate.open()
     assert submit_steps(pool, [3] * 50) == expected([3] * 50, 3)

@@ -340,7 +340,7 @@ def test_a_real_interrupt_ends_the_waiting(tmp_path: Path) -> None:
             jit.compile(plus(7.25))
         except KeyboardInterrupt:
             print("interrupted")
-        os.kill(client.process, signal.SIGKILL)
+        signal_server(signal.SIGKILL)
         assert works(jit.compile(plus(2.0)), 2.0)
         assert all(results([3]).values())
     """, tmp_path) == "interrupted\n"
@@ -350,7 +350,7 @@ def test_the_program_may_let_sigpipe_end_it(tmp_path: Path) -> None:
     assert run("""
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         results([3])
-        os.kill(client.process, signal.SIGKILL)
+        signal_server(signal.SIGKILL)
         assert all(results([4]).values())
         print("whole")
     """, tmp_path) == "whole\n"
