@@ -101,10 +101,11 @@ def test_an_interrupt_leaves_the_pool_usable() -> None:
     pool = Pool(1)
     gate = Gate(pool)
     pool.submit(address("step"), 0, 1, struct.pack("2q", 1, SCRATCH.ctypes.data))
-    deadline = time.monotonic() + 120
-    while not _claimed(pool) and time.monotonic() < deadline:
-        time.sleep(0.001)  # the worker must hold the gate, so that the wait below can be interrupted
-        pool.submit(address("step"), 0, 2, struct.pack("2q", 2, SCRATCH.ctypes.data))
+    for _ in range(100):  # into a full queue this thread could not submit without running the gate
+        if not _claimed(pool):
+            time.sleep(0.001)
+            pool.submit(address("step"), 0, 2, struct.pack("2q", 2, SCRATCH.ctypes.data))
+    until(lambda: _claimed(pool))  # the worker must hold the gate, so that the wait below can be interrupted
     interrupt = threading.Timer(0.1, lambda: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         interrupt.start()
