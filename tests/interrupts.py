@@ -25,7 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -192,16 +192,27 @@ def loads(folder: str, seconds: float = 2.0, raises: str = "KeyboardInterrupt") 
     """A program that loads kernels from the cache, with an interrupt every 2 ms."""
     process = started(LOADS, seconds, folder, raises)
     assert process.stdout is not None
-    if process.stdout.readline() == "ready\n":
+    output = process.stdout.fileno()
+    if line(output) == "ready\n":
         end = time.monotonic() + seconds + LIMIT
-        os.set_blocking(process.stdout.fileno(), False)
-        said = ""
+        os.set_blocking(output, False)
+        said = b""
         while not said and process.poll() is None and time.monotonic() < end:
             process.send_signal(SIGNALS[raises])
             time.sleep(0.002)
-            said = process.stdout.readline()
-        os.set_blocking(process.stdout.fileno(), True)
+            with suppress(BlockingIOError):
+                said = os.read(output, 1)
+        os.set_blocking(output, True)
     return verdict(process)
+
+
+def line(output: int) -> str:
+    """Read a line from a file descriptor, and nothing of what follows: `communicate`, which reads the rest,
+    does not look into the buffer of a file of Python's."""
+    said = b""
+    while not said.endswith(b"\n") and (read := os.read(output, 1)):
+        said += read
+    return said.decode()
 
 
 @contextmanager

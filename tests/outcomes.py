@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,6 +46,18 @@ def quiet_outcome(function: Callable[[], Any]) -> Any:
             return function()
         except Exception as error:
             return error
+
+
+def in_child(function: Callable[[], bool]) -> bool:
+    """The verdict of a forked child; one that hangs is ended after two minutes."""
+    child = os.fork()
+    if not child:
+        try:
+            signal.alarm(120)
+            os._exit(0 if function() else 1)
+        finally:
+            os._exit(2)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def run_all(threads: Sequence[Thread], seconds: float | None = None) -> None:

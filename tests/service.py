@@ -44,7 +44,13 @@ def results(lengths):
         numpy.testing.assert_array_equal(numpy.array(y), numpy.arange(40000.0) * (length + 1))
     compiler.wait()
     return {kernel.body: kernel.native is not None for kernel in list(compiler._all)}
+
+def signal_server(number):
+    "Send the compile server a signal.  As process 0 would get it all processes of the tests."
+    assert client.process > 0, "the compile server does not run"
+    os.kill(client.process, number)
 """
+
 
 def run(program: str, folder: Path | str, **environment: str) -> str:
     """What a program of its own prints; it says nothing else, and ends well."""

@@ -60,7 +60,7 @@ def test_elements_that_lie_apart_are_negated_in_place(dtype: str, step: int) -> 
         assert (x[::step] == -np.arange(0, count * step, step)).all()
 
 
-@settings(max_examples=rounds(200, 400), deadline=None)
+@settings(max_examples=rounds(200, 400), deadline=None, derandomize=True)
 @given(SEEDS)
 def test_a_body_means_its_ops_on_whole_arrays(seed: int) -> None:
     case = Case(seed)
@@ -73,7 +73,7 @@ def test_a_body_means_its_ops_on_whole_arrays(seed: int) -> None:
         assert not differences(case.memory, expected), f"{points} points\n{case.body}"
 
 
-@settings(max_examples=rounds(75, 150), deadline=None)
+@settings(max_examples=rounds(75, 150), deadline=None, derandomize=True)
 @given(st.data())
 def test_the_fast_tree_is_the_definition(data: st.DataObject) -> None:
     rank = data.draw(st.integers(0, 3))

@@ -85,6 +85,17 @@ def test_interrupts_while_kernels_load(tmp_path: Path) -> None:
     assert interrupts.loads(str(tmp_path), 1.0) == "whole"
 
 
+def test_a_program_that_ends_before_its_output_is_read_is_heard(tmp_path: Path,
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "LOADS", """if True:
+        import signal, sys
+        signal.signal(int(sys.argv[3]), signal.SIG_IGN)
+        sys.stdout.write("ready\\n")
+        sys.stdout.flush()
+        sys.stdout.write("done\\nwhole\\n")""")
+    assert interrupts.loads(str(tmp_path)) == "whole"
+
+
 class Clock:
     """A pool that takes a second for so many units of work, and time that passes only there."""
 

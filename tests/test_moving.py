@@ -230,6 +230,19 @@ def test_what_is_recorded_again_is_not_waited_for() -> None:
     assert numpy.array_equal(numpy.asarray(found), numpy.repeat(expected, 10))
 
 
+@pytest.mark.skipif(native is None, reason="Python's table drops no call that came again")
+@pytest.mark.parametrize("before", [1, 3])
+def test_calls_that_share_places_of_the_table_are_counted(before: int) -> None:
+    """A loop of many calls, in a table full of calls on views that came once, or a few times, before."""
+    views = [numpy.lib.stride_tricks.as_strided(PLAIN, (k,), (0,)) for k in range(100_000)]
+    for view in views[1_000:]:
+        for _ in range(before):
+            moving.calls(numpy.negative, view)
+    for _ in range(10):
+        counts = [moving.calls(numpy.negative, view) for view in views[:1_000]]
+    assert sum(count < 9 for count in counts) < 20
+
+
 @pytest.mark.skipif(native is None, reason="calls of Python functions are what the extension spares")
 def test_what_is_recorded_again_and_again_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """The levels of a large array that a task writes, more of them than a place brings without moving."""

@@ -45,7 +45,7 @@ def test_a_loop_waits_once_for_a_server_that_does_not_answer(tmp_path: Path) -> 
         x = np.arange(3e6)
         (x - 1)[0]
         compiler.compiler.wait()
-        os.kill(client.process, signal.SIGSTOP)
+        signal_server(signal.SIGSTOP)
         waits, wait = [], Kernel.wait
         Kernel.wait = lambda self, seconds: (waits.append(seconds), wait(self, seconds))
         for _ in range(3):
@@ -55,7 +55,7 @@ def test_a_loop_waits_once_for_a_server_that_does_not_answer(tmp_path: Path) -> 
         found = [algorithms.routines(sorting, 0.05), algorithms.routines(sorting, 0.05)]
         numpy.testing.assert_array_equal(y, numpy.arange(3e6) ** 2)
         print(len(waits), found, algorithms._waited[sorting])
-        os.kill(client.process, signal.SIGKILL)
+        signal_server(signal.SIGKILL)
     """
     said = run(program, tmp_path, DIFFUSE_COMPILE="background")
     assert said.split("\n")[0] == "1 [None, None] 0.05"
@@ -86,14 +86,14 @@ def test_small_tasks_go_on_while_the_thread_pool_is_not_compiled(tmp_path: Path)
             client._connect()
             while not client.process:
                 client.poll()
-            os.kill(client.process, signal.SIGSTOP)
+            signal_server(signal.SIGSTOP)
         x = np.arange(40000.0)
         for _ in range(3):
             y = numpy.array((x + 1) * x - x)
         numpy.testing.assert_array_equal(y, numpy.arange(40000.0) ** 2)
         print(code.text_key(native.text()), client.deaths)
         if {hangs}:
-            os.kill(client.process, signal.SIGKILL)
+            signal_server(signal.SIGKILL)
     """
     pool, _ = run(program.format(hangs=False), tmp_path).split()
     (tmp_path / f"{pool}.kernel").unlink()

@@ -18,8 +18,15 @@ pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs 
 PROGRAM = """
 import os, time
 import numpy
+
+def placed(task):
+    try:
+        return len(os.sched_getaffinity(int(task))) < 2
+    except ProcessLookupError:  # it has ended
+        return False
+
 start = time.monotonic()
-while any(len(os.sched_getaffinity(int(task))) < 2 for task in os.listdir("/proc/self/task")):
+while any(placed(task) for task in os.listdir("/proc/self/task")):
     assert time.monotonic() < start + 60
     time.sleep(0.01)
 x = numpy.ones((200, 200))

@@ -8,7 +8,6 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from diffuse.runtime.local import pool as pool_module
 from diffuse.runtime.local.pool import Pool
 from tests.jobs import python
 from tests.moments import interrupted
+from tests.outcomes import in_child
 from tests.pool_launches import SCRATCH, Gate, address, expected, submit_steps, until
 
 
@@ -82,15 +82,16 @@ def test_a_worker_stays_on_the_processors_that_somebody_gave_it() -> None:
 def test_a_forked_child_leaves_the_threads_of_its_parent_where_they_are() -> None:
     everywhere, placed = os.sched_getaffinity(0), Placed()
     here, there = sorted(everywhere)[:2]
+
+    def child() -> bool:
+        os.sched_setaffinity(0, {there})
+        placed.launch()
+        return True
+
     try:
         os.sched_setaffinity(0, {here})
         placed.launch()
-        child = os.fork()
-        if child == 0:
-            os.sched_setaffinity(0, {there})
-            placed.launch()
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
+        assert in_child(child)
         assert placed.processors == everywhere - {here}
     finally:
         os.sched_setaffinity(0, everywhere)
@@ -101,13 +102,14 @@ def test_an_interrupt_leaves_the_pool_usable() -> None:
     pool = Pool(1)
     gate = Gate(pool)
     pool.submit(address("step"), 0, 1, struct.pack("2q", 1, SCRATCH.ctypes.data))
-    deadline = time.monotonic() + 120
-    while not _claimed(pool) and time.monotonic() < deadline:
-        time.sleep(0.001)  # the worker must hold the gate, so that the wait below can be interrupted
-        pool.submit(address("step"), 0, 2, struct.pack("2q", 2, SCRATCH.ctypes.data))
+    for _ in range(100):  # into a full queue this thread could not submit without running the gate
+        if not _claimed(pool):
+            time.sleep(0.001)
+            pool.submit(address("step"), 0, 2, struct.pack("2q", 2, SCRATCH.ctypes.data))
+    until(lambda: _claimed(pool))  # the worker must hold the gate, so that the wait below can be interrupted
     interrupt = threading.Timer(0.1, lambda: signal.raise_signal(signal.SIGINT))
-    interrupt.start()
     with pytest.raises(KeyboardInterrupt):
+        interrupt.start()
         pool.fence()
     gate.open()
     assert submit_steps(pool, [3] * 50) == expected([3] * 50, 3)
@@ -117,18 +119,6 @@ def test_an_interrupt_leaves_the_pool_usable() -> None:
 def _claimed(pool: Pool) -> bool:
     """Has a worker claimed the point of the launch that is running?"""
     return bool(pool.threads.ticket.value & native.MOST_POINTS)
-
-
-def in_child(function: Callable[[], bool]) -> bool:
-    """The verdict of a forked child, which gets a minute."""
-    child = os.fork()
-    if not child:
-        try:
-            signal.alarm(60)
-            os._exit(0 if function() else 1)
-        finally:
-            os._exit(2)
-    return os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +96,7 @@ def test_the_process_goes_with_the_program(tmp_path: Path, end: str) -> None:
 
 def test_what_a_program_asked_for_is_compiled_when_it_has_ended(tmp_path: Path) -> None:
     run("""
+        patch("server.GRACE = 600.0")  # a busy machine may take longer than usual
         from diffuse.kernels.build import jit
         from tests.test_jit import plus
         for k in range(5):
@@ -201,6 +206,36 @@ def test_what_the_program_wants_most_goes_first(tmp_path: Path, monkeypatch: pyt
     Server(theirs).serve()
     assert "".join(content[0] for content in made) == "cbdefga"
     assert {path.name for path in tmp_path.iterdir()} == {f"{key}.kernel" for key in "abcdefg"}
+
+
+def test_a_reply_that_waits_for_room_is_sent_when_there_is_some(tmp_path: Path,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue is full when a kernel is compiled, and the program says nothing more."""
+    class Full(Server):
+        def say(self, *message: Any) -> None:
+            if message[0] == channel.DONE:
+                time.sleep(0.1)  # until the server's other thread waits
+                with suppress(BlockingIOError):
+                    while True:
+                        channel.send(theirs, channel.packed((channel.BEGUN, "x" * 9000)))
+            super().say(*message)
+            if message[0] == channel.DONE:
+                full.set()
+
+    monkeypatch.setattr(server, "compiled", lambda kind, content: b"code")
+    monkeypatch.setattr(server, "IDLE", 600.0)
+    ours, theirs = channel.pair()
+    full = threading.Event()
+    serving = threading.Thread(target=Full(theirs).serve, daemon=True)
+    serving.start()
+    channel.send(ours, channel.packed((channel.COMPILE, "a", str(tmp_path), None, code.TEXT, "")))
+    assert full.wait(120)
+    message: tuple[Any, ...] = ()
+    while message[:2] != (channel.DONE, "a"):
+        assert select.select([ours], [], [], 30.0)[0], "the server waits for the program"
+        message = channel.unpacked(channel.receive(ours))
+    ours.close()
+    serving.join()
 
 
 def test_the_server_is_told_which_kernels_a_program_comes_back_to() -> None:
@@ -340,7 +375,7 @@ def test_a_real_interrupt_ends_the_waiting(tmp_path: Path) -> None:
             jit.compile(plus(7.25))
         except KeyboardInterrupt:
             print("interrupted")
-        os.kill(client.process, signal.SIGKILL)
+        signal_server(signal.SIGKILL)
         assert works(jit.compile(plus(2.0)), 2.0)
         assert all(results([3]).values())
     """, tmp_path) == "interrupted\n"
@@ -350,7 +385,7 @@ def test_the_program_may_let_sigpipe_end_it(tmp_path: Path) -> None:
     assert run("""
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         results([3])
-        os.kill(client.process, signal.SIGKILL)
+        signal_server(signal.SIGKILL)
         assert all(results([4]).values())
         print("whole")
     """, tmp_path) == "whole\n"

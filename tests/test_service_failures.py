@@ -86,7 +86,7 @@ def test_an_idle_process_that_is_killed_is_started_again(tmp_path: Path) -> None
         from tests.service import gone
         results([3])
         first = client.process
-        os.kill(first, signal.SIGKILL)
+        signal_server(signal.SIGKILL)
         assert gone(first)
         assert all(results([4, 5]).values())
         assert client.process not in (0, first) and not client.deaths and not warned
@@ -186,10 +186,14 @@ def test_kernels_without_a_thread_pool_run_interpreted(tmp_path: Path) -> None:
 
 def test_a_process_that_hangs_is_killed(tmp_path: Path) -> None:
     assert run("""
-        client_module.LIMIT = 0.5
         results([3])
-        first = client.process
-        os.kill(first, signal.SIGSTOP)
+        first, kill = client.process, client._kill
+        def killed():
+            client_module.LIMIT = 60.0  # the next server may take long to start
+            kill()
+        client._kill = killed
+        signal_server(signal.SIGSTOP)
+        client_module.LIMIT = 0.5
         assert all(results([4, 5]).values())
         assert client.process not in (0, first) and client.deaths == 1 and not warned, warned
         print(first)
@@ -203,7 +207,7 @@ def test_an_interrupt_ends_the_waiting_for_a_process_that_hangs(tmp_path: Path) 
         import numpy, diffuse.numpy as np
         results([3])
         client_module.LIMIT = 20
-        os.kill(client.process, signal.SIGSTOP)
+        signal_server(signal.SIGSTOP)
         x = numpy.linspace(0.0, 1.0, 40000)
         for compile in ("background", "off"):
             settings.config.compile = compile
@@ -213,7 +217,7 @@ def test_an_interrupt_ends_the_waiting_for_a_process_that_hangs(tmp_path: Path) 
                 numpy.array(y)
             except KeyboardInterrupt:
                 print(compile, client.deaths)  # before the process was given up
-        os.kill(client.process, signal.SIGCONT)
+        signal_server(signal.SIGCONT)
         numpy.testing.assert_allclose(numpy.array(y), numpy.exp(x) + numpy.sin(x), rtol=1e-15)
         assert not warned, warned
     """, tmp_path) == "background 0\noff 0\n"

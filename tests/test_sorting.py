@@ -28,7 +28,7 @@ from diffuse.numpy.order import (
 )
 from diffuse.observe import trace
 from diffuse.settings import using
-from tests.outcomes import warned
+from tests.outcomes import in_child, warned
 
 pytestmark = pytest.mark.local_only("functions run on memory that the host sees")
 
@@ -363,9 +363,7 @@ def test_without_a_compiler_numpy_sorts() -> None:
 def test_a_fork_sorts() -> None:
     x = np.array(elements(0, "d", 5000))
     np.sort(x)
-    if (child := os.fork()) == 0:
-        os._exit(0 if float(np.sort(x)[0]) == float(x.min()) else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert in_child(lambda: float(np.sort(x)[0]) == float(x.min()))
 
 
 def test_what_is_computed_here_is_computed_by_the_routines(monkeypatch: pytest.MonkeyPatch) -> None:

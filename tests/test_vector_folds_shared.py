@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ from diffuse.numpy.arrays import soon
 from diffuse.numpy.small import native
 from diffuse.settings import using
 from tests.around import around
+from tests.outcomes import in_child
 
 pytestmark = pytest.mark.skipif(native is None, reason="the extension is not there")
 MOST = 50_000
@@ -110,9 +110,5 @@ def test_another_number_of_threads() -> None:
 def test_a_child_has_them_alone() -> None:
     x = np.array(numpy.random.default_rng(6).random(400_000))
     expected = shared(x.sum)
-    child = os.fork()
-    if not child:
-        same = {numpy.asarray(x.sum()).tobytes() for _ in range(500)} == expected
-        os._exit(0 if same else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert in_child(lambda: {numpy.asarray(x.sum()).tobytes() for _ in range(500)} == expected)
     assert shared(x.sum) == expected

@@ -85,8 +85,8 @@ class Server:
             key, request = self._given.get()
             answer = self._answer(key, *request)
             self._ended.append(key)  # first, as the program may ask again once it has the reply
-            os.write(self._wake, b".")
             self.say(channel.DONE, key, tuple(answer))
+            os.write(self._wake, b".")  # last, as the reply may have to wait for room
 
     def _next(self) -> str:
         """The key of the request to begin next."""

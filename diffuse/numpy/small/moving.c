@@ -9,9 +9,10 @@ static uint64_t base, extent; /* of forms.py: the addresses of mirrors */
 
 enum { CALLS = 1 << 14, PLACES = 4 };
 
-/* How often there was a call on the same views: a table in which new ones take the place of the least frequent of
- * those beside them. */
-static struct { uint64_t views; long count; } calls[CALLS + PLACES];
+/* How often there was a call on the same views, and when it was counted last: a table in which a new call takes one
+ * of the places that follow its hash. */
+static struct Call { uint64_t views; uint32_t count, turn; } calls[CALLS + PLACES];
+static uint32_t turn; /* the calls that were counted, of all views */
 
 static void mix(uint64_t *views, uint64_t word)
 {
@@ -60,18 +61,39 @@ static long counted(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n)
     return 0;
 }
 
+/* Is a call worth less than another one: less frequent, or as frequent and counted longer ago? */
+static int worth_less(const struct Call *call, const struct Call *other)
+{
+    if (call->count != other->count)
+        return call->count < other->count;
+    return turn - call->turn > turn - other->turn;
+}
+
+/* The one of these calls whose place a new call takes.  It is never the one that was counted last: two calls of a
+ * loop would take the place from each other in every iteration, and neither would ever be frequent. */
+static struct Call *replaced(struct Call *places)
+{
+    struct Call *last = places, *least = NULL;
+    for (int k = 1; k < PLACES; k++)
+        if (turn - places[k].turn < turn - last->turn)
+            last = &places[k];
+    for (int k = 0; k < PLACES; k++)
+        if (&places[k] != last && (least == NULL || worth_less(&places[k], least)))
+            least = &places[k];
+    return least;
+}
+
 long small_calls(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n)
 {
     uint64_t views = views_of(ufunc, operands, n);
-    size_t begin = views % CALLS, least = begin;
-    for (size_t k = begin; k < begin + PLACES; k++) {
-        if (calls[k].views == views)
-            return calls[k].count++;
-        if (calls[k].count < calls[least].count)
-            least = k;
-    }
-    calls[least].views = views;
-    calls[least].count = 1;
+    struct Call *places = &calls[views % CALLS];
+    turn++;
+    for (int k = 0; k < PLACES; k++)
+        if (places[k].views == views) {
+            places[k].turn = turn;
+            return places[k].count++;
+        }
+    *replaced(places) = (struct Call){views, 1, turn};
     return 0;
 }
 
