@@ -26,6 +26,7 @@ from math import prod
 from operator import index as index_of
 from typing import TYPE_CHECKING, Any
 
+from diffuse.bounded import Bounded, Recurring
 from diffuse.interrupts import of_handler
 from diffuse.ir import (
     Access,
@@ -42,7 +43,6 @@ from diffuse.ir import (
     tile_length,
     view,
 )
-from diffuse.ir.bounded import Bounded, Recurring
 from diffuse.ir.loops import ROWS
 from diffuse.ir.view import View
 from diffuse.kernels.body import operations

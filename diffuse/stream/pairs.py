@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
+from diffuse.bounded import Bounded
 from diffuse.ir import ITEMSIZE, Access, IndexTask, Privilege, Relation, covers, relation
-from diffuse.ir.bounded import Bounded
 from diffuse.ir.kinds import form
 from diffuse.ir.partition import Rows
 from diffuse.ir.view import shown

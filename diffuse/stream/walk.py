@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from diffuse.ir.bounded import Bounded
+from diffuse.bounded import Bounded
 from diffuse.ir.template import Recorded
 from diffuse.settings import config
 from diffuse.stream.window import Window
