@@ -58,7 +58,8 @@ def numba_kernels(app: Any) -> tuple[Any, Any]:
 
     @parallel
     def cells(h, u, v, b, east, north, ratio, h0, u0, v0, share, h1, u1, v1):  # type: ignore[no-untyped-def]
-        """Set (h1, u1, v1) to `share` times the step from (h, u, v), plus the rest times (h0, u0, v0)."""
+        """Set (h1, u1, v1) to the step from (h, u, v); where `share` is not 1, to `share` times its sum with
+        (h0, u0, v0)."""
         for i in numba.prange(2, h.shape[0] - 2):
             for j in range(2, h.shape[1] - 2):
                 w, weight = h[i, j] + b[i, j], gravity * h[i, j]
