@@ -73,7 +73,7 @@ class Field:
 def laplacian(field: Field) -> Field:
     """For each site inside of a whole store, the sum of its four neighbours less four times itself.
 
-    Submitted as an index task built by hand, as the IR says it.
+    It is submitted as an index task that is built by hand.
     """
     rows, columns = field.storage.store.shape
     made = Field(library.create((rows - 2, columns - 2), TYPE))

@@ -86,7 +86,7 @@ def numba_peer(args: argparse.Namespace) -> Peer:
     source, sweep, velocities = numba_kernels(app)
     real = np.dtype(args.dtype).type
     d, dt = real(state.d), real(state.dt)
-    other = [np.empty_like(state.u) for _ in range(3)]      # ping-pong partners of u, v and p
+    other = [np.empty_like(state.u) for _ in range(3)]      # u, v and p are computed into these, then swapped
 
     def step() -> None:
         source(state.b, state.u, state.v, d, dt)

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 from case import ROOT
@@ -52,6 +53,29 @@ def measures(script: str, contender: str, options: Measures, environment: dict[s
             with contextlib.suppress(ValueError):  # other libraries print, too
                 found += [one] if isinstance(one := json.loads(line), dict) else []
     return found, why or (f"failed (status {status})" if status else "")
+
+
+def written(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> Measures:
+    """Run a command with one more argument, the file to which it writes what it measured, for at most so many
+    seconds: what it wrote, or why it did not."""
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as folder:
+        target = Path(folder, "found.json")
+        done = subprocess.run([*command, str(target)], env=environment, cwd=ROOT, capture_output=True,
+                              text=True, timeout=seconds)
+        if done.returncode or not target.exists():
+            return {"absent": ended(done.returncode, done.stderr)}
+        return dict(json.loads(target.read_text()))
+
+
+def ended(status: int, said: str) -> str:
+    """How a process failed: its status, and the last line that it wrote to the standard error output."""
+    return f"status {status}: {(said.splitlines() or ['no message'])[-1]}"
+
+
+def with_checkout(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with this checkout first on the path of Python's modules."""
+    paths = [str(ROOT), environment.get("PYTHONPATH")]
+    return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def answer(contenders: Mapping[str, Callable[[Measures], Measures]]) -> bool:

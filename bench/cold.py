@@ -1,4 +1,4 @@
-"""What an empty cache costs: a short program whose kernels compile while it runs, and again with them kept.
+"""What an empty cache costs: a short program whose kernels compile while it runs, and with cached kernels.
 
 Four functions of a few operations each, called many times on arrays of 1e5 elements; every call waits for its
 result, as an interactive program does.

@@ -1,11 +1,11 @@
-"""The ways to run Diffuse that are compared with one another: names to the variables that choose them."""
+"""The ways to run Diffuse that are compared with one another: names, and environment variables for each."""
 
 from __future__ import annotations
 
 import machine
 
 SYSMEM = 6000
-"""Megabytes that each Legate process may hand out; taken from the system as they are used."""
+"""Megabytes that each Legate process may allocate; the system provides them as they are used."""
 
 CLEARED = ("LEGATE_CONFIG", "LEGATE_INLINE_TASK_LAUNCH", "DIFFUSE_RUNTIME", "DIFFUSE_WINDOW_SIZE")
 
@@ -22,14 +22,15 @@ STUB = "cuda, no device"
 """The runtime cuda over a driver without a device (tests/libcuda.c), to measure what a launch costs the
 program's thread."""
 FUSED, SINGLY = "diffuse", "diffuse, unfused"
-"""Diffuse as it comes on this machine's threads, and with every task on its own."""
+"""Diffuse with its default settings on this machine's threads, and without fusion."""
 
 RUNTIMES = (LOCAL, LEGATE, MANY, UNFUSED)
-"""Threads of this process; Legate with one processor and our threads; with several; the first, unfused."""
+"""Threads of this process; Legate with one processor and our threads; Legate with several processors; Legate
+with one processor, unfused."""
 
 
 def environment(name: str, threads: int, cache: str) -> dict[str, str]:
-    """The variables of one way to run a program on so many threads, whatever the caller's say."""
+    """The environment of one way to run a program on so many threads, without the settings of the caller."""
     chosen: dict[str, dict[str, str]] = {
         LOCAL: {"DIFFUSE_RUNTIME": "local"},
         FUSED: {"DIFFUSE_RUNTIME": "local"},

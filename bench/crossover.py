@@ -30,7 +30,7 @@ def chain(a: Any, b: Any) -> float:
 
 
 def seconds(run: Callable[[], Any], rounds: int, calls: int) -> float:
-    """Median over rounds of the time of one call, after a round that does not count."""
+    """The median over all rounds of the time of one call; a round before them warms up."""
     times = []
     for _ in range(rounds + 1):
         start = time.perf_counter()

@@ -35,8 +35,8 @@ from programs import Program
 
 Measures = dict[str, Any]
 ITERATIONS, LEAST, MOST = 12, 4, 100
-"""Iterations of a run; how few they become where they take longer than PATIENCE seconds, and how many where
-kernels are not ready for so long."""
+"""The iterations of a run; the fewest, if they take longer than PATIENCE seconds; and the most, if kernels
+are not ready before."""
 PATIENCE = 10.0
 COLD, WARM = "cold", "warm"
 COLD_GOAL, WARM_GOAL = 5, 1
@@ -49,14 +49,14 @@ def pace(times: Sequence[float]) -> float:
 
 
 def lengthened(times: Sequence[float], iterations: int) -> list[float]:
-    """At least so many iterations; those that were not measured take what the last half took."""
+    """Extend the times to so many iterations: those that were not measured take what the last half took."""
     return [*times, *[pace(times)] * (iterations - len(times))]
 
 
 def break_even(ours: Sequence[float], theirs: Sequence[float]) -> int | None:
     """The first iteration at whose end `ours` took no longer than `theirs`, both from the start.
 
-    Behind the measured ones every iteration takes what the last half took; None if that is never enough.
+    After the measured iterations, each takes what the last half took.  None if `ours` never catches up.
     """
     measured = max(len(ours), len(theirs))
     totals = list(zip(*(accumulate(lengthened(times, measured)) for times in (ours, theirs)), strict=True))
@@ -68,17 +68,17 @@ def break_even(ours: Sequence[float], theirs: Sequence[float]) -> int | None:
 
 
 def warm_up(busy: Sequence[bool]) -> int:
-    """Iterations up to the last that was busy with more than computing; one at least."""
+    """The number of iterations up to the last one that did more than compute; one at least."""
     return max((i for i, at_work in enumerate(busy, 1) if at_work), default=1)
 
 
 def settled(busy: Sequence[bool]) -> bool:
-    """Enough iterations, the last half of the usual number of them undisturbed?"""
+    """Are these enough iterations, and did the last half of the usual number only compute?"""
     return len(busy) >= MOST or (len(busy) >= ITERATIONS and not any(busy[-ITERATIONS // 2:]))
 
 
 def run(program: Program, label: str, size: int, args: argparse.Namespace, cache: str) -> Measures:
-    """A process from its first iteration on: their times, and which made plans or compiled."""
+    """Run a program in a new process: the time of each iteration, and whether it made plans or compiled."""
     contender = label if label in program.case.contenders else FUSED
     environment = contenders.environment(label, args.threads, cache)
     options = {"size": size, "dtype": "float64", "iterations": 0}
@@ -99,14 +99,14 @@ def run(program: Program, label: str, size: int, args: argparse.Namespace, cache
 
 
 def one_round(program: Program, size: int, args: argparse.Namespace, kept: str) -> dict[str, Measures]:
-    """Everybody once; `kept` has the kernels of unfused Diffuse."""
+    """Run each contender once; the folder `kept` has the kernels of unfused Diffuse."""
     with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as empty:
         ways = {"numpy": ("numpy", kept), SINGLY: (SINGLY, kept), COLD: (FUSED, empty), WARM: (FUSED, empty)}
         return {way: run(program, label, size, args, cache) for way, (label, cache) in ways.items()}
 
 
 def middle(runs: Sequence[Measures]) -> Measures:
-    """Several runs as one: medians of each iteration, as many as the longest has."""
+    """Combine several runs: the median time of each iteration, up to the length of the longest run."""
     if why := next((run["absent"] for run in runs if "absent" in run), None):
         return {"absent": why}
     longest = max(len(run["times"]) for run in runs)
@@ -116,7 +116,7 @@ def middle(runs: Sequence[Measures]) -> Measures:
 
 
 def measure(program: Program, size: int, args: argparse.Namespace) -> Measures:
-    """One program: its runs, its break-evens, its goals."""
+    """Measure one program: its runs, where it breaks even, and its goals."""
     with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as kept:
         run(program, SINGLY, size, args, kept)
         rounds = [one_round(program, size, args, kept) for _ in range(args.runs)]
@@ -138,7 +138,7 @@ HEADER = ("program, size", "warm-up", "cold", "warm", "unfused", "NumPy", "unfus
 
 
 def row(point: Measures) -> list[str]:
-    """Seconds of warm-up, then the iterations of the break-evens."""
+    """A row of the table: seconds of warm-up, then the iterations at which Diffuse breaks even."""
     found, paper = point["ways"], point["paper"]
     count = found[COLD]["warm-up"]
     seconds = [table.seconds(sum(lengthened(found[way]["times"], n)[:n])) for way, n in (

@@ -30,7 +30,7 @@ decisions that depend on earlier calls."""
 
 
 def start(library: Any, options: Measures) -> Callable[[], Any]:
-    """The function that is measured, with its arrays in the library's hands."""
+    """The function that is measured; its arguments are arrays of the library."""
     import numpy
 
     name, size = options["program"], options["size"]

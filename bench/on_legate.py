@@ -46,14 +46,14 @@ TABLES = ("programs", "launches", "ranks")
 
 
 def worker(case: Case, name: str, options: Measures, args: argparse.Namespace, cache: str) -> harness.Worker:
-    """One contender's process: a program with a library in NumPy's place."""
+    """Start the process of a contender, which runs a program with a library in NumPy's place."""
     library = "diffuse" if name in contenders.RUNTIMES else name
     python = args.cupynumeric if name == "cupynumeric" else sys.executable
     return harness.Worker(case, library, options, contenders.environment(name, args.threads, cache), python)
 
 
 def first_start(args: argparse.Namespace, cache: str) -> Measures:
-    """A first process on Legate builds a library; all others find it in the cache."""
+    """Start a first process on Legate, which builds a library that all others find in the cache."""
     case = PROGRAMS["stencil"]
     first = worker(case, LEGATE, {"size": 4, "dtype": "float64", "iterations": 0}, args, cache)
     first.close()
@@ -61,7 +61,7 @@ def first_start(args: argparse.Namespace, cache: str) -> Measures:
 
 
 def measure(case: Case, args: argparse.Namespace, cache: str) -> Measures:
-    """All contenders on one program."""
+    """Measure all contenders on one program."""
     size = case.quick if args.quick else case.size
     options = {"size": size, "dtype": "float64", "iterations": 0}
     found: dict[str, Measures] = {}
@@ -91,13 +91,13 @@ def measure(case: Case, args: argparse.Namespace, cache: str) -> Measures:
 
 
 def quotient(result: Measures, over: str, under: str, field: str = "median") -> float | None:
-    """What `over` takes in multiples of what `under` takes."""
+    """What `over` takes divided by what `under` takes."""
     one, other = report.present(result, over), report.present(result, under)
     return one[field] / other[field] if one and other else None
 
 
 def goals(result: Measures) -> list[Measures]:
-    """Legate costs little over our own threads, and fusion gains much over cuPyNumeric."""
+    """The goals: Legate costs little beside our own threads, and fusion gains much over cuPyNumeric."""
     name = result["bench"]
     rows = [report.goal(f"{name}: legate / local", 1.2, quotient(result, LEGATE, LOCAL), at_least=False)]
     if asked := TIMES_CUPYNUMERIC.get(name):

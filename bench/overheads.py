@@ -22,7 +22,7 @@ LIMIT = 10e-6
 
 
 def chain(x: Any) -> Any:
-    """Fifty operations on one array; scalars only beside it."""
+    """Fifty operations on one array and scalars."""
     for _ in range(CHAIN // 5):
         x = (x * 0.5 + 1.5) * 0.25 - x * 0.125
     return x

@@ -44,7 +44,7 @@ def command(ranks: int, folder: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """One thread a rank; nothing of this interpreter's paths for the other one."""
+    """The environment of a rank: one thread, and no paths of this interpreter, since another one runs it."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     return {**kept, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -57,7 +57,7 @@ def keep(folder: str, name: str, A: Any) -> None:
 
 
 class Ranks:
-    """PETSc on several ranks, with a problem: A x = b by `solver`, preconditioned by `grids` if any."""
+    """PETSc on several ranks, which solve A x = b by `solver`, with `grids`, if any, as preconditioner."""
 
     def __init__(self, ranks: int, solver: str, A: Any, b: Any, grids: Any = (), **options: Any) -> None:
         import numpy as np
@@ -78,7 +78,7 @@ class Ranks:
         self.pipes = []
         for rank in range(ranks):
             os.mkfifo(f"{self.folder}/rank{rank}")
-            self.pipes.append(os.open(f"{self.folder}/rank{rank}", os.O_RDWR))     # opens without a reader
+            self.pipes.append(os.open(f"{self.folder}/rank{rank}", os.O_RDWR))  # O_WRONLY waits for a reader
         self.process = subprocess.Popen(started, stdout=subprocess.PIPE, text=True, env=environment(),
                                         stdin=subprocess.DEVNULL)
         self.version = self.answer()["petsc"]
@@ -111,7 +111,7 @@ class Ranks:
 
 
 def ranks_for(state: Any, ranks: int, solver: str) -> Ranks:
-    """The problem of an application's state: what is left of its right side after the first guess."""
+    """Start ranks for the system of an application's state; the right side is the first guess's residual."""
     grids = getattr(state, "grids", ())
     if not grids:
         return Ranks(ranks, solver, state.A, state.r)
@@ -120,7 +120,7 @@ def ranks_for(state: Any, ranks: int, solver: str) -> Ranks:
 
 
 def contender(name: str, solver: str, ranks: int) -> Any:
-    """An application's problem solved by PETSc; the steps of a sample are one solve."""
+    """A contender that solves an application's system by PETSc; the steps of a sample are one solve."""
     from case import Peer
     from krylov import prepared
 
@@ -200,7 +200,7 @@ def fine_size(folder: str, level: int) -> int:
 
 
 def prepare(folder: str, PETSc: Any) -> tuple[Any, Any, Any]:
-    """The solver, the right side and room for the solution."""
+    """The solver, the right side, and a vector for the solution."""
     import numpy as np
 
     with open(f"{folder}/options.json") as text:
@@ -256,7 +256,7 @@ def serve(folder: str) -> None:
 
 
 def save(path: str, x: Any, PETSc: Any) -> None:
-    """All of a vector, from rank 0 to a file."""
+    """Gather a vector on rank 0, which writes it to a file."""
     import numpy as np
 
     scatter, whole = PETSc.Scatter.toZero(x)
@@ -266,7 +266,7 @@ def save(path: str, x: Any, PETSc: Any) -> None:
 
 
 SOLVERS = {"cg": "cg", "cgs": "cgs", "bicgstab": "bcgs", "gmg": "fcg"}
-"""Applications and PETSc's names; its fcg with one direction kept is the flexible method of apps/gmg.py."""
+"""PETSc's solver for each application; fcg with one direction kept is the flexible method of apps/gmg.py."""
 
 
 def main() -> None:

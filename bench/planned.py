@@ -169,21 +169,23 @@ def foreseen(said: str) -> Measures:
 
 
 def environment(cache: str, link: int) -> dict[str, str]:
+    import child
+
     more = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,tcp", "OMPI_MCA_btl_tcp_if_include": "lo"}
-    return {**os.environ, "DIFFUSE_FALLBACK": "silent", "DIFFUSE_CACHE_DIR": cache,
+    return {**child.with_checkout(os.environ), "DIFFUSE_FALLBACK": "silent", "DIFFUSE_CACHE_DIR": cache,
             "OPENBLAS_NUM_THREADS": "1", "DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "1024",
-            **(more if link else {}),
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+            **(more if link else {})}
 
 
 def ran(words: list[str], cache: str, link: int = 0) -> None:
     """Run a command of Diffuse, over a link of so many Mbit/s if that is not 0."""
+    import child
+
     before = [*LIMITED, str(link)] if link else []
     done = subprocess.run([*before, sys.executable, "-m", "diffuse", *words], env=environment(cache, link),
                           cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     if done.returncode:
-        said = (done.stderr.splitlines() or ["no message"])[-1]
-        raise SystemExit(f"{' '.join(words)}: status {done.returncode}: {said}")
+        raise SystemExit(f"{' '.join(words)}: {child.ended(done.returncode, done.stderr)}")
 
 
 def counted(name: str, ways: tuple[str, ...], options: list[str], cache: str, seconds: float = 0.0,

@@ -1,4 +1,4 @@
-"""The numbers of a figure to its picture."""
+"""Draws a figure from its numbers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Measures = dict[str, Any]
 
 
 def colour(label: str) -> str:
-    """The same for a contender in every panel; PETSc's whatever its ranks."""
+    """The colour of a contender: the same in every panel, and for PETSc on any number of ranks."""
     kinds = (FUSED, *PEERS)
     kind = "petsc" if label.startswith("petsc") else label
     return f"C{kinds.index(kind) if kind in kinds else len(kinds)}"
 
 
 def figure14(points: list[Measures], path: str) -> None:
-    """Throughput over size, a panel a program, a line a contender, on the most threads; ImportError without
-    matplotlib.
+    """Plot throughput over size on the most threads: a panel for each program, a line for each contender.
+    Raises ImportError without matplotlib.
 
     The throughput is that of array elements that an iteration has to read and write, each array once a pass.
     """
@@ -48,7 +48,7 @@ def figure14(points: list[Measures], path: str) -> None:
 
 
 def lines(points: list[Measures]) -> dict[str, list[tuple[int, float]]]:
-    """Of each contender (size, billions of elements a second), by growing size."""
+    """For each contender, pairs of a size and the billions of elements a second, in ascending order."""
     found: dict[str, list[tuple[int, float]]] = {}
     for point in sorted(points, key=lambda point: int(point["size"])):
         for label, numbers in point["contenders"].items():

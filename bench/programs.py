@@ -36,18 +36,18 @@ class Program(NamedTuple):
     name: str
     label: str
     sizes: tuple[int, ...]
-    """Growing, the size of the goals last."""
+    """In ascending order; the goals are about the last one."""
     quick: int
     tasks: Tasks
     asked: float
-    """Tasks an iteration after fusion, at most."""
+    """The most tasks of an iteration after fusion."""
     warm_up: WarmUp
     most: int = 10_000
     """Iterations after which a solver has come so close that its numbers leave the range of a float64."""
     counted: dict[str, Any] = {}
     """Arguments of the program when its tasks are counted."""
     share: bool = False
-    """Is `asked` a part of the tasks before fusion rather than a number?"""
+    """Is `asked` a fraction of the tasks before fusion, rather than a number of tasks?"""
 
     @property
     def case(self) -> Case:

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import child
 import contenders
 import machine
 import table
@@ -64,8 +65,7 @@ def together(folder: Path, count: int, cache: str, *words: str, runtime: str = "
     """Run this file on ranks: what they wrote into the folder, or why they did not; and when it began."""
     command = [sys.executable, "-m", "diffuse", "run", "--runtime", runtime, "--ranks", str(count), "--cpus",
                "1", __file__, *words]
-    environment = contenders.environment(contenders.LEGATE, 1, cache)
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
+    environment = child.with_checkout(contenders.environment(contenders.LEGATE, 1, cache))
     began = time.time()
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                text=True, cwd=ROOT, start_new_session=True)

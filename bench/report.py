@@ -1,4 +1,4 @@
-"""What a case measured to text: the table of contenders, and each goal with whether it was reached."""
+"""Renders what a case measured as text: the table of contenders, and each goal and whether it was reached."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def goal(what: str, asked: float, measured: float | None, at_least: bool = True)
 
 
 def goals(case: Case, result: Measures) -> list[Measures]:
-    """The goals of this case, measured; those of the whole project for any application among them."""
+    """The goals of this case, and those for all applications, with what was measured."""
     rows = [goal(f"times as fast as {peer}", ratio, speed(result, peer)) for peer, ratio in case.goals]
     ours, numpy = present(result, "diffuse"), present(result, "numpy")
     gained = ours["gained"] if ours else {}

@@ -37,7 +37,7 @@ def layer_norm(m: Any, x: Any) -> Any:
 
 
 def once(function: Callable[[Any, Any], Any], module: Any, x: Any) -> tuple[float, float, int]:
-    """Seconds on the clock and of the processors, and the tasks launched, of one call."""
+    """The wall-clock seconds of one call, its processor seconds, and the tasks that it launches."""
     before = trace.snapshot()["launched"]
     clock, processor = time.perf_counter(), time.process_time()
     result = function(module, x)

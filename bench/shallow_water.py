@@ -58,7 +58,8 @@ def numba_kernels(app: Any) -> tuple[Any, Any]:
 
     @parallel
     def cells(h, u, v, b, east, north, ratio, h0, u0, v0, share, h1, u1, v1):  # type: ignore[no-untyped-def]
-        """Into (h1, u1, v1), of which `share` is the step from (h, u, v) and the rest is (h0, u0, v0)."""
+        """Set (h1, u1, v1) to the step from (h, u, v); where `share` is not 1, to `share` times its sum with
+        (h0, u0, v0)."""
         for i in numba.prange(2, h.shape[0] - 2):
             for j in range(2, h.shape[1] - 2):
                 w, weight = h[i, j] + b[i, j], gravity * h[i, j]
@@ -106,7 +107,7 @@ def jax_function(app: Any, b: Any, ratio: float) -> Any:
     import jax.numpy as jnp
 
     def mirrored(inner: Any, axis: int | None) -> Any:
-        """With ghost cells; the velocity along `axis` changes its sign there."""
+        """Add ghost cells, in which the velocity along `axis` has the opposite sign."""
         padded = jnp.pad(inner, 2, mode="symmetric")
         if axis is None:
             return padded

@@ -24,7 +24,7 @@ from child import Child
 
 Measures = dict[str, Any]
 SECONDS = 1.5
-"""The time that all of NumPy's samples of a program take together, about."""
+"""About how many seconds all of NumPy's samples of a program take together."""
 MOST = 200
 """The most samples that are taken of one program."""
 
@@ -111,7 +111,7 @@ def timed(call: Callable[[], Sequence[Any]], wait: Callable[[], None]) -> float:
 
 
 def warm(call: Callable[[], Sequence[Any]], times: int) -> Measures:
-    """Call Diffuse until its kernels are compiled and decisions that depend on what came before are taken."""
+    """Call Diffuse until its kernels are compiled and decisions that depend on earlier calls are taken."""
     from diffuse.kernels.build.compiler import compiler
     from diffuse.stream import engine
 

@@ -14,7 +14,6 @@ import argparse
 import importlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -63,22 +62,18 @@ def inside(name: str, target: str) -> None:
 
 def counted(name: str, option: str, ranks: int, cache: str) -> Measures:
     """A program on so many ranks, simulated or predicted, and the processor time that this takes."""
-    environment = {**os.environ, "DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "64",
-                   "DIFFUSE_FALLBACK": "silent", "DIFFUSE_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1",
-                   "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as folder:
-        target = Path(folder, "found.json")
-        command = [sys.executable, "-m", "diffuse", "run", option, str(ranks), __file__, "--inside", name,
-                   str(target)]
-        before = os.times()
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True,
-                              timeout=PATIENCE)
-        if done.returncode or not target.exists():
-            said = (done.stderr.splitlines() or ["no message"])[-1]
-            raise SystemExit(f"{name} {option} {ranks}: status {done.returncode}: {said}")
-        after = os.times()
-        used = after.children_user + after.children_system - before.children_user - before.children_system
-        return {**json.loads(target.read_text()), "seconds": used}
+    import child
+
+    environment = {**child.with_checkout(os.environ), "DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "64",
+                   "DIFFUSE_FALLBACK": "silent", "DIFFUSE_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "diffuse", "run", option, str(ranks), __file__, "--inside", name]
+    before = os.times()
+    found = child.written(command, environment, PATIENCE)
+    if "absent" in found:
+        raise SystemExit(f"{name} {option} {ranks}: {found['absent']}")
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return {**found, "seconds": used}
 
 
 def grids(ranks: int, loops: list[str]) -> Iterator[dict[str, int]]:

@@ -21,7 +21,7 @@ import table
 
 Call = Callable[[Any, Any], Any]
 GOAL = 1.6
-"""How many times as fast as NumPy on two threads, for the functions of GAIN; all others 1."""
+"""How many times as fast as NumPy on two threads, for the functions of GAIN; all others are to be as fast."""
 GAIN = "sort argsort unique searchsorted digitize interp histogram median".split()
 
 CALLS: dict[str, Call] = {

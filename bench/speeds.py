@@ -1,4 +1,4 @@
-"""Samples of figure 14 to ratios, geometric means, goals and tables."""
+"""Turns the samples of figure 14 into ratios, geometric means, goals and tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAPER = {SINGLY: 1.86, "petsc": 1.4, "diffuse, by hand": 1.23}
 
 
 def petsc(threads: int) -> str:
-    """The contender that is PETSc with as many ranks."""
+    """The name of the contender PETSc on as many ranks as threads."""
     return "petsc" if threads == 1 else f"petsc, {threads} ranks"
 
 
@@ -47,7 +47,7 @@ def too_small(points: Iterable[Measures]) -> str:
 
 
 def largest(points: Iterable[Measures], threads: int) -> list[Measures]:
-    """Of each program on so many threads the point with the largest size."""
+    """The point with the largest size of each program on so many threads."""
     found: dict[str, Measures] = {}
     for point in points:
         if point["threads"] == threads and point["size"] >= found.get(point["program"], point)["size"]:
@@ -68,7 +68,8 @@ def memory(point: Measures, what: str) -> float | None:
 
 
 def goals(points: list[Measures]) -> list[Measures]:
-    """On the most threads, at the largest sizes; PETSc on every number of threads, 0.97 everywhere."""
+    """The goals at the largest sizes on the most threads; those beside PETSc hold for any number of threads,
+    and the least ratio to unfused Diffuse for all points."""
     counts = sorted({point["threads"] for point in points})
     rows = []
     for threads in counts:
@@ -101,7 +102,8 @@ def row(label: str, found: Measures, point: Measures) -> list[str]:
 
 
 def text(point: Measures) -> str:
-    """The table of one program at one size on so many threads.  PETSc's ranks are not in its peak: none."""
+    """The table of one program at one size on so many threads.  PETSc has no peak: its ranks are processes
+    of their own."""
     found = point["contenders"]
     rows = [row(label, numbers, point) for label, numbers in found.items() if "absent" not in numbers]
     title = f"{point['program']}, size {point['size']:,}, {point['threads']} threads"
@@ -114,7 +116,8 @@ def text(point: Measures) -> str:
 
 
 def summary(points: list[Measures]) -> str:
-    """How many times as fast as each peer, at the largest size of each program; geometric means below."""
+    """Tables of how many times as fast as each peer Diffuse is at each program's largest size, with geometric
+    means."""
     tables = []
     for threads in sorted({point["threads"] for point in points}):
         ends = largest(points, threads)

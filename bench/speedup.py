@@ -63,11 +63,11 @@ def inside(name: str, elements: str, rounds: str, target: str) -> None:
 
 def measured(name: str, way: str, args: argparse.Namespace, cache: str) -> Measures:
     """A program run in one way: the time of the slowest process."""
+    import child
     import contenders
 
-    environment = {**contenders.environment(contenders.LOCAL, 1, cache), "DIFFUSE_COMPILE": "wait",
-                   "DIFFUSE_FALLBACK": "silent",
-                   "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+    environment = {**child.with_checkout(contenders.environment(contenders.LOCAL, 1, cache)),
+                   "DIFFUSE_COMPILE": "wait", "DIFFUSE_FALLBACK": "silent"}
     del environment["DIFFUSE_RUNTIME"]
     copies = 2 if way == "apart" else 1
     with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as folder:
@@ -79,7 +79,7 @@ def measured(name: str, way: str, args: argparse.Namespace, cache: str) -> Measu
         for process in running:
             _, said = process.communicate(timeout=PATIENCE)
             if process.returncode:
-                return {"absent": f"status {process.returncode}: {(said.splitlines() or ['no message'])[-1]}"}
+                return {"absent": child.ended(process.returncode, said)}
         found = [json.loads(path.read_text()) for path in Path(folder).iterdir()]
     return {key: max([each[key] for each in found]) for key in ("seconds", "cpu")}
 

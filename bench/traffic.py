@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -218,24 +216,17 @@ def inside(target: str) -> None:
 
 def counted(ranks: int, predicted: bool, cache: str) -> Measures:
     """Each program on so many ranks; {"absent": why} where that does not work."""
+    import child
     import contenders
 
     where = (["--traffic", "--predict", str(ranks)] if predicted else
              ["--runtime", "mpi", "--ranks", str(ranks), "--cpus", "1", "--traffic"])
-    environment = {**contenders.environment(contenders.LOCAL, 1, cache), "DIFFUSE_RUNTIME": "mpi",
-                   "DIFFUSE_FALLBACK": "silent"}
-    paths = [str(ROOT), os.environ.get("PYTHONPATH")]
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    environment = {**child.with_checkout(contenders.environment(contenders.LOCAL, 1, cache)),
+                   "DIFFUSE_RUNTIME": "mpi", "DIFFUSE_FALLBACK": "silent"}
     if predicted:
         del environment["DIFFUSE_NUM_THREADS"]
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as folder:
-        target = Path(folder, "found.json")
-        command = [sys.executable, "-m", "diffuse", "run", *where, __file__, "--inside", str(target)]
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True,
-                              timeout=PATIENCE)
-        if done.returncode or not target.exists():
-            return {"absent": f"status {done.returncode}: {(done.stderr.splitlines() or ['no message'])[-1]}"}
-        return dict(json.loads(target.read_text()))
+    command = [sys.executable, "-m", "diffuse", "run", *where, __file__, "--inside"]
+    return child.written(command, environment, PATIENCE)
 
 
 def text(result: Measures) -> str:

@@ -23,9 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -167,24 +165,17 @@ WORK: dict[str, Callable[..., None]] = {"kernels": kernels, "analysed": analysed
 def asked(options: list[str], work: list[str], window: int | None, cache: str, launcher: tuple[str, ...] = ()
           ) -> Measures:
     """Run this file in another process; {"absent": why} where that does not work."""
+    import child
     import contenders
 
-    environment = {**contenders.environment(contenders.LOCAL, 1, cache), "DIFFUSE_FALLBACK": "silent",
-                   "DIFFUSE_COMPILE": "wait",
-                   "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+    environment = {**child.with_checkout(contenders.environment(contenders.LOCAL, 1, cache)),
+                   "DIFFUSE_FALLBACK": "silent", "DIFFUSE_COMPILE": "wait"}
     if window is not None:
         environment["DIFFUSE_WINDOW_SIZE"] = str(window)
     if "--predict" in options:
         environment |= {"DIFFUSE_RUNTIME": "mpi", "DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "1"}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as folder:
-        target = Path(folder, "found.json")
-        own = [sys.executable, "-m", "diffuse", "run", *options] if options else [sys.executable]
-        command = [*launcher, *own, __file__, "--inside", *work, str(target)]
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True,
-                              timeout=PATIENCE)
-        if done.returncode or not target.exists():
-            return {"absent": f"status {done.returncode}: {(done.stderr.splitlines() or ['no message'])[-1]}"}
-        return dict(json.loads(target.read_text()))
+    own = [sys.executable, "-m", "diffuse", "run", *options] if options else [sys.executable]
+    return child.written([*launcher, *own, __file__, "--inside", *work], environment, PATIENCE)
 
 
 def network(args: argparse.Namespace, cache: str) -> Measures:

@@ -26,6 +26,7 @@ from math import prod
 from operator import index as index_of
 from typing import TYPE_CHECKING, Any
 
+from diffuse.bounded import Bounded, Recurring
 from diffuse.interrupts import of_handler
 from diffuse.ir import (
     Access,
@@ -42,7 +43,6 @@ from diffuse.ir import (
     tile_length,
     view,
 )
-from diffuse.ir.bounded import Bounded, Recurring
 from diffuse.ir.loops import ROWS
 from diffuse.ir.view import View
 from diffuse.kernels.body import operations
@@ -80,6 +80,7 @@ from diffuse.stream.engine import (
 )
 from diffuse.stream.parts import part_length
 from diffuse.stream.stores import Operand, Storage
+from diffuse.stream.walk import Steps, advanced
 
 if TYPE_CHECKING:
     from diffuse.kernels.body.user import UserFunction
@@ -99,6 +100,8 @@ __all__ += ["Alone", "Ends", "Independent", "Moved", "Sums", "first_points", "pa
 __all__ += ["algorithms"]
 # Tables of a limited size: of what a library decides once for all calls that are alike
 __all__ += ["Bounded", "Recurring"]
+# Equal steps through stores, as loops over the levels of an array make them
+__all__ += ["Steps", "advanced"]
 # Operations recorded again, of which a library knows the template, and what their stores look like
 __all__ += ["Frame", "again", "again_into", "new", "recording"]
 # Operations that are written by the user, as a scalar function of Python

@@ -15,8 +15,8 @@ DTYPES = "f8 f8 f8 f8 f4 f4 i8 i8 i4 i1 u1 u2 u4 u8 ? ? c16 c16 c8 f2 i2".split(
 NATIVE = {numpy.dtype(name).str[1:] for name in DTYPES} | {"b1"}
 """Element types that Diffuse computes with."""
 SELDOM = ">f8 >i4 >c16 g M8[D] m8[s] U3 O S2 G i4,f8".split()
-"""Element types that are NumPy's from beginning to end, and other byte orders.  NumPy 2.4 itself ends in
-several functions of strings of any length."""
+"""Element types that only NumPy computes with, and other byte orders.  Strings of any length are left out:
+NumPy 2.4 itself crashes in several of their functions."""
 
 LAYOUTS = """C C C C F step back flip T off window locked folded pending pending later written
 unaligned""".split()

@@ -68,7 +68,7 @@ class Region:
         return self.renamed({0: 0, 1: 0}, (min(self.shape),))
 
     def to(self, shape: Point) -> Region:
-        """Broadcast, by NumPy's rule."""
+        """The region broadcast to a shape by NumPy's rule."""
         lead = len(shape) - len(self.shape)
         return self.renamed({k: k + lead for k, n in enumerate(self.shape) if n == shape[k + lead]}, shape)
 
@@ -82,13 +82,13 @@ class Region:
         return Region(self.store, rows, shape)
 
     def gathered(self) -> Region:
-        """All indices of the first dimension, picked by data; for a task over any shape."""
+        """Elements of the first dimension at indices that are data; for a task over any shape."""
         rows = tuple((offset, tuple(t for t in terms if t[0])) for offset, terms in self.rows)
         free = tuple(d for d, (_, terms) in enumerate(self.rows) if any(k == 0 for k, _ in terms))
         return Region(self.store, rows, self.shape, free)
 
     def turn(self, *axes: int) -> Region:
-        """As it is read shifted cyclically along these dimensions; for a task over its own shape."""
+        """The region shifted cyclically along these dimensions; for a task over its own shape."""
         return replace(self, turned=tuple((k, self.shape[k]) for k in axes))
 
     def frame(self, *shape: int, dtype: str | None = None) -> Region:
@@ -97,7 +97,7 @@ class Region:
 
 
 def array(id: int, *shape: int, dtype: str = "float64") -> Region:
-    """All of a store."""
+    """The whole of a store."""
     return Region(Store(id, shape, dtype), tuple((0, ((d, 1),)) for d in range(len(shape))), shape)
 
 

@@ -83,7 +83,7 @@ def products() -> Any:
 
 @found
 def conjugate_gradients() -> Any:
-    """Without a matrix: the five-point Laplacian by slices."""
+    """Conjugate gradients without a matrix: the five-point Laplacian is a sum of slices."""
     n = 120
     line = np.arange(1.0, n + 1) / (n + 1)
     right = line[:, None] * (1 - line)[:, None] + (line * (1 - line))[None, :]
@@ -105,7 +105,7 @@ def conjugate_gradients() -> Any:
 
 @found
 def decisions() -> Any:
-    """Values that the program reads and acts on; host code in between."""
+    """A program that branches on values that it reads, with host code in between."""
     a, turns = np.full((200, 100), 2.0), 0
     while float(np.max(np.abs(a * a - 3))) > 1e-9:
         a = 0.5 * (a + 3.0 / a)
@@ -142,7 +142,7 @@ def bits(value: Any) -> str:
 
 
 def fail(how: str) -> None:
-    """What ends rank 1."""
+    """End rank 1 in this way."""
     if how == "raise":
         raise ValueError("rank 1 has had enough")
     if how == "exit":

@@ -64,12 +64,13 @@ _names: dict[bytes, Any] = {}
 
 
 def _kept(text: bytes) -> Any:
-    """The same text, alive for good: capsules keep the pointer to their name."""
+    """The same text, which is never freed: capsules keep the pointer to their name."""
     return _names.setdefault(text, text)
 
 
 _given: dict[int, Any] = {}
-"""What tensors refer to, by their addresses: whoever takes one may hold it longer than the array lives."""
+"""What keeps the memory of tensors alive, by their addresses: a consumer may hold one longer than its array
+lives."""
 
 
 class Producer:
@@ -84,7 +85,7 @@ class Producer:
         self.major, self.old = major, old
         self.asked: list[dict[str, Any]] = []
         self.deleted = 0
-        """How many tensors were given back."""
+        """The number of tensors whose deleter was called."""
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.device

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 import sys
-import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from diffuse.stream import engine  # noqa: E402
 from tests import legate_grid, shares, test_fuzz_numpy, test_fuzz_stream, test_grids  # noqa: E402, F401
+from tests.outcomes import unwarned
 from tests.pieces import pieces  # noqa: E402
 
 
@@ -40,8 +40,7 @@ class Program(test_fuzz_numpy.Program):
 
 
 def run(seed: int) -> None:
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         program = Program(seed)
         for _ in range(14):
             program.step()
@@ -52,8 +51,7 @@ def loop(seed: int) -> None:
     """A program with loops, unless it is one that ends with an error."""
     pick = random.Random(seed)
     exact, chunk = pick.random() < 0.5, pick.choice((1, 16, 64, 300))
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         if test_fuzz_stream.Loops(seed, exact).run(numpy)[-1].dtype == "uint8":
             return
     with test_grids.grids(seed) if seed % 2 else nullcontext():

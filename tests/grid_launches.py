@@ -26,7 +26,7 @@ from tests.simt import expected
 
 
 class Failed(Exception):
-    """A task complained: the error, and what the device raised."""
+    """A task reported an error; holds its number and what the device raised."""
 
 
 class Store(NamedTuple):
@@ -173,7 +173,7 @@ def strides_of(shape: Sequence[int]) -> Point:
 
 
 def fits(case: Case) -> bool:
-    """Has the case grid kernels and elements?"""
+    """Does the case have grid kernels, and elements?"""
     try:
         schedule.kernels(case.body)
     except schedule.Refused:

@@ -12,7 +12,7 @@ MEMORY = 256 << 20
 
 
 class Interpreted:
-    """What `runtime.device.cuda.Gpu` asks for."""
+    """A driver with the methods that `runtime.device.cuda.Gpu` calls."""
 
     version, device, stream = 13000, 0, 7
 

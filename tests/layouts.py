@@ -1,4 +1,5 @@
-"""Layouts of launches for tests: random views of two stores, and by name; elements are counted one by one."""
+"""Layouts of launches for tests: of random views of two stores, or of given regions, whose elements are
+counted one by one."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ class Case:
         return tuple(splits)
 
     def part(self, plain: Any, inner: Point, margins: Any) -> Any:
-        """A view that a program might use: shifted within the margins most often, else anything."""
+        """A view that a program might use: most often one shifted within the margins, else any."""
         pick = self.pick
         kind = pick.random()
         if kind < 0.6 and plain.shape[:-1] == tuple(a + n + b for n, (a, b) in zip(
@@ -91,7 +92,7 @@ class Case:
         return tuple(index[axis] // tile if axis >= 0 else 0 for axis, tile, _ in self.spaces[k])
 
     def touched(self, k: int) -> Iterator[tuple[Point, Point, Point]]:
-        """(our point, iteration, element of the store), by the view's bytes alone."""
+        """Each (point of ours, iteration, element of the store), computed from byte offsets alone."""
         argument = self.layout.arguments[k]
         view: Any = argument.access.map
         shape, dtype = argument.storage

@@ -24,7 +24,7 @@ def launcher() -> ctypes.CDLL:
 
 
 class Simulated:
-    """What `gpus.Devices` asks for."""
+    """A device with the methods that `gpus.Devices` calls."""
 
     target = "simt tiles"
     memory = 1 << 40
@@ -42,12 +42,12 @@ class Simulated:
         return found
 
     def launched(self) -> int:
-        """Launches so far."""
+        """The number of launches so far."""
         return int(self.library.launched())
 
 
 def install() -> None:
-    """Take Legate's processors for GPUs."""
+    """Let Diffuse treat Legate's processors as GPUs."""
     def find(core: Any) -> Simulated:
         return Simulated(core.get_machine().count(core.TaskTarget.CPU))
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Thread
+from types import CodeType
 from typing import Any
+
+import numpy
 
 from diffuse.observe import trace
 from diffuse.stream import engine
@@ -28,6 +32,22 @@ def pending() -> set[int]:
     """The stores that groups use which are not forwarded yet."""
     stores = engine.current().stores
     return {store for store, number in stores.users.items() if number > stores.taken}
+
+
+def python_calls(run: Callable[[], Any]) -> list[CodeType]:
+    """The Python functions that a call runs, in order, from its own function on."""
+    found: list[CodeType] = []
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            found.append(frame.f_code)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return found
 
 
 def outcome(function: Callable[..., Any], *args: Any) -> Any:
@@ -60,6 +80,22 @@ def in_child(function: Callable[[], bool]) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
+def fails_alike(ours: Callable[[], Any], theirs: Callable[[], Any]) -> None:
+    """Check that two calls raise the same error: the first one an error of the same class, or of a class that
+    inherits it, with the same text."""
+    expected, found = error(theirs), error(ours)
+    assert isinstance(found, type(expected)) and str(found) == str(expected), (found, expected)
+
+
+def error(function: Callable[[], Any]) -> Exception:
+    """The error of a call, which has to raise one."""
+    try:
+        found = function()
+    except Exception as raised:
+        return raised
+    raise AssertionError(f"no error, but {found!r}")
+
+
 def run_all(threads: Sequence[Thread], seconds: float | None = None) -> None:
     """Start the threads, and wait for the end of each: so many seconds at most, if they are given."""
     for thread in threads:
@@ -74,6 +110,14 @@ def warned() -> Iterator[list[warnings.WarningMessage]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield caught
+
+
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """Ignore all warnings and all floating-point errors of the block."""
+    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def compiled(source: str, names: Sequence[str]) -> loader.Loaded:
 
 
 def expected(case: Case) -> list[Array]:
-    """What the interpreter makes of the case's memory, which is as it was afterwards."""
+    """What the interpreter writes to the case's memory, which is restored afterwards."""
     before, partials = case.save(), case.partials()
     interpret.point(case.body, case.values(1, partials), 0)
     found = case.save()

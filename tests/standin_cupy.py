@@ -26,7 +26,7 @@ class UnownedMemory:
 
 
 class Array:
-    """cupy.ndarray."""
+    """Stands in for `cupy.ndarray`."""
 
     def __init__(self, module: StandIn, pointer: MemoryPointer, shape: tuple[int, ...], dtype: Any,
                  strides: Any = None) -> None:
@@ -68,7 +68,7 @@ class Stream:
 
 
 class ExternalStream(Stream):
-    """What CuPy had before version 14."""
+    """The class that CuPy had before version 14."""
 
     def __init__(self, handle: int, device: int) -> None:
         super().__init__(handle)
@@ -76,7 +76,7 @@ class ExternalStream(Stream):
 
 
 class StandIn(ModuleType):
-    """The module `cupy`."""
+    """Stands in for the module `cupy`."""
 
     def __init__(self, gpu: Interpreted, old: bool = False) -> None:
         super().__init__("cupy")
@@ -88,7 +88,7 @@ class StandIn(ModuleType):
         """Are errors of linear algebra raised?"""
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.fails: Exception | None = None
-        """What every function raises."""
+        """The exception that every function raises; None if they compute."""
         stream = type("Stream", (Stream,), {"module": self})
         if old:
             del Stream.from_external  # put back by `installed`
@@ -122,7 +122,7 @@ class StandIn(ModuleType):
         self.raising = False
 
     def asarray(self, x: Any) -> Array:
-        """No copy, and no wait: the interface names no stream."""
+        """Neither copy nor wait, since the interface names no stream."""
         described = x.__cuda_array_interface__
         assert described.get("stream") is None and self.stream == self.gpu.stream
         memory = UnownedMemory(described["data"][0], 0, x)
@@ -162,7 +162,7 @@ class StandIn(ModuleType):
 
 @contextmanager
 def installed(gpu: Interpreted, old: bool = False) -> Iterator[StandIn]:
-    """CuPy is there; the one before version 14 if it is to be `old`."""
+    """Install the stand-in as CuPy; as a version before 14 if it is to be `old`."""
     from diffuse.numpy.bridge import gpu_library
 
     external = vars(Stream)["from_external"]

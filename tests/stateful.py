@@ -18,7 +18,6 @@ import random
 import re
 import sys
 import threading
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy
 
 from tests import shares
+from tests.outcomes import unwarned
 
 LENGTH = 50
 """Statements of an episode."""
@@ -346,8 +346,7 @@ def checked(mode: str, number: int) -> tuple[str, list[str]]:
         engine.current().brevity.forget()
         for template in engine.current().templates.known.values():
             template.alone = 0
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         program, wrong = made(random.Random(f"{number} {mode}"), mode)
         if wrong:
             program, wrong = shortest(program, wrong)

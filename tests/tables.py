@@ -7,7 +7,7 @@ from functools import _lru_cache_wrapper
 from types import ModuleType
 from typing import Any
 
-from diffuse.ir.bounded import SWEPT, Bounded, Recurring, sweeps
+from diffuse.bounded import SWEPT, Bounded, Recurring, sweeps
 
 _scanned: tuple[int, list[Any]] = 0, []
 _sweep = 0

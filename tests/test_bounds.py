@@ -11,9 +11,8 @@ import pytest
 
 import diffuse
 import diffuse.numpy as np
-from diffuse import settings
-from diffuse.ir import bounded
-from diffuse.ir.bounded import Recurring
+from diffuse import bounded, settings
+from diffuse.bounded import Recurring
 from diffuse.kernels.build import compiler as compiling
 from diffuse.observe import trace
 from diffuse.stream import engine, execute

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from diffuse.bounded import Bounded
 from diffuse.fusion import canonical
 from diffuse.fusion.canonical import Numbering
 from diffuse.fusion.constraints import prefix
 from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import AccessMap, IndexTask, Privilege, Relation, alias
-from diffuse.ir.bounded import Bounded
 from diffuse.ir.text import key_text, window_text
 from tests import windows
 from tests.build import Region, array, key, over, reduction, task

@@ -75,7 +75,7 @@ def test_long_and_heavy_chains_stay_recorded(length: int, side: int) -> None:
 
 
 def test_a_chain_with_a_routine_of_its_own_stays_recorded() -> None:
-    """Else its bits would depend on what the program waited for."""
+    """Otherwise its bits would depend on what the program waited for."""
     def turn(x: Any) -> Any:
         return (np.exp(x * 0.5) + 1.0) * 2.0
 

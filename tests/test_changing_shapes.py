@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import diffuse.numpy as np
-from diffuse import settings
+from diffuse import bounded, settings
+from diffuse.bounded import FRESH, LIMIT, SWEPT, Bounded, Past, Recurring, sweeps
 from diffuse.fusion import canonical
-from diffuse.ir import alias, bounded, partition, view
-from diffuse.ir.bounded import FRESH, LIMIT, SWEPT, Bounded, Past, Recurring, sweeps
+from diffuse.ir import alias, partition, view
 from diffuse.numpy.ops import moving
 from diffuse.observe import trace
 from diffuse.runtime import heap

@@ -1,4 +1,5 @@
-"""One row per rule: a task that breaks it, and the sentence that names thing, rule and next step."""
+"""Each rule for tasks has a row: a task that breaks it, and the message, which names what is wrong, the rule
+and a remedy."""
 
 from __future__ import annotations
 
@@ -119,7 +120,7 @@ def test_a_well_formed_task_passes(right: IndexTask) -> None:
 
 
 def test_random_windows_are_mostly_well_formed_and_some_are_not() -> None:
-    """The generator behind the oracles tries both sides of the door."""
+    """The generator of random windows makes tasks that are accepted, and some that are not."""
     rng = Random(0)
     outcomes = [windows.well_formed(windows.one(rng, windows.stores(rng), (2,), 0)) for _ in range(200)]
     assert 50 < sum(outcomes) < 195

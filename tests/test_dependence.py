@@ -10,7 +10,7 @@ from tests.build import array, over, reduction, task
 
 
 def projection(*coordinates: tuple[int, int]) -> Projection:
-    """From pairs (launch dimension, weight)."""
+    """A projection whose coordinates are pairs (launch dimension, weight)."""
     return Projection(tuple(Coordinate(dim, weight, 0) for dim, weight in coordinates))
 
 

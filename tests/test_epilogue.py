@@ -16,7 +16,7 @@ from diffuse.stream import engine
 
 @pytest.fixture(autouse=True, params=["wait", "off"])
 def several_points(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Compiled and interpreted, every task checked."""
+    """Run each test compiled and interpreted, over several points, with every task checked."""
     engine.fence()
     with settings.using(compile=request.param, min_chunk=1000, check=True):
         yield

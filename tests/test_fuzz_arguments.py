@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from operator import attrgetter
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 import diffuse.numpy
 from diffuse.stream import engine
 from tests.each import rounds
+from tests.outcomes import unwarned
 
 pytestmark = pytest.mark.usefixtures("threshold")
 
@@ -146,8 +146,7 @@ def precision(*arrays: Any) -> float:
 
 
 def compare(seed: int) -> None:
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         text, wrong, expected, target, operand, dtype = called(numpy, seed)
         _, failed, found, ours, changed, _ = called(diffuse.numpy, seed)
         if wrong or failed:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +24,7 @@ from diffuse.numpy.small import native
 from diffuse.settings import config
 from tests.each import rounds
 from tests.kinds import is_ours
+from tests.outcomes import unwarned
 from tests.test_fuzz_stream import stream
 
 DTYPES = (
@@ -329,8 +329,7 @@ def threshold(request: Any) -> Any:
 
 
 def run(seed: int, steps: int = 12) -> None:
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         program = Program(seed)
         for _ in range(steps):
             program.step()

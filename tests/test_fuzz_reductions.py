@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from fractions import Fraction
 from math import fsum, prod
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 import diffuse.numpy
 from diffuse.stream import engine
+from tests.outcomes import unwarned
 from tests.test_fuzz_stream import stream
 
 VARIANTS: tuple[dict[str, Any], ...] = (
@@ -77,8 +77,7 @@ def reduce(np: Any, a: Any, operation: str, axis: Any, how: int, alone: bool) ->
 
 def trial(seed: int) -> None:
     a, operation, axis, how = case(seed)
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         expected = numpy.asarray(reduce(numpy, a, operation, axis, how, False))
         first: Any = None
         for alone in (False, True):

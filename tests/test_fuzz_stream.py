@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import itertools
 import random
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +27,7 @@ from diffuse.runtime.local.runtime import Local
 from diffuse.runtime.reference import HostInstance, Reference
 from diffuse.stream import engine
 from tests.each import rounds
+from tests.outcomes import unwarned
 
 ROWS, COLUMNS = (40, 66, 97), (21, 32, 40)
 NAMES = "abcdefgh"
@@ -266,8 +266,7 @@ def near(expected: list[Any], found: list[Any]) -> str:
 def trial(seed: int, exact: bool, small: int, variants: tuple[dict[str, Any], ...]) -> None:
     """One program under NumPy and under some settings."""
     program = Loops(seed, exact)
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         expected = program.run(numpy)
         for k, variant in enumerate(variants):
             with stream(small=small, **variant):

@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 import random
 import sys
-import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ import diffuse.numpy
 from diffuse.numpy.arrays import core
 from diffuse.stream import engine
 from tests import audit_operands
+from tests.outcomes import unwarned
 from tests.test_fuzz_stream import stream
 
 SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
@@ -187,8 +187,7 @@ def alike(one: Any, other: Any) -> bool:
 def checked(mode: str, number: int) -> str:
     """One episode: what differs, with its text."""
     episode, pick = Episode(mode, number), random.Random(number)
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         expected = episode.run(numpy)
         small = 16384 if mode == "large" else pick.choice((0, 0, 3, 130))
         chosen: dict[str, Any] = dict(small=small, compile="off", window=pick.choice(("auto", "auto", 1, 3)),

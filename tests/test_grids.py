@@ -4,7 +4,6 @@ whatever the grid."""
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from diffuse.ir import ONE, Access, Decomposition, IndexTask, Privilege, Split
 from diffuse.ir.template import Template, Use
 from diffuse.stream import decompose, engine
 from diffuse.stream.stores import Storage
+from tests.outcomes import unwarned
 from tests.test_fuzz_stream import Loops, near, same, stream
 
 
@@ -65,8 +65,7 @@ VARIANTS: tuple[dict[str, Any], ...] = (
 def trial(seed: int, exact: bool, made: set[int]) -> None:
     """A random program on one point, then on grids: the same bits; exact ones have NumPy's."""
     program = Loops(seed, exact)
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         expected = program.run(numpy)
         if not exact:
             with stream(points=1, small=0, compile="off", window=1):

@@ -14,7 +14,7 @@ import diffuse.numpy as dn
 from diffuse.ir.loops import REPEATS
 from diffuse.kernels.body.expr import Body, Op
 from diffuse.kernels.build import routines
-from diffuse.kernels.llvm import nest
+from diffuse.kernels.llvm import nest, width
 from tests.bodies import Array
 from tests.each import for_each
 from tests.test_llvm import MACHINE, build, run
@@ -43,7 +43,7 @@ def before_a_hole(values: Array, step: int) -> Array:
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int32", "uint64", "int16"])
 def test_a_long_chain_on_strided_elements(dtype: str) -> None:
     """It runs on vectors, which touch no element but their own."""
-    length = nest.DEEP + 8
+    length = width.DEEP + 8
     for n in (1, 7, 8, 9, 16, 23, 40):
         rng = np.random.default_rng(n)
         x, y = (before_a_hole(rng.integers(1, 50, n).astype(dtype), 3) for _ in range(2))
@@ -56,7 +56,7 @@ def test_a_long_chain_on_strided_elements(dtype: str) -> None:
 
 def test_a_short_chain_on_strided_elements_goes_element_by_element() -> None:
     assert "<8 x double>" not in nest.emit(chain(4), MACHINE)
-    for length in (nest.CHAIN, nest.DEEP + 8):
+    for length in (width.CHAIN, width.DEEP + 8):
         text = nest.emit(chain(length), MACHINE)
         assert "<8 x double>" in text and "llvm.masked.gather" not in text
 
@@ -65,7 +65,7 @@ def swept(dtype: str, passes: bool) -> Body:
     """A body of a long chain that overwrites a strided argument, and stores to two views of another slot; it
     loads one of these views again, unless its elements can pass through a buffer."""
     ops = [Op("load", dtype, (), k) for k in range(3)]
-    for _ in range(nest.DEEP):
+    for _ in range(width.DEEP):
         ops.append(Op("add", dtype, (1, len(ops) - 1)))
     last = len(ops) - 1
     ops += [Op("multiply", dtype, (0, last)), Op("store", dtype, (last + 1,), 1),
@@ -88,7 +88,7 @@ def test_strided_elements_pass_through_a_buffer_where_the_order_of_accesses_allo
     x, y = (rng.integers(1, 5, (4, columns, 3)).astype(dtype) for _ in range(2))
     both = np.zeros((4, columns, 5), dtype)
     total = y[..., 1].copy()
-    for _ in range(nest.DEEP):
+    for _ in range(width.DEEP):
         total = x[..., 2] + total
     expected, after = both.copy(), x.copy()
     after[..., 2] = scale * total
@@ -102,13 +102,13 @@ def test_strided_elements_pass_through_a_buffer_where_the_order_of_accesses_allo
 def test_lanes_beyond_a_row_raise_no_flags(columns: int) -> None:
     """Such a lane divides what the first one does, not 0 by 0."""
     ops = [Op("load", "float64", (), 0), Op("load", "float64", (), 1)]
-    for _ in range(nest.DEEP):
+    for _ in range(width.DEEP):
         ops.append(Op("divide", "float64", (len(ops) - 1, 0)))
     body = build(*ops, Op("store", "float64", (len(ops) - 1,), 2), views=["Rs", "Rs", "Ws"])
     x, y, out = np.full(columns, 2.0), np.full(columns, 3.0), np.zeros((columns, 2))
     routines.flags().clear()
     run(body, [columns], [x, y, out[:, 1]])
-    assert not routines.flags().raised() and (out[:, 1] == 3.0 / 2.0**nest.DEEP).all()
+    assert not routines.flags().raised() and (out[:, 1] == 3.0 / 2.0**width.DEEP).all()
 
 
 @for_each("dtype", ["float64", "float32", "int32", "int64"])

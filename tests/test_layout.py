@@ -23,7 +23,7 @@ LINKS = {"runtime": "../runtime", "kernels": "../kernels"}
 HEAVY = {"numpy", "llvmlite", "numba", "scipy", "jax"}
 
 FLOORS = [
-    ["diffuse.settings", "diffuse.interrupts", "diffuse.worker"],
+    ["diffuse.settings", "diffuse.interrupts", "diffuse.worker", "diffuse.bounded"],
     ["diffuse.ir"],
     ["diffuse.fusion", "diffuse.movement"],
     ["diffuse.observe", "diffuse.memory"],

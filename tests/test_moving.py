@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from diffuse.numpy.ops import known, moving
 from diffuse.numpy.ops.moving import EVEN, REPEATS, TURNS
 from diffuse.numpy.small import native
 from diffuse.observe import trace
+from tests.outcomes import python_calls
 
 PLAIN = numpy.random.default_rng(8).random(42_000)
 LEVELS = 2 - (2 - TURNS) // EVEN
@@ -325,16 +325,11 @@ def test_operators_of_numpys_arrays_and_moving_operands_are_done_at_once() -> No
 def test_they_call_no_python_code() -> None:
     column = numpy.linspace(1.0, 2.0, 50)[:, None]
     x = np.array(PLAIN[:1000])
-    called: list[str] = []
 
     def steps(begin: int, end: int) -> None:
         for k in range(begin, end):
             column - x[k:]
 
     steps(0, 4 * TURNS)
-    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
-    try:
-        steps(4 * TURNS, 5 * TURNS)
-    finally:
-        sys.setprofile(None)
-    assert "steps" in called and not {"__array_ufunc__", "reflected", "first_binary", "done"} & set(called)
+    called = {code.co_name for code in python_calls(lambda: steps(4 * TURNS, 5 * TURNS))}
+    assert "steps" in called and not {"__array_ufunc__", "reflected", "first_binary", "done"} & called

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
+from diffuse.bounded import Bounded
 from diffuse.fusion import constraints, definition
 from diffuse.fusion import temporaries as temps
 from diffuse.fusion.constraints import prefix
 from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import Access, IndexTask, Point, Relation, check, relation
-from diffuse.ir.bounded import Bounded
 from tests import windows
 from tests.build import array, reduction, task
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from diffuse.numpy.ops.creation import arange, ones, zeros
 from diffuse.numpy.ops.operands import wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
 from tests.each import for_each
-from tests.outcomes import silent
+from tests.outcomes import silent, unwarned
 
 pytestmark = pytest.mark.usefixtures("threshold")
 
@@ -45,8 +44,7 @@ def close(ours: Any, plain: Any) -> None:
 @for_each("name", sorted({f.__name__ for f in UFUNCS.values() if f.recordable and f.nout == 1}))
 def test_every_ufunc_on_every_type(name: str) -> None:
     function, real = UFUNCS[name], getattr(numpy, name)
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         for signature in {s.partition("->")[0] for s in real.types}:
             if not set(signature) <= set(TYPES):
                 continue
@@ -105,8 +103,7 @@ OPERATORS: list[Callable[[Any, Any], Any]] = [
 @for_each("number", OPERANDS)
 def test_scalars_promote_as_numpys_do(dtype: str, number: Any) -> None:
     plain = sample(dtype)
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         for operation in OPERATORS:
             try:
                 expected, error = operation(plain, number), None

@@ -1,4 +1,5 @@
-"""Random windows hold the fast analyses to `dependence`, the definition: never wrong, and seldom cautious."""
+"""Random windows compare the fast analyses with `dependence`, the definition: they refuse no less, and seldom
+more."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def test_temporaries_hold_only_what_their_point_wrote(rng: Random) -> None:
 
 
 def pairs(window: list[IndexTask]) -> list[tuple[IndexTask, Access, IndexTask, Access]]:
-    """Accesses of tasks over one domain to one store."""
+    """Pairs of accesses to one store by two tasks over the same domain."""
     return [(s, a, t, b) for s in window for a in s.accesses for t in window for b in t.accesses
             if a.store.id == b.store.id and s.domain == t.domain]
 

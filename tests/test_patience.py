@@ -30,7 +30,7 @@ def test_a_task_waits_as_long_as_interpreting_takes(work: int, operations: int, 
 @pytest.mark.parametrize("work, waited, seconds", [
     (40_000_000, 0.01, 0.03), (40_000_000, 0.04, 0.0), (40_000_000, 9.0, 0.0), (80_000_000, 0.04, 0.04)])
 def test_tasks_of_one_kernel_wait_together_as_long_as_one(work: int, waited: float, seconds: float) -> None:
-    """A loop would else wait in each of its turns, and be no further when the machine code comes."""
+    """Otherwise a loop would wait in each iteration, and be hardly further when the machine code arrives."""
     with settings.using(compile="background"):
         assert patience(work, 4, True, waited) == pytest.approx(seconds)
 

@@ -8,6 +8,7 @@ import signal
 import struct
 import threading
 import time
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -48,54 +49,50 @@ class Placed:
         self.first.close()
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
-def test_a_worker_keeps_off_the_processor_of_the_submitter() -> None:
-    everywhere, placed = os.sched_getaffinity(0), Placed()
-    try:
-        for here in sorted(everywhere)[:2] * 2:
-            os.sched_setaffinity(0, {here})
-            placed.launch()
-            assert placed.processors == everywhere - {here}
-    finally:
-        os.sched_setaffinity(0, everywhere)
-    placed.close()
+@pytest.fixture()
+def placed() -> Iterator[Placed]:
+    """A pool whose submitter goes back to all of its processors at the end."""
+    everywhere = os.sched_getaffinity(0)
+    if len(everywhere) < 2:
+        pytest.skip("needs two processors")
+    found = Placed()
+    yield found
+    os.sched_setaffinity(0, everywhere)
+    found.close()
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
-def test_a_worker_stays_on_the_processors_that_somebody_gave_it() -> None:
-    everywhere, placed = os.sched_getaffinity(0), Placed()
-    here, there = sorted(everywhere)[:2]
-    try:
+def test_a_worker_keeps_off_the_processor_of_the_submitter(placed: Placed) -> None:
+    everywhere = os.sched_getaffinity(0)
+    for here in sorted(everywhere)[:2] * 2:
         os.sched_setaffinity(0, {here})
         placed.launch()
-        os.sched_setaffinity(placed.worker, {here})
-        for processor in (there, here, there):
-            os.sched_setaffinity(0, {processor})
-            placed.launch()
-            assert placed.processors == {here}
-    finally:
-        os.sched_setaffinity(0, everywhere)
-    placed.close()
+        assert placed.processors == everywhere - {here}
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
-def test_a_forked_child_leaves_the_threads_of_its_parent_where_they_are() -> None:
-    everywhere, placed = os.sched_getaffinity(0), Placed()
+def test_a_worker_stays_on_the_processors_that_somebody_gave_it(placed: Placed) -> None:
+    here, there = sorted(os.sched_getaffinity(0))[:2]
+    os.sched_setaffinity(0, {here})
+    placed.launch()
+    os.sched_setaffinity(placed.worker, {here})
+    for processor in (there, here, there):
+        os.sched_setaffinity(0, {processor})
+        placed.launch()
+        assert placed.processors == {here}
+
+
+def test_a_forked_child_leaves_the_threads_of_its_parent_where_they_are(placed: Placed) -> None:
+    everywhere = os.sched_getaffinity(0)
     here, there = sorted(everywhere)[:2]
+    os.sched_setaffinity(0, {here})
+    placed.launch()
 
     def child() -> bool:
         os.sched_setaffinity(0, {there})
         placed.launch()
         return True
 
-    try:
-        os.sched_setaffinity(0, {here})
-        placed.launch()
-        assert in_child(child)
-        assert placed.processors == everywhere - {here}
-    finally:
-        os.sched_setaffinity(0, everywhere)
-    placed.close()
+    assert in_child(child)
+    assert placed.processors == everywhere - {here}
 
 
 def test_an_interrupt_leaves_the_pool_usable() -> None:

@@ -212,7 +212,8 @@ def agree(found: Any, expected: Any) -> None:
 @pytest.fixture(params=[("wait", 0, "auto"), ("off", 0, 5), ("background", 8192, "auto"), ("wait", 0, 1)],
                 ids=lambda p: "-".join(map(str, p)))
 def mode(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Compiled, interpreted, switching over; everything recorded, or small arrays at once; window sizes."""
+    """Run programs compiled, interpreted, or changing from one to the other; with all operations recorded, or
+    small arrays computed at once; with several window sizes."""
     compiled, small, window = request.param
     engine.fence()
     with settings.using(compile=compiled, small=small, window=window, min_chunk=500, fallback="silent"):

@@ -13,6 +13,7 @@ from diffuse.intercept.real import check
 from tests.test_substitute import run, written
 
 SOLVER = """
+    import contextlib
     import enum
     import numpy as np
     from numpy import sin
@@ -21,6 +22,14 @@ SOLVER = """
     class Bad(ValueError): pass
     class Colour(enum.Enum): RED = 1
     TABLE = np.arange(300.0)
+    events = []
+
+    @contextlib.contextmanager
+    def changed(x):
+        assert type(x) is np.ndarray
+        events.append("in")
+        try: yield x + 1
+        except Bad: events.append("bad")
 
     def names(): return np.__name__, helper.NAME
     def same(x): return x
@@ -117,10 +126,29 @@ assert pickle.loads(pickle.dumps(into)).__module__ == "solver"
 print("done")
 """
 
+CONTEXTS = """
+import solver
+x = np.arange(100000.0)
+with solver.changed(x) as y:
+    assert type(y) is ours and y[1] == 2
+with solver.changed(x):
+    raise solver.Bad
+@solver.changed(x)
+def inside(): return x * 2
+assert type(inside()) is ours
+assert solver.events == ["in", "in", "bad", "in"]
+print("done")
+"""
+
 
 @pytest.mark.parametrize("environment", [{}, {"DIFFUSE_SMALL": "0"}], ids=["default", "recorded"])
 def test_arrays_are_converted_at_calls(folder: Path, environment: dict[str, str]) -> None:
     assert program(folder, CALLS, "--real", "solver", **environment) == "done\n"
+
+
+def test_context_managers_that_a_function_makes(folder: Path) -> None:
+    """They decorate functions, too, and so are callable."""
+    assert program(folder, CONTEXTS, "--real", "solver") == "done\n"
 
 
 def test_objects_of_its_classes_are_seen_through_views(folder: Path) -> None:

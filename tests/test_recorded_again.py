@@ -18,7 +18,7 @@ from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
-from tests.outcomes import run_all
+from tests.outcomes import python_calls, run_all
 
 SIZE = 160_000
 PLAIN = numpy.random.default_rng(4).random(SIZE)
@@ -63,20 +63,9 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def python_calls(call: Callable[[], Any]) -> int:
+def number_of_calls(call: Callable[[], Any]) -> int:
     """How many functions of Python's a call runs, but for itself."""
-    count = 0
-
-    def note(frame: Any, event: str, arg: Any) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return count - 1
+    return len(python_calls(call)) - 1
 
 
 def made_known(call: Callable[[], None]) -> None:
@@ -99,7 +88,7 @@ def test_compiled_code_records_again_without_pythons(name: str) -> None:
     x, y = np.array(PLAIN) * 1.0, np.array(PLAIN) + 1.0
     made_known(call)
     before = trace.counters["recorded"]
-    called = [python_calls(call) for _ in range(4)]
+    called = [number_of_calls(call) for _ in range(4)]
     assert all(type(each) is np.ndarray for each in found)
     assert trace.counters["recorded"] == before + 4
     assert called == [1] * 4  # the program's own function alone, also where a group begins
@@ -113,7 +102,7 @@ def test_compiled_code_writes_again_without_pythons(name: str) -> None:
 
     x, y = np.array(PLAIN) * 1.0, np.array(PLAIN) + 1.0
     made_known(call)
-    called = [python_calls(call) for _ in range(4)]
+    called = [number_of_calls(call) for _ in range(4)]
     ours = 1 if name == "an array" or "out" in name else 2  # functions of this module
     assert called == [ours] * 4
 
@@ -394,6 +383,6 @@ def test_compiled_code_records_small_steps_and_what_follows(monkeypatch: pytest.
     for _ in range(4):
         engine.flush()
         x = grid * 1.0
-        calls = [python_calls(lambda: np.roll(x, 1, axis=0)) for _ in range(3)]  # noqa: B023
+        calls = [number_of_calls(lambda: np.roll(x, 1, axis=0)) for _ in range(3)]  # noqa: B023
     assert calls[1] == calls[2] <= 10  # the gate, and what the rule for loops over slices is told
     known.KNOWN.clear()

@@ -1,4 +1,4 @@
-"""The tree of a reduction in parts: subtrees within runs of leaves, then what joins them."""
+"""Reductions in parts: which subtrees of the tree lie within runs of leaves, and which nodes combine them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def window(points: int) -> list[IndexTask]:
 
 
 def analyse(tasks: list[IndexTask]) -> str:
-    """Everything that happens to a window up to the body of its kernel."""
+    """Run every analysis of a window, up to the body of its kernel; the text of the results."""
     for t in tasks:
         check(t)
     head, why = prefix(tasks)
@@ -57,7 +57,7 @@ def analyse(tasks: list[IndexTask]) -> str:
 
 
 def counted(work: Callable[[], str]) -> tuple[int, str]:
-    """Calls made and lines run by `work`, and its answer."""
+    """The number of calls and lines that `work` runs, and its result."""
     for known in (canonical._forms, alias._known, partition._covering):
         known.clear()
     steps = 0
@@ -101,7 +101,7 @@ def test_building_a_task_takes_the_same_steps_at_every_scale() -> None:
 
 
 def leaves(value: object) -> int:
-    """Numbers, names and privileges in a value, however deep."""
+    """The number of leaves of a nested value: numbers, names and privileges."""
     if isinstance(value, tuple):
         return sum(map(leaves, value))
     fields = getattr(value, "__dataclass_fields__", {})

@@ -4,7 +4,6 @@ interpreted, alone and fused, first and last in an array."""
 from __future__ import annotations
 
 import pickle
-import warnings
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -25,7 +24,7 @@ real = pytest.importorskip("scipy.special")
 from diffuse.scipy import special  # noqa: E402 (they need SciPy)
 from diffuse.scipy.special import ufuncs  # noqa: E402 (they need SciPy)
 from tests.each import for_each  # noqa: E402
-from tests.outcomes import silent  # noqa: E402
+from tests.outcomes import silent, unwarned  # noqa: E402
 
 VALUES = Path(__file__).parent / "golden" / "test_scipy_special" / "values.txt"
 """Function, argument, value to 22 digits, computed with mpmath in 60-digit arithmetic."""
@@ -79,8 +78,7 @@ def compute(name: str, arrays: list[Any]) -> Any:
 @for_each("name", NAMES)
 def test_values_and_special_values_are_scipys(name: str, dtype: str, threshold: None) -> None:
     arrays = arguments(name, dtype)
-    with numpy.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with unwarned():
         close(name, compute(name, arrays), getattr(real, name)(*arrays))
 
 
@@ -266,8 +264,7 @@ SUMS = [numpy.linspace(-700, 800, 60).reshape(3, 4, 5), numpy.full((3, 4), -inf)
 @pytest.mark.parametrize("values", SUMS, ids=range(len(SUMS)))
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
 def test_exponential_sums(name: str, values: Any, threshold: None) -> None:
-    with numpy.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with unwarned():
         for axis in (None, 0, -1, tuple(range(values.ndim))):
             options: list[dict[str, Any]] = [{}] + [{"keepdims": True}] * (name == "logsumexp")
             for extra in options:

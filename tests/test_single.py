@@ -19,7 +19,7 @@ from diffuse.numpy.ops.known import KNOWN
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.stream import engine
-from tests.outcomes import warned
+from tests.outcomes import python_calls, warned
 
 pytestmark = pytest.mark.local_only("operations run where their data is")
 
@@ -172,19 +172,11 @@ def test_what_is_written_and_waited_for_alone_is_written_at_once(write: Callable
     lambda x, y: y[:, None], lambda x, y: x.copy(), lambda x, y: x.astype("f4"),
     lambda x, y: np.concatenate([x, y], axis=1)])
 def test_compiled_code_has_numpy_do_it_without_pythons(call: Callable[[Any, Any], Any]) -> None:
-    def note(frame: Any, event: str, arg: Any) -> None:
-        called.append(frame.f_code.co_qualname) if event == "call" else None
-
-    called: list[str] = []
     x, y = np.array(PLAIN), np.array(PLAIN)
     for _ in range(2 * TURNS):
         done(lambda: call(x, y))
-    sys.setprofile(note)
-    try:
-        call(x, y)
-    finally:
-        sys.setprofile(None)
-    assert set(called) <= {"<lambda>", "made_at_once"}
+    called = {code.co_qualname for code in python_calls(lambda: call(x, y))[1:]}
+    assert called <= {"<lambda>", "made_at_once"}
 
 
 def test_writing_to_what_cannot_be_written_raises() -> None:

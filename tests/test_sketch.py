@@ -7,7 +7,6 @@ blocks, and the results NumPy's.  Under DIFFUSE_CHECK each row of a sketch is co
 from __future__ import annotations
 
 import random
-import warnings
 from typing import Any
 
 import numpy
@@ -20,6 +19,7 @@ from diffuse.numpy.small import native
 from diffuse.stream import admission, cuts, sketch
 from diffuse.stream.replay import Replay
 from tests.each import rounds
+from tests.outcomes import unwarned
 from tests.test_fuzz_stream import same, stream
 
 pytestmark = pytest.mark.local_only("other runtimes lay out their launches anew")
@@ -143,8 +143,7 @@ SETTINGS = dict(window="auto", compile="off", min_chunk=900, small=0)
 
 
 def ran(program: Changing, **chosen: Any) -> list[Any]:
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         with stream(**{**SETTINGS, "points": 3, **chosen}):
             return program.run(diffuse.numpy)
 
@@ -154,8 +153,7 @@ def test_sketches_launch_what_the_full_analysis_does(first: int, launches: list[
                                                      monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(first, first + 10):
         program = Changing(seed)
-        with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
+        with unwarned():
             expected = program.run(numpy)
         launches.clear()
         with monkeypatch.context() as patch:
@@ -173,8 +171,7 @@ def test_sketches_launch_what_the_full_analysis_does(first: int, launches: list[
 def test_the_rows_of_sketches_say_what_canonical_rows_do(first: int) -> None:
     for seed in range(first, first + 10):
         program = Changing(seed)
-        with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
+        with unwarned():
             expected = program.run(numpy)
         chunk = random.Random(seed).choice([900, 20_000])
         problem = same(expected, ran(program, check=True, min_chunk=chunk))

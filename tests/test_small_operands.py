@@ -13,6 +13,7 @@ import diffuse.numpy as np
 from diffuse.numpy.arrays import core
 from diffuse.numpy.ops import known
 from tests.each import for_each
+from tests.outcomes import fails_alike
 
 ROWS, COLUMNS = 2000, 40
 
@@ -109,11 +110,7 @@ def test_errors_are_numpys(wrong: Any) -> None:
     right = numpy.arange(COLUMNS, dtype=float)
     for _ in range(3):
         inplace(ours, right)
-    with pytest.raises((ValueError, TypeError)) as expected:
-        inplace(theirs, wrong)
-    with pytest.raises(type(expected.value)) as found:
-        inplace(ours, wrong)
-    assert str(found.value) == str(expected.value)
+    fails_alike(lambda: inplace(ours, wrong), lambda: inplace(theirs, wrong))
 
 
 @for_each("elements", [40, 1000, 40_000])

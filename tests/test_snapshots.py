@@ -5,7 +5,6 @@ result shows, and the passes over memory become fewer.
 from __future__ import annotations
 
 import random
-import warnings
 from typing import Any
 
 import numpy
@@ -16,6 +15,7 @@ from diffuse.numpy.ops import moving
 from diffuse.observe import trace
 from diffuse.stream import snapshots
 from tests.each import rounds
+from tests.outcomes import unwarned
 from tests.test_fuzz_stream import same, stream
 
 pytestmark = pytest.mark.local_only("operands are copied where all points share memory")
@@ -47,8 +47,7 @@ def program(lines: list[str], dtype: str) -> Any:
 def check(lines: list[str], dtype: str = "float64", points: int = 3, **chosen: Any) -> int:
     """Compare with NumPy; returns how many operands were copied."""
     run = program(lines, dtype)
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         expected = run(numpy)
         before = trace.counters["snapshots"]
         with stream(points, **{**SETTINGS, **chosen}):

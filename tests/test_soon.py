@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,7 @@ from diffuse.stream.brevity import LONGEST, OFTEN
 from tests.around import around
 from tests.at_once import allowed, counted, noticed
 from tests.jobs import python
-from tests.outcomes import warned
+from tests.outcomes import unwarned, warned
 
 pytestmark = [pytest.mark.local_only("every rank records the same, whatever is at hand there"),
               pytest.mark.skipif(native is None, reason="the extension does these operations")]
@@ -244,8 +243,7 @@ def test_no_bit_of_an_operator_depends_on_it(name: str) -> None:
               (one, 1.5 - 0.25j), (one[::-1], other))]
     calls += [(getattr(operator, op), (one,)) for op in ("neg", "pos", "abs", "invert")]
     calls += [(operator.pow, (one, 2)), (operator.pow, (one, 2.0)), (operator.pow, (one, 3))]
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         for function, operands in calls:
             agree(lambda: function(*[np.array(x) if isinstance(x, numpy.ndarray) else x for x in operands]))  # noqa: B023
 
@@ -286,8 +284,7 @@ FUNCTIONS: list[Callable[[Any], Any]] = [
 def test_no_bit_of_a_function_depends_on_it(name: str) -> None:
     plain = values(name)
     calls = [*FUNCTIONS, *[lambda x, f=getattr(np, function): f(x) for function in UNARY]]
-    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with unwarned():
         for call in calls:
             agree(lambda: call(np.array(plain)))  # noqa: B023
 

@@ -9,7 +9,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse import settings
-from diffuse.ir.bounded import sweeps
+from diffuse.bounded import sweeps
 from diffuse.numpy.ops import single
 from diffuse.observe import trace
 from diffuse.stream import engine

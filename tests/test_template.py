@@ -11,7 +11,7 @@ import pytest
 import diffuse
 import diffuse.numpy as np
 from diffuse import settings
-from diffuse.ir.bounded import Bounded, Size
+from diffuse.bounded import Bounded, Size
 from diffuse.ir.template import Template
 from diffuse.observe import trace
 from diffuse.stream import engine

@@ -50,7 +50,7 @@ def test_conjugate_gradients_of_a_small_matrix_are_done_at_once_with_the_same_bi
 
 
 def test_a_product_that_a_task_uses_stays_a_task() -> None:
-    """Between two waits there is more than NumPy would be done with soon."""
+    """Between two waits there is too much work for NumPy to do it at once."""
     matrix = sparse.csr_array(LINE.tocsr())
     x = np.array(numpy.cos(numpy.arange(ROWS)))
 

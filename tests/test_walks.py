@@ -6,7 +6,6 @@ test that counts has loops of its own.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.stream.walk import EVEN, MOST, NEW, TRUSTED, TURNS
 from tests.at_once import allowed
+from tests.outcomes import python_calls
 
 SIDE = 200
 PLAIN = numpy.random.default_rng(4).random((SIDE, SIDE))
@@ -363,15 +363,9 @@ def test_compiled_code_tells_that_a_part_of_a_pending_array_is_not_at_hand() -> 
     plain = numpy.random.default_rng(3).random((90, 80, 12))
     expected = plain * 1.0 * 3.0
     levels(plain, expected)
-    asked: list[str] = []
     for _ in range(3):  # recorded anew, then along the trail
         x = busy(plain)
         out = x * 3.0
-        asked.clear()
-        sys.setprofile(lambda frame, event, _: asked.append(frame.f_code.co_name))
-        try:
-            levels(x, out)
-        finally:
-            sys.setprofile(None)
+        asked = python_calls(lambda: levels(x, out))  # noqa: B023
         assert numpy.array_equal(numpy.asarray(out), expected)
-    assert [name for name in asked if name in ("near", "near_to_write", "mine", "begun")] == []
+    assert [code for code in asked if code.co_name in ("near", "near_to_write", "mine", "begun")] == []

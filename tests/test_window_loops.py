@@ -9,7 +9,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse import settings
-from diffuse.ir.bounded import Bounded
+from diffuse.bounded import Bounded
 from diffuse.observe import provenance
 from diffuse.stream import engine
 from diffuse.stream.window import LOOP

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from diffuse.bounded import Recurring
 from diffuse.ir import (
     Access,
     AccessMap,
@@ -39,7 +40,6 @@ from diffuse.ir import (
     covers,
     relation,
 )
-from diffuse.ir.bounded import Recurring
 from diffuse.ir.loops import flat, letters
 from diffuse.ir.spans import Spans
 

@@ -129,8 +129,10 @@ class Realm:
             return value if plain else self._view(value, ClassView)
         if self.real(kind.__module__ or "") and not isinstance(value, (BaseException, Enum, type)):
             return self._view(value, _class_of(kind))
-        if callable(value):
-            return value if self._programs(value) else self._view(value, FunctionView)
+        if callable(value) and self._programs(value):
+            return value
+        if callable(value):  # a context manager that `contextlib` makes is callable, too: as a decorator
+            return self._view(value, _class_of(kind) if hasattr(kind, "__enter__") else FunctionView)
         return crossing.raised(value)
 
     def _programs(self, value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from math import gcd
 
-from diffuse.ir.bounded import Recurring
+from diffuse.bounded import Recurring
 from diffuse.ir.partition import Partition, Replicated, disjoint
 from diffuse.ir.task import Access, Point, volume
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from diffuse.ir.bounded import Recurring
+from diffuse.bounded import Recurring
 from diffuse.ir.task import Split
 from diffuse.ir.template import Template
 from diffuse.ir.view import View

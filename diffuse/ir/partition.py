@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from diffuse.ir.bounded import Recurring
+from diffuse.bounded import Recurring
 
 if TYPE_CHECKING:
     from diffuse.ir.task import Access, AccessMap, Point, Split, Store

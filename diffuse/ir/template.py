@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from diffuse.bounded import Bounded
 from diffuse.ir.alias import Relation, relation
-from diffuse.ir.bounded import Bounded
 from diffuse.ir.partition import Partition, covers, disjoint
 from diffuse.ir.task import (
     ONE,

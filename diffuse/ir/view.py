@@ -12,8 +12,8 @@ from itertools import count
 from math import prod
 from typing import Any
 
+from diffuse.bounded import Recurring
 from diffuse.ir import ITEMSIZE, Access, AccessMap, Partition, Point, Split, Store, tiling
-from diffuse.ir.bounded import Recurring
 
 DERIVED = 256
 """The most views and partitions derived from one view that are cached, such as its broadcasts."""

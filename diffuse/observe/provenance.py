@@ -7,8 +7,8 @@ import sys
 from types import CodeType
 from typing import Any
 
+from diffuse.bounded import Bounded
 from diffuse.ir import Where
-from diffuse.ir.bounded import Bounded
 
 LIBRARIES = {__name__.partition(".")[0]}
 """Packages whose calls are not the program's: this one, and array libraries that use the stream."""

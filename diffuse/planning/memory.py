@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from diffuse.bounded import Bounded
 from diffuse.ir import ITEMSIZE, Frame, volume
-from diffuse.ir.bounded import Bounded
 from diffuse.kernels.body import operations
 from diffuse.planning.boxes import Boxes, around, volumes
 from diffuse.planning.boxes import held as layers

@@ -22,8 +22,8 @@ from functools import update_wrapper
 from operator import index
 from typing import Any, SupportsIndex
 
+from diffuse.bounded import Bounded
 from diffuse.ir import ONE
-from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Recorded, Template
 from diffuse.movement.agreed import machine
 from diffuse.observe import trace

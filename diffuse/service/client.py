@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diffuse.bounded import Bounded
 from diffuse.interrupts import of_handler, suppress
 from diffuse.observe import notices
 from diffuse.service import MARK, fingerprint
@@ -43,7 +44,7 @@ DEATHS = 8
 URGENT = float("inf")
 """The weight of a request that is waited for."""
 ANSWERS = 256
-"""The most replies that are kept until they are taken."""
+"""The most replies that are kept until they are taken; those that are dropped can be requested again."""
 
 BOOT = """
 try:
@@ -99,7 +100,7 @@ class Client:
         self.process = 0
         """Process id of the server, once it is ready; else 0."""
         self._asked: dict[str, _Request] = {}
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, Answer] = Bounded(ANSWERS)
         self._begun: set[str] = set()
         """Keys of the requests that the server has begun."""
         self._heard = 0.0
@@ -275,11 +276,7 @@ class Client:
                 self._leaving = True
 
     def _keep(self, key: str, answer: Answer) -> None:
-        """Keep the reply to a request until it is taken.  When there are too many, all others are dropped:
-        they can be requested again.  (`ir.bounded` has such a table, but importing `ir` would delay the
-        server.)"""
-        if len(self._answers) >= ANSWERS:
-            self._answers.clear()
+        """Keep the reply to a request until it is taken."""
         self._answers[key] = answer
         self._asked.pop(key, None)
 

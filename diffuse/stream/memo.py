@@ -20,14 +20,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from diffuse.bounded import Past, Size, recurs, sweeps
 from diffuse.fusion.constraints import Refusal
 from diffuse.ir import Decomposition, Point
-from diffuse.ir.bounded import Past, Size, recurs, sweeps
 from diffuse.ir.template import Template
 
 FIRST_NODES, MOST_NODES = 1 << 14, 1 << 18
 """The initial limit of the edges of the tree of prefixes, and the limit to which it may grow
-(ir/bounded.py)."""
+(bounded.py)."""
 NEW_TRAILS = 1 << 12
 """The number of new edges of the tree of trails after which they are dropped unless they recur."""
 

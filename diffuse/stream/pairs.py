@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
+from diffuse.bounded import Bounded
 from diffuse.ir import ITEMSIZE, Access, IndexTask, Privilege, Relation, covers, relation
-from diffuse.ir.bounded import Bounded
 from diffuse.ir.kinds import form
 from diffuse.ir.partition import Rows
 from diffuse.ir.view import shown
@@ -316,7 +316,7 @@ def _formed(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Form | None:
         shape.rows_first, shape.tile, shape.rows_second, 0, scratch, shape.below, shape.above, 0, border,
         len(a), len(b), len(extents[0]), len(extents[1]),
         table + len(tables) + len(rings), table + len(tables) + len(rings) + len(extents[0]), table,
-        table + pipeline.ENTRY * len(a), len(rings) // 2, table + len(tables), 0)
+        table + len(pipeline.ENTRY) * len(a), len(rings) // 2, table + len(tables), 0)
     tables += (*rings, *extents[0], *extents[1])
     return Form(shape, fields, scratch * points, border * points,
                 Struct(f"<{len(tables)}q").pack(*tables))

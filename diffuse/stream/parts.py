@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import lcm, prod
 from typing import Any, NamedTuple
 
+from diffuse.bounded import Bounded
 from diffuse.ir import ITEMSIZE, Frame, IndexTask, Point, Privilege, Split, tiling
-from diffuse.ir.bounded import Bounded
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.ir.view import View, shown
 from diffuse.observe import provenance, trace

@@ -11,8 +11,8 @@ from math import copysign, prod
 from types import MappingProxyType
 from typing import Any
 
+from diffuse.bounded import Bounded
 from diffuse.ir import Access, IndexTask, Privilege, covers
-from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Recorded
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.compose import Composition, Source, bits

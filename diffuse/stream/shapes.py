@@ -19,8 +19,8 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from diffuse.bounded import Bounded
 from diffuse.ir import Decomposition, Frame, Point, volume
-from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Template
 from diffuse.movement.agreed import machine
 from diffuse.movement.machine import Machine

@@ -14,8 +14,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from diffuse.bounded import Bounded
 from diffuse.ir import ITEMSIZE, ONE, Frame, Privilege
-from diffuse.ir.bounded import Bounded
 from diffuse.ir.kinds import kind
 from diffuse.ir.template import Recorded, Template, Use
 from diffuse.ir.view import View

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from diffuse.bounded import Recurring
 from diffuse.ir import ONE, IndexTask, Point, Privilege, Scalar
-from diffuse.ir.bounded import Recurring
 from diffuse.ir.template import Recorded, Template, Use, recorded, template
 from diffuse.ir.template import overlap as overlap_of
 from diffuse.ir.view import View

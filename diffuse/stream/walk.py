@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from diffuse.ir.bounded import Bounded
+from diffuse.bounded import Bounded
+from diffuse.ir.task import Point
 from diffuse.ir.template import Recorded
 from diffuse.settings import config
 from diffuse.stream.window import Window
@@ -46,6 +47,21 @@ again.  Each detection quadruples this number."""
 MOST_TRUSTED = 512
 """The largest value of this number."""
 
+Steps = dict[Any, tuple[int, int, int, Point]]
+"""By operation and place of the program: the last offset in its store in bytes, the step to it, how often in
+a row there was that step, and the extents of the last view."""
+
+
+def advanced(steps: Steps, name: Any, begin: int, shape: Point = ()) -> int:
+    """Note that the operation of this name uses a view with these extents at this offset in its store.
+    Returns how often in a row it has advanced by the same step, from one view to the next of equal
+    extents."""
+    last, before, times, extents = steps.get(name, (begin, 0, 0, shape))
+    step = begin - last
+    times = 0 if step == 0 else times + 1 if step == before and shape == extents else 1
+    steps[name] = begin, step, times, shape
+    return times
+
 
 class Walk:
     """Counts the small tasks since the last large one, and remembers the detected loops over slices."""
@@ -65,9 +81,8 @@ class Walk:
         self.foreseen: Callable[[], bool] | None = None
         """Tells, once for each, that a library met a loop over slices before anything was recorded: the next
         operation is assumed to be in that loop."""
-        self._steps: dict[tuple[str, Any], tuple[int, int, int]] = {}
-        """For each operation and line, its last offset in its store in bytes, the last step, and how often in
-        a row that step was the same."""
+        self._steps: Steps = {}
+        """The steps of each operation and line since the last large task."""
         self._new: dict[tuple[str, Any], int] = Bounded(1 << 10)
         """For each operation, how many times in a row it had new views."""
         self._waits: dict[tuple[str, Any], int] = Bounded(1 << 10)
@@ -86,7 +101,7 @@ class Walk:
         count = self.counts[name] = self.counts.get(name, 0) + 1
         if count == 1:
             self._look(name, not made.cut)
-            self._steps[name] = made.begin, 0, 0
+            self._steps[name] = made.begin, 0, 0, ()
             trusted = self._found.get(name, 0)
             if trusted:
                 self._found[name] = trusted - 1
@@ -94,7 +109,7 @@ class Walk:
             elif not self.begun and self.foreseen is not None and self.foreseen():
                 self._find(name)
                 self.begun = True
-        elif not self.begun and (self._even(name, made.begin)
+        elif not self.begun and (advanced(self._steps, name, made.begin) >= EVEN
                                  or count >= (TURNS if made.signature else EVEN)):  # a host function has none
             self._find(name)
             self.begun = True
@@ -142,13 +157,6 @@ class Walk:
             times = self._waits[name] = self._waits.get(name, 0) + 1
             if times >= EVEN and not self._found.get(name, 0):
                 self._find(name)
-
-    def _even(self, name: tuple[str, Any], begin: int) -> bool:
-        """Did an operation advance in equal steps up to this place in its store?"""
-        last, step, times = self._steps[name]
-        times = times + 1 if begin - last == step != 0 else 1
-        self._steps[name] = begin, begin - last, times
-        return times >= EVEN
 
     def end(self, task: Recorded) -> None:
         """Record a task over many elements."""

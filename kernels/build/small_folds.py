@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from diffuse.bounded import Recurring
 from diffuse.ir import Privilege
-from diffuse.ir.bounded import Recurring
 from diffuse.ir.loops import SEGMENT
 from diffuse.kernels.body import abi, operations
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space

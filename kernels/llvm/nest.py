@@ -6,56 +6,42 @@ additions shows, or with strided accesses, goes element by element.  Everything 
 (vectors chosen, invariants hoisted), so that no pass has to improve it: compilation costs little more than
 instruction selection.
 
-The ops themselves are written by iteration.py.
+The ops themselves are written by iteration.py; width.py chooses the number of lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from diffuse.ir import ITEMSIZE
-from diffuse.ir.loops import LEFT_OUT, SEGMENT
+from diffuse.ir.loops import SEGMENT
 from diffuse.kernels.body import abi
-from diffuse.kernels.body.expr import Body, Op
+from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.body.user import FUNCTIONS
-from diffuse.kernels.llvm import aligned, crossing, flat, memory, merge, paired, reduce, scan, scatter, staged
+from diffuse.kernels.llvm import (
+    ahead,
+    aligned,
+    crossing,
+    flat,
+    memory,
+    merge,
+    paired,
+    reduce,
+    scatter,
+    staged,
+    width,
+)
 from diffuse.kernels.llvm.block import Block
-from diffuse.kernels.llvm.code import COMPONENT, Code, Module, counted, guarded, with_lanes
+from diffuse.kernels.llvm.code import Code, Module, counted, guarded, with_lanes
 from diffuse.kernels.llvm.combine import combine, fold
-from diffuse.kernels.llvm.crossing import plain
 from diffuse.kernels.llvm.flags import unflagged
 from diffuse.kernels.llvm.iteration import HEAD, INNER, ROW, Iteration
 from diffuse.kernels.llvm.memory import Place, Step
 from diffuse.kernels.targets.base import Target
 
-OF_BYTES = frozenset("""load turn store scalar const cast copy add subtract multiply negative positive
-    absolute bitwise_and bitwise_or bitwise_xor invert left_shift right_shift logical_and logical_or
-    logical_xor logical_not equal not_equal less less_equal greater greater_equal maximum minimum where
-    clip""".split())
-"""Kinds of ops that have instructions for vectors of bytes."""
-NARROW = 4
-"""The least bytes of an element for which all other kinds of ops have vector instructions."""
-
 SHORT, REGISTERS = 12, 16
 """The largest cost of an innermost loop, in additions, and the most registers of its reductions, for which
 its steps are unrolled over all accumulators."""
-
-APART = 4
-"""The largest cost of the ops of a loop that goes element by element, in additions per access."""
-CHAIN = 48
-"""The most ops of such a loop of which each needs the result of the one before it."""
-DEEP = 64
-"""The same for loops of which fewer accesses are strided."""
-
-AHEAD = 1024
-"""How many bytes ahead of a step the lines of arrays are fetched that outgrew the second-level cache: a
-processor overlaps few steps of a long loop, so it asks for their memory late."""
-ROWS_AHEAD = 4
-"""The least length of a row for that, in such distances: what is fetched behind its end may be in vain."""
-BUSY = 2
-"""The least cost of such a loop's ops, in additions; loops that reduce need only one beside the reduction."""
 
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 
@@ -105,14 +91,6 @@ def _finish(module: Module, body: Body, combines: list[str]) -> Code:
     return code
 
 
-def _depth(ops: Sequence[Op]) -> int:
-    """The number of ops on the longest path from a load to a store."""
-    found: list[int] = []
-    for op in ops:
-        found.append(1 + max([found[a] for a in op.args], default=-1))
-    return max(found)
-
-
 def _function(module: Module, head: str, code: Code) -> None:
     module.functions.append("\n".join([f"define void @{head} {ATTRIBUTES} {{", *code.lines, "}"]))
 
@@ -126,21 +104,19 @@ class _Nest(Iteration):
         """Does the innermost loop run over two dimensions?"""
         super().__init__(code, block, body, number, order[-2:] if self.flat else ())
         self.rows: flat.Rows | None = None
-        depth = _depth(self.loop.ops)
-        self.gathers = depth > DEEP or depth > CHAIN and self._apart()
-        """Is the loop so long that assembling vectors from strided elements would take long to compile?"""
+        self.gathers = width.gathers(self)
         self.staged: staged.Staged | None = None
         """The buffer through which its strided elements pass."""
         self.streamed = aligned.streamed(self) if body.streams and number == 0 else -1
         """The argument whose stores bypass the caches; -1 for none."""
         self.folds = dict(reduce.of_loop(body, number))
         self.reductions = self.folds
-        self.fetched = self._fetched()
+        self.ahead = ahead.Ahead(self)
         self.crosses = not self.flat and crossing.applies(body, self.loop, self.order)
         """Are the rows still to be cut into parts?"""
 
     def write(self) -> None:
-        with with_lanes(self.code, self._lanes()):
+        with with_lanes(self.code, width.lanes(self)):
             if self.number >= len(self.body.loops) - self.body.epilogue:
                 self._bounded([])
                 return
@@ -148,51 +124,6 @@ class _Nest(Iteration):
             along = [p for p, axis in zip(point, self.space.axes, strict=True) if axis < 0]
             with self._at_origin(along) if along else nullcontext():
                 self._bounded(point)
-
-    def _lanes(self) -> int:
-        """The number of elements per step.
-
-        Where no element is wider than four bytes, and the processor masks vectors of bytes (AVX-512), more
-        elements than the target's lanes fill a vector.
-        """
-        target, kinds = self.code.module.target, {op.kind for op in self.loop.ops}
-        if "scatter" in kinds or not self.order or "scan" in kinds and not self._scans_vectors():
-            return 1
-        if not self.flat and not self.gathers and self._apart():
-            return 1
-        if self.flat or not target.masks_bytes or not plain(self.loop.ops, "turn"):
-            return target.lanes
-        if not self._beside():
-            return target.lanes
-        widest = max([ITEMSIZE[op.dtype] for i, op in enumerate(self.loop.ops) if i not in self.turns.shifts])
-        return target.lanes * 8 // min(max(widest, 1 if kinds <= OF_BYTES else NARROW), 8)
-
-    def _scans_vectors(self) -> bool:
-        """May the scans of the loop fold vectors of elements that lie side by side?"""
-        return all([scan.associative(op) for op in self.loop.ops if op.kind == "scan"]) and self._beside()
-
-    def _beside(self) -> bool:
-        """Do the elements of each access lie side by side along the innermost dimension, or at one place?"""
-        return set(self._letters()) <= {"0", "1"}
-
-    def _letters(self) -> list[str]:
-        """How the elements of each access lie along the innermost dimension (`Argument.classes`)."""
-        found = [self.body.arguments[a].classes[self.inner] for op in self.loop.ops for a in op.arguments]
-        return ["s" if letter == LEFT_OUT else letter for letter in found]
-
-    def _apart(self) -> bool:
-        """Are most accesses strided, with little computation?
-
-        Vectors would then be assembled element by element, which gains nothing and takes ten times as long to
-        compile, unless the ops of one element form so long a chain that the processor does not reach the next
-        element meanwhile.
-        """
-        if not self.order or not plain(self.loop.ops):
-            return False
-        letters = self._letters()
-        apart = len(letters) - letters.count("0")
-        cost = sum([TABLE[op.kind].cost for op in self.loop.ops if op.kind in TABLE])
-        return 4 * letters.count("s") > 3 * apart and cost <= APART * apart
 
     def _at_origin(self, coordinates: list[str]) -> AbstractContextManager[None]:
         """Guard the code inside by these coordinates of the point being all 0."""
@@ -277,7 +208,7 @@ class _Nest(Iteration):
             self._inner(*self.bounds[self.inner])
         else:
             low, high = self.bounds[self.inner]
-            distance = self.distance(low, high)
+            distance = self.ahead.distance(low, high)
             with counted(code, low, high, SEGMENT) as start:
                 end = self.end(start, SEGMENT, high)
                 for reduction in segmented:
@@ -304,7 +235,7 @@ class _Nest(Iteration):
         with reduce.in_registers(code, low, middle, folds) as index:
             for at in range(0, abi.ACCUMULATORS, code.lanes):
                 place = code.let(f"add nsw i64 {index}, {at}") if at else index
-                self.fetch(place, distance)
+                self.ahead.fetch(place, distance)
                 self.write_ops(INNER, Step(place))
         return middle
 
@@ -344,13 +275,13 @@ class _Nest(Iteration):
         """Write full steps from the first element on; returns where they end."""
         code, pairs = self.code, paired.applies(self)
         middle = self.before_last(low, high, code.lanes * (1 + pairs))
-        distance = self.distance(low, high)
+        distance = self.ahead.distance(low, high)
         if pairs:
             paired.write(self, low, middle, distance)
             return middle
         with counted(code, low, middle, code.lanes) as index:
             step = Step(index) if self.rows is None else self.rows.at(Step(index))
-            self.fetch(index, distance)
+            self.ahead.fetch(index, distance)
             self.write_ops(INNER, step)
             if self.rows is not None:
                 self.rows.advance(step)
@@ -373,41 +304,6 @@ class _Nest(Iteration):
         placed = step if self.rows is None else self.rows.at(step)
         self.write_ops(INNER, placed)
         return placed
-
-    def _fetched(self) -> dict[int, bool]:
-        """Return the arguments whose elements lie side by side and are fetched ahead, and for each whether it
-        is only written."""
-        kinds = {op.kind for op in self.loop.ops}
-        cost = sum([TABLE[kind].cost for kind in (op.kind for op in self.loop.ops) if kind in TABLE])
-        if not self.code.module.target.ahead or self.flat or cost < (1 if "reduce" in kinds else BUSY):
-            return {}
-        if self._lanes() == 1 or not plain(self.loop.ops, "reduce"):
-            return {}
-        found: dict[int, bool] = {}
-        for op in self.loop.ops:
-            if op.kind in ("load", "store") and op.attribute != self.streamed:
-                argument = self.body.arguments[op.attribute]
-                if argument.classes[self.inner] == "1" and argument.dtype not in COMPONENT:
-                    found.setdefault(op.attribute, op.kind == "store")
-        return found
-
-    def distance(self, low: str, high: str) -> str:
-        """How many elements ahead of a step lines are fetched; none in short rows."""
-        if not self.fetched:
-            return "0"
-        code, count = self.code, AHEAD // max([ITEMSIZE[self.accesses[a].dtype] for a in self.fetched])
-        length = code.let(f"sub i64 {high}, {low}")
-        long = code.let(f"icmp sge i64 {length}, {ROWS_AHEAD * count}")
-        return code.let(f"select i1 {long}, i64 {count}, i64 0")
-
-    def fetch(self, index: str, distance: str) -> None:
-        """Fetch the lines that a later step of the innermost loop accesses."""
-        code = self.code
-        later = code.let(f"add i64 {index}, {distance}") if self.fetched else index
-        for argument, write in self.fetched.items():
-            place = self.accesses[argument]
-            there = code.let(f"getelementptr {code.memory(place.dtype, 1)}, ptr {place.base}, i64 {later}")
-            memory.prefetch(code, there, write=write, keep=True)
 
     def place(self, argument: int, base: str) -> Place:
         if self.rows is not None:

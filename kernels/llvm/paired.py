@@ -59,8 +59,8 @@ def write(nest: Any, low: str, high: str, distance: str) -> None:
         if nest.rows is not None:
             first = nest.rows.at(first)
             second = nest.rows.behind(first)._replace(at=later)
-        nest.fetch(index, distance)
-        nest.fetch(later, distance)
+        nest.ahead.fetch(index, distance)
+        nest.ahead.fetch(later, distance)
         nest.values = dict(values)
         write_ops(nest, first._replace(second=second))
         if nest.rows is not None:

@@ -30,10 +30,10 @@ of the kernels' iteration dimension 0; those of the first kernel are from `least
 that say where in its block each of a kernel's spaces has its number of rows."""
 
 PLAIN, RING, DEFERRED = 0, 1, 2
-ENTRY = 6
-"""The layout of an argument's entry, in words: its address's word, kind, bytes between rows; then, for a
-RING, its offset in the scratch, its bytes between rows and the store row of the first kernel's row 0; for a
-DEFERRED, its offset in the border buffer and the bytes of one row."""
+ENTRY = ("word", "kind", "pitch", "x", "y", "z")
+"""The words of an argument's entry: its address's word, kind, bytes between rows; then, for a RING, its
+offset in the scratch, its bytes between rows and the store row of the first kernel's row 0; for a DEFERRED,
+its offset in the border buffer and the bytes of one row."""
 
 
 class Driver(NamedTuple):
@@ -67,16 +67,17 @@ def _source() -> tuple[str, str]:
 
 
 def text() -> str:
-    """The driver as LLVM IR.  `FIELD x` loads the header's word x into %x."""
+    """The driver as LLVM IR.  `FIELD x` loads the header's word x into %x, and `WORD x` that of an entry."""
     lines = []
     for line in _TEXT.splitlines():
-        words = line.split()
-        if words[:1] == ["FIELD"]:
-            for name in words[1:]:
-                lines.append(f"  %{name}.at = getelementptr i64, ptr %h, i64 {FIELDS.index(name)}")
+        macro, *names = line.split() or [""]
+        if macro in ("FIELD", "WORD"):
+            base, words = ("%h", FIELDS) if macro == "FIELD" else ("%entry.at", ENTRY)
+            for name in names:
+                lines.append(f"  %{name}.at = getelementptr i64, ptr {base}, i64 {words.index(name)}")
                 lines.append(f"  %{name} = load i64, ptr %{name}.at")
         else:
-            lines.append(line.replace("@ENTRY", str(ENTRY)))
+            lines.append(line.replace("@ENTRY", str(len(ENTRY))))
     return "\n".join(lines)
 
 
@@ -102,16 +103,7 @@ body:
   %e0 = mul i64 %k, @ENTRY
   %entry.at = getelementptr i64, ptr %table, i64 %e0
   %word = load i64, ptr %entry.at
-  %kind.at = getelementptr i64, ptr %entry.at, i64 1
-  %kind = load i64, ptr %kind.at
-  %pitch.at = getelementptr i64, ptr %entry.at, i64 2
-  %pitch = load i64, ptr %pitch.at
-  %x.at = getelementptr i64, ptr %entry.at, i64 3
-  %x = load i64, ptr %x.at
-  %y.at = getelementptr i64, ptr %entry.at, i64 4
-  %y = load i64, ptr %y.at
-  %z.at = getelementptr i64, ptr %entry.at, i64 5
-  %z = load i64, ptr %z.at
+WORD kind pitch x y z
   %old.at = getelementptr i64, ptr %original, i64 %word
   %old = load i64, ptr %old.at
   %ahead = mul i64 %lo, %pitch
@@ -307,18 +299,12 @@ arguments:
 argument:
   %e0 = mul i64 %k, @ENTRY
   %entry.at = getelementptr i64, ptr %table, i64 %e0
-  %kind.at = getelementptr i64, ptr %entry.at, i64 1
-  %kind = load i64, ptr %kind.at
+WORD kind
   %isdeferred = icmp eq i64 %kind, 2
   br i1 %isdeferred, label %both, label %arguments.next
 both:
   %word = load i64, ptr %entry.at
-  %pitch.at = getelementptr i64, ptr %entry.at, i64 2
-  %pitch = load i64, ptr %pitch.at
-  %x.at = getelementptr i64, ptr %entry.at, i64 3
-  %x = load i64, ptr %x.at
-  %y.at = getelementptr i64, ptr %entry.at, i64 4
-  %y = load i64, ptr %y.at
+WORD pitch x y
   %address.at = getelementptr i64, ptr %original, i64 %word
   %address = load i64, ptr %address.at
   %bordering = mul i64 %p, %border_bytes

@@ -33,27 +33,30 @@ class Host:
         described = self.triple, self.cpu, self.features, self.lanes, self.quiet
         return f"Host{described}"
 
+    def _has(self, feature: str) -> bool:
+        return f"+{feature}" in self.features.split(",")
+
     @property
     def sse(self) -> bool:
         return self.triple.startswith("x86_64")
 
     @property
     def masks_bytes(self) -> bool:
-        return "+avx512bw" in self.features.split(",")
+        return self._has("avx512bw")
 
     @property
     def counts(self) -> bool:
         """Does one instruction convert an int64 to a float64?"""
-        return "+avx512dq" in self.features.split(",")
+        return self._has("avx512dq")
 
     @property
     def packs(self) -> bool:
         """Does one instruction move chosen lanes of 32 or 64 bits to the front of a vector of 512 bits?"""
-        return "+avx512f" in self.features.split(",")
+        return self._has("avx512f")
 
     @property
     def permutes(self) -> bool:
-        return "+avx512f" in self.features.split(",")
+        return self._has("avx512f")
 
     @property
     def passes(self) -> bool:

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from diffuse.bounded import Bounded
 from diffuse.ir import Point
-from diffuse.ir.bounded import Bounded
 
 SOMEWHERE = 0
 """The address of a store that Legate moves or keeps in another order: each task looks it up."""

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from diffuse.runtime.base import Layout
 from diffuse.runtime.independent import Alone
-from diffuse.runtime.local.pool import Pool
-from diffuse.runtime.mpi import traffic
 from diffuse.runtime.mpi.moves import Move
-from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.parts import cheapest
+from diffuse.runtime.mpi.rank import Rank
 from diffuse.runtime.mpi.shares import Share, together
 from diffuse.runtime.mpi.validity import Validity
-from diffuse.runtime.ranks.agreement import Agreement
 from diffuse.runtime.ranks.peers import Run, Together
 
 
-class Calls(ABC):
+class Calls(Rank):
     """The part of the runtime mpi that calls host functions."""
 
-    ranks: int
-    rank: int
-    network: Network | None
-    agreement: Agreement | None
-    _pool: Pool
-    _traffic: traffic.Traffic | None
     _own: int
 
     @abstractmethod

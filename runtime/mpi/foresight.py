@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from diffuse.bounded import Bounded
 from diffuse.ir import ITEMSIZE, Frame
-from diffuse.ir.bounded import Bounded
 from diffuse.movement.boxes import Layout as Boxes
 from diffuse.movement.boxes import volume
 from diffuse.movement.direct import exchange

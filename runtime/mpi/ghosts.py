@@ -6,7 +6,7 @@ store is written (see inspector.py).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,25 +15,17 @@ from numpy.typing import NDArray
 from diffuse.movement.boxes import Layout as Boxes
 from diffuse.movement.direct import volumes
 from diffuse.runtime.base import Layout
-from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.mpi import traffic
 from diffuse.runtime.mpi.inspector import Due, Ghosts, Inspector
 from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.moves import Move
-from diffuse.runtime.mpi.network import Network
+from diffuse.runtime.mpi.rank import Rank
 from diffuse.runtime.mpi.shares import Share
-from diffuse.runtime.ranks.agreement import Agreement
 
 
-class WithGhosts(ABC):
+class WithGhosts(Rank):
     """The part of the mpi runtime that handles ghosts."""
 
-    ranks: int
-    rank: int
-    network: Network | None
-    agreement: Agreement | None
-    _pool: Pool
-    _traffic: traffic.Traffic | None
     _inspector: Inspector
     measure: Callable[[Boxes, Boxes], tuple[int, int]] = staticmethod(volumes)
     """Counts the elements and messages of an exchange over all ranks, where they are predicted."""

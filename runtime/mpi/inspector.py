@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from diffuse.bounded import Bounded
 from diffuse.ir import ITEMSIZE
-from diffuse.ir.bounded import Bounded
 from diffuse.ir.view import shown
 from diffuse.movement.boxes import Box, Layout
 from diffuse.runtime.base import Layout as Launched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diffuse.ir.bounded import Bounded
+from diffuse.bounded import Bounded
 from diffuse.movement.boxes import size
 from diffuse.movement.direct import volumes
 from diffuse.runtime.base import Layout

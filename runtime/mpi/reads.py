@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.movement.boxes import Layout as Boxes
 from diffuse.runtime.base import Instance
-from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.mpi import traffic
 from diffuse.runtime.mpi.instances import MpiInstance
+from diffuse.runtime.mpi.rank import Rank
 from diffuse.runtime.mpi.shares import spread
 from diffuse.runtime.mpi.validity import all_of
 
@@ -19,12 +19,8 @@ OFTEN = 16
 """The most pieces of a store that are fetched one by one, after which the whole store is fetched."""
 
 
-class Reads(ABC):
+class Reads(Rank):
     """The part of the mpi runtime that reads for the host, on real ranks and on predicted ones."""
-
-    ranks: int
-    _pool: Pool
-    _traffic: traffic.Traffic | None
 
     @abstractmethod
     def _get(self, instance: MpiInstance, want: Boxes) -> None:

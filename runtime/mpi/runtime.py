@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diffuse.bounded import Bounded
 from diffuse.ir import Frame, Store
-from diffuse.ir.bounded import Bounded
 from diffuse.runtime import machine
 from diffuse.runtime.base import Instance, Launch, Layout
 from diffuse.runtime.kernel import MachineCode

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
+from diffuse.bounded import Bounded
 from diffuse.ir import Point
-from diffuse.ir.bounded import Bounded
 from diffuse.movement.boxes import Box, Holding, Layout, remove, size, volume
 
 MOST_BOXES = 24

@@ -41,7 +41,7 @@ class Variable(NamedTuple):
 
 
 class Layout:
-    """Variables one behind another."""
+    """Variables that lie one after another."""
 
     def __init__(self, before: Layout | None = None) -> None:
         self.variables: dict[str, tuple[int, int]] = dict(before.variables) if before else {}
@@ -67,7 +67,7 @@ class Function:
         """The size of each variable by which it passes and takes values of functions that it calls."""
         self.local = Layout()
         self.threads = 0
-        """Of a group, as the kernel states; 0 where it does not."""
+        """The threads of a group, if the kernel states them; else 0."""
         self.bits: dict[str, int] = {}
         """The width of the registers that begin with each prefix; 1 of predicates."""
         self.blocks: list[list[Instruction]] = [[]]
@@ -103,7 +103,7 @@ class Module:
                 raise PtxError(f"line {line}: {statement}: {problem}") from problem
 
     def _statement(self, inside: Function | None, line: int, text: str) -> Function | None:
-        """Take one statement; the function that the next one is in."""
+        """Parse one statement; returns the function that the next one is in."""
         if text.startswith("function "):
             return self._function(text)
         if text == "end":

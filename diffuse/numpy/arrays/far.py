@@ -52,6 +52,18 @@ def together(name: str, function: Callable[..., None], inputs: Sequence[Any], ou
                  tuple(map(base.argument, inputs)), tuple(map(base.argument, outputs)))
 
 
+def write_together(name: str, write: Callable[[Any, Array, Array, Array], None], x: Any, places: Any,
+                   values: Any, whole: bool) -> None:
+    """Record `write(peers, places, values, x)`, which all ranks run at once, on their parts of these arrays;
+    each rank gets all of the values if they are to be `whole`."""
+    if whole:
+        together(name, lambda peers, places, before, given, out: write(peers, places, given, out),
+                 (places, x, values), (x,), whole=1)
+    else:
+        together(name, lambda peers, places, given, before, out: write(peers, places, given, out),
+                 (places, values, x), (x,))
+
+
 def located(*arrays: Any) -> bool:
     """Do views of stores describe all of these arrays?"""
     return all([base.locate(x) for x in arrays])
@@ -126,12 +138,7 @@ def scattered(x: Any, numbers: Any, values: Any, operator: str) -> bool:
         else:
             target[requests] = given
 
-    if single:
-        together("put", lambda peers, places, before, given, out: write(peers, places, given, out),
-                 (numbers, x, values), (x,), whole=1)
-    else:
-        together("put", lambda peers, places, given, before, out: write(peers, places, given, out),
-                 (numbers, values, x), (x,))
+    write_together("put", write, x, numbers, values, single)
     return True
 
 
@@ -188,12 +195,7 @@ def assigned(x: Any, mask: Any, values: Any) -> bool:
         low, high = peers.ends[1][peers.rank:peers.rank + 2]
         target[truth], _ = peers.swap(numpy.split(given, numpy.clip(starts[1:-1] - low, 0, high - low)))
 
-    if table:
-        together("place", lambda peers, truth, before, given, out: write(peers, truth, given, out),
-                 (mask, x, values), (x,), whole=1)
-    else:
-        together("place", lambda peers, truth, given, before, out: write(peers, truth, given, out),
-                 (mask, values, x), (x,))
+    write_together("place", write, x, mask, values, table)
     return True
 
 

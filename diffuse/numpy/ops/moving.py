@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import Bounded, Recurring, provenance, trace
+from diffuse.library import Bounded, Recurring, Steps, advanced, provenance, trace
 from diffuse.numpy.arrays import access, arithmetic, core, soon
 from diffuse.numpy.arrays.access import host, offset_of
 from diffuse.numpy.arrays.base import UFUNCS
@@ -46,9 +46,8 @@ WAIT = 8 << 20
 
 _places: dict[Any, int] = Bounded(1 << 12)
 """The number of calls on new views, by function and place of the program."""
-_steps: dict[Any, tuple[int, int, tuple[int, ...]]] = Bounded(1 << 12)
-"""The offset of the last new view in its store, in bytes, the step to it, and its extents, by function and
-place."""
+_steps: Steps = Bounded(1 << 12)
+"""The steps from one new view to the next, by function and place."""
 _calls: dict[Any, int] = Recurring(1 << 15)
 """The number of equal calls, by function, extents, strides and offsets; the extension has its own table."""
 PYTHONS = (float, int, complex)
@@ -75,10 +74,8 @@ def note(function: Any, template: Any) -> None:
     if not template.met and template.elements >= core.SMALL:
         template.met = True
         place = place_of(function)
-        last, before, shape = _steps.get(place, (template.begin, 0, template.shape))
-        step = template.begin - last
-        _steps[place] = template.begin, step, template.shape
-        even = step == before and shape == template.shape and levels(template, abs(step)) >= TURNS
+        even = (advanced(_steps, place, template.begin, template.shape) > 1
+                and levels(template, abs(_steps[place][1])) >= TURNS)
         _count(function, place, EVEN if even else 1)
 
 

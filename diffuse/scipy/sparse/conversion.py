@@ -62,6 +62,17 @@ class Lowering(fallback.Conversion):
             return value
         return super().lowered(value)
 
+    def run(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], changes: bool
+            ) -> Any:
+        """Call SciPy's function on converted arguments; `changes` says whether it may modify the arrays of
+        matrices."""
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self.put_back()
+            for m in self.matrices:
+                m._changed(changes)
+
     def _objects(self, value: Any) -> Any:
         """Convert an array of objects (blocks of a matrix, say) that may contain sparse arrays."""
         if not any(isinstance(v, Sparse | Array) for v in value.flat):
@@ -139,12 +150,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     conversion = Lowering(name in PURE)
     lowered = [conversion.lowered(v) for v in args]
     named = {key: conversion.lowered(v) for key, v in kwargs.items()}
-    try:
-        found = function(*lowered, **named)
-    finally:
-        conversion.put_back()
-        for m in conversion.matrices:
-            m._changed(name not in PURE)
+    found = conversion.run(function, lowered, named, name not in PURE)
     return conversion.raised(found, getrefcount(found) > 3)
 
 

@@ -26,11 +26,7 @@ def rarely(name: str, special: Truth, quick: Real, slow: Callable[..., Real], *o
         code.doubts.append(anywhere(code, special.name))
         return quick
     start, rare, end, after = (code.name(stem) for stem in ("start", "rare", "end", "after"))
-    code.declare('!9 = !{!"branch_weights", i32 1, i32 1048576}')
-    code.do(f"br label %{start}")
-    code.label(start)
-    code.do(f"br i1 {anywhere(code, special.name)}, label %{rare}, label %{after}, !prof !9")
-    code.label(rare)
+    _branch(special, start, rare, after)
     if code.module.target.flags:
         mended = _called(name, special, quick, slow, operands, harmless)
     else:
@@ -42,6 +38,17 @@ def rarely(name: str, special: Truth, quick: Real, slow: Callable[..., Real], *o
     code.label(after)
     choices = f"[ {quick.name}, %{start} ], [ {mended.name}, %{end} ]"
     return Real(code, code.let(f"phi {code.type(quick.dtype)} {choices}"), quick.dtype)
+
+
+def _branch(special: Truth, start: str, rare: str, after: str) -> None:
+    """End the block `start` with a branch to `rare`, which is begun, if any lane is special, and to `after`
+    otherwise, as nearly always."""
+    code = special.code
+    code.declare('!9 = !{!"branch_weights", i32 1, i32 1048576}')
+    code.do(f"br label %{start}")
+    code.label(start)
+    code.do(f"br i1 {anywhere(code, special.name)}, label %{rare}, label %{after}, !prof !9")
+    code.label(rare)
 
 
 def _called(name: str, special: Truth, quick: Real, slow: Callable[..., Real], operands: tuple[Real, ...],
@@ -112,11 +119,7 @@ def rarely_pair(name: str, special: Truth, quick: Pair, slow: Slow, *operands: R
         code.doubts.append(anywhere(code, special.name))
         return quick
     start, rare, after = (code.name(stem) for stem in ("start", "rare", "after"))
-    code.declare('!9 = !{!"branch_weights", i32 1, i32 1048576}')
-    code.do(f"br label %{start}")
-    code.label(start)
-    code.do(f"br i1 {anywhere(code, special.name)}, label %{rare}, label %{after}, !prof !9")
-    code.label(rare)
+    _branch(special, start, rare, after)
     function = _one(code, name, slow, operands)
     if code.lanes == 1:
         mended = _call(code, function, operands)

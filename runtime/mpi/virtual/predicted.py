@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from diffuse.ir.bounded import Bounded
+from diffuse.bounded import Bounded
 from diffuse.movement.boxes import Layout as Boxes
 from diffuse.runtime import machine
 from diffuse.runtime.base import Launch, Layout

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from diffuse.bounded import Bounded
 from diffuse.ir import Frame, Privilege, Store
-from diffuse.ir.bounded import Bounded
 from diffuse.memory import address
 from diffuse.movement.boxes import Layout as Boxes
 from diffuse.runtime import machine

@@ -143,12 +143,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     named = {key: conversion.lowered(value) for key, value in kwargs.items()}
     if name and max(conversion.elements, conversion.work) > config.small:
         fallback.report(name)
-    try:
-        found = function(*lowered, **named)
-    finally:
-        conversion.put_back()
-        for m in conversion.matrices:
-            m._changed(False)
+    found = conversion.run(function, lowered, named, False)
     if fallback.is_new(found):
         return found if found.size < core.TINY else wrap(found)
     return conversion.raised(found, getrefcount(found) > 3)
