@@ -427,3 +427,15 @@ def test_a_loop_over_slices_counts_as_a_value_that_is_read() -> None:
                 y, z = results[0], step(z)
         assert (recorded == 0) if most == 0 else recorded >= most
         assert numpy.asarray(y).tobytes() == z.tobytes()
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "cumsum", "cumprod"])
+def test_narrow_integers_that_numpy_converts_to_wide_ones_count_as_these(name: str) -> None:
+    plain = numpy.arange(400_000).astype(numpy.uint8) % 3 + 1
+    found: list[Any] = []
+    for allowance, done in ((8, (1, 0)), (32, (0, 1))):
+        x = np.array(plain)
+        with allowed(allowance * x.size):
+            assert counted(lambda: found.append(getattr(x, name)())) == done  # noqa: B023
+    expected = getattr(plain, name)()
+    assert all(numpy.asarray(one).tobytes() == expected.tobytes() for one in found)

@@ -21,6 +21,7 @@ from diffuse.kernels.body.user import FUNCTIONS
 from diffuse.kernels.llvm import (
     ahead,
     aligned,
+    columns,
     crossing,
     flat,
     memory,
@@ -165,16 +166,32 @@ class _Nest(Iteration):
     def _dimension(self, depth: int, bases: dict[int, str]) -> None:
         """Open the loop over dimension order[depth], with the arguments' addresses at its start."""
         if depth >= len(self.order) - (2 if self.flat else 1):
-            self.accesses = {a: self.place(a, base) for a, base in bases.items()}
+            self._opened(bases)
             self._row()
             return
         if depth == len(self.order) - 2 and self.crosses:
             self._crossed(depth, bases)
             return
+        if depth == len(self.order) - 2 and columns.applies(self):
+            columns.write(self, bases)
+            return
         code, d = self.code, self.order[depth]
         with counted(code, *self.bounds[d]) as index:
             self.index[d] = index
             self._dimension(depth + 1, self.along(d, bases))
+
+    def open_row(self, index: str, bases: dict[int, str]) -> None:
+        """Begin the row at this index of the second innermost dimension."""
+        self.index[self.order[-2]] = index
+        self._opened(self.along(self.order[-2], bases))
+
+    def _opened(self, bases: dict[int, str]) -> None:
+        self.accesses = {a: self.place(a, base) for a, base in bases.items()}
+
+    def row_at(self, index: str, bases: dict[int, str]) -> None:
+        """Write the row at this index of the second innermost dimension."""
+        self.open_row(index, bases)
+        self._row()
 
     def _crossed(self, depth: int, bases: dict[int, str]) -> None:
         """Open the loop over dimension order[depth] anew for every so many elements of the innermost one."""

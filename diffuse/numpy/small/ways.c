@@ -99,12 +99,21 @@ static npy_intp moves(Found *found)
     return size < 0 || size > state.left ? -1 : found->bytes + size * found->width;
 }
 
+/* The bytes that count for a call.  NumPy converts narrow integers to wide ones before it adds or multiplies them, which
+ * takes as long as if they had been wide. */
+static npy_intp weight(Gate *gate, Found *found)
+{
+    npy_intp bytes = moves(found), width = found->width;
+    int converts = gate->flags / WAYS == SMALL_WHOLE && !(gate->flags & OPERATES);
+    return converts && bytes > 0 && width > 0 && width < 8 ? bytes / width * 8 : bytes;
+}
+
 /* May a call on large arrays at hand be done now?  Then its bytes are spent (soon.c). */
 static int may_be_soon(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     if (gate->need < SHAPED)
-        return found->wrapped && small_permitted(gate, found, args, n, kwnames) && moves(found) >= 0
-               && small_spend(moves(found));
+        return found->wrapped && small_permitted(gate, found, args, n, kwnames) && weight(gate, found) >= 0
+               && small_spend(weight(gate, found));
     npy_intp size = found->arrays ? -1 : small_makes(gate, args, n, kwnames);
     return size >= 0 && size < state.left && small_spend(8 * size);
 }
