@@ -14,15 +14,16 @@ from diffuse.kernels.meaning.sparse import SparseRows
 from diffuse.memory import address
 
 
-@pytest.mark.parametrize("operator", ["sum", "prod"])
+@pytest.mark.parametrize("operator", ["sum", "prod", "min", "max", "nanmin", "nanmax"])
 @pytest.mark.parametrize("n", [33, 40, SHORT - 1, SHORT])
 def test_many_short_rows_have_the_bits_of_one(operator: str, n: int) -> None:
     values = np.random.default_rng(n).standard_normal((PART // n + 3, n))
     values[2] = -0.0
-    values[3, 5] = np.nan
+    values[3, 5], values[4, :] = np.nan, 0.0
+    values[4, ::3] = -0.0
     found = reduce.rows(operator, values)
     assert found.shape == (len(values), 1)
-    for k in (0, 2, 3, len(values) - 1):
+    for k in (0, 2, 3, 4, len(values) - 1):
         expected = reduce.definition(operator, values[k], [0])
         assert found[k, 0].tobytes() == expected.tobytes()
 

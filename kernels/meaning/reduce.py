@@ -30,7 +30,7 @@ from diffuse.kernels.body.operations import FOLDS, INDEXED, identity
 Array = np.ndarray[Any, np.dtype[Any]]
 Ranges = Sequence[tuple[int, int]]
 
-SHORT = SEGMENT // 2
+SHORT = SEGMENT // 4
 """The length of rows, in elements, below which a transposed matrix is folded: longer rows gain nothing."""
 PART = 1 << 14
 """The number of elements that are transposed together: they stay in a second-level cache."""
@@ -141,7 +141,7 @@ def rows(operator: str, block: Array) -> Array:
         return _one_each(operator, block)
     if block.dtype.kind in "iu" or block.dtype == "bool":
         return _of_any_order(operator, block)
-    if 0 < n < SHORT and operator in ("sum", "prod") and block.dtype.kind == "f":
+    if 0 < n < SHORT and block.dtype.kind == "f":
         table, many = block.reshape(-1, n), PART // n
         parts = [_of_short_rows(operator, table[k:k + many]) for k in range(0, len(table), many)]
         return np.concatenate(parts).reshape(*lead, 1)
