@@ -70,7 +70,12 @@ class SparseRows:
             low, high, values, columns = low - first, high - first, values[first:], columns[first:]
             terms = self._terms(values, columns, out.dtype)
         for k in range(min(LONG, longest)):
-            rows: Any = slice(None) if k < shortest else np.flatnonzero(counts > k)
+            there = counts > k
+            # a clipped index is one of a row that has no such element
+            if terms is not None and 2 * np.count_nonzero(there) > len(there):
+                np.add(out, terms.take(low + k, mode="clip"), out=out, where=True if k < shortest else there)
+                continue
+            rows = np.flatnonzero(there)
             at = low[rows] + k
             out[rows] += self._terms(values[at], columns[at], out.dtype) if terms is None else terms[at]
         for row in np.flatnonzero(counts > LONG):
