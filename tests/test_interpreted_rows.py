@@ -28,6 +28,12 @@ def test_many_short_rows_have_the_bits_of_one(operator: str, n: int) -> None:
         assert found[k, 0].tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_no_rows_have_no_leaves(dtype: str) -> None:
+    assert reduce.rows("sum", np.empty((0, 40), dtype)).shape == (0, 1)
+    assert reduce.rows("sum", np.empty((3, 0), dtype)).shape == (3, 0)
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64"])
 @pytest.mark.parametrize("n", [33, 512, 1100])
 def test_leaves_of_integers_and_booleans_keep_their_type(dtype: str, n: int) -> None:

@@ -142,9 +142,11 @@ def rows(operator: str, block: Array) -> Array:
     if block.dtype.kind in "iu" or block.dtype == "bool":
         return _of_any_order(operator, block)
     if 0 < n < SHORT and block.dtype.kind == "f":
-        table, many = block.reshape(-1, n), PART // n
-        parts = [_of_short_rows(operator, table[k:k + many]) for k in range(0, len(table), many)]
-        return np.concatenate(parts).reshape(*lead, 1)
+        table, many = block.reshape(prod(lead), n), PART // n
+        found = np.empty(len(table), block.dtype)
+        for k in range(0, len(table), many):
+            found[k:k + many] = _of_short_rows(operator, table[k:k + many])
+        return found.reshape(*lead, 1)
     whole, rest = divmod(n, SEGMENT)
     leaves = np.empty((*lead, whole + bool(rest)), block.dtype)
     if whole:
