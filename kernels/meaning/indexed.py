@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -18,20 +19,31 @@ class Picked:
     block."""
 
     def __init__(self, address: int, dtype: str, strides: Sequence[int], box: Ranges) -> None:
-        self.address, self.dtype, self.strides = address, np.dtype(dtype), strides
+        self.address, self.dtype = address, dtype
+        size = np.dtype(dtype).itemsize
+        self.unit = gcd(size, *strides)
+        """Bytes of which all strides are multiples."""
+        self.size = size // self.unit
+        self.strides = [stride // self.unit for stride in strides]
         self.ranges = box
 
     def __call__(self, distance: Array, out: Array) -> None:
-        places: Array = distance * self.dtype.itemsize
+        places: Array = distance if self.size == 1 else distance * self.size
         for d, ((low, high), stride) in enumerate(zip(self.ranges, self.strides, strict=True)):
             if stride:
                 steps = np.arange(low, high).reshape([-1 if k == d else 1 for k in range(len(self.ranges))])
                 places = places + stride * steps
         first, last = int(places.min()), int(places.max())
-        raw = "uint8" if self.dtype == "bool" else self.dtype.name
-        count = (last - first) // self.dtype.itemsize + 1
-        found = memory(self.address + first, raw, [count])[(places - first) // self.dtype.itemsize]
-        np.copyto(out, found != 0 if out.dtype == "bool" else found)
+        raw = "uint8" if self.dtype == "bool" else self.dtype
+        found = memory(self.address + first * self.unit, raw, [last - first + 1], [self.unit])
+        if first:
+            places = places - first
+        if self.dtype == "bool":
+            np.not_equal(found[places], 0, out=out)
+        elif self.size == 1 and places.shape == out.shape:
+            found.take(places, out=out, mode="clip")  # none is clipped, but to raise errors takes a buffer
+        else:
+            np.copyto(out, found[places])
 
 
 class Counted:
@@ -44,7 +56,8 @@ class Counted:
 
     def __call__(self, length: Array, blocks: Array, out: Array) -> None:
         if self.found is None:
-            self.found = np.flatnonzero(memory(self.address, "uint8", [int(length)]))
+            # true bytes other than 1 are possible; NumPy searches bytes ten times as long as booleans
+            self.found = np.flatnonzero(memory(self.address, "uint8", [int(length)]) != 0)
         out[...] = self.found[slice(*self.ranges[0])]
 
 

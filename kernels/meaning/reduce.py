@@ -30,6 +30,11 @@ from diffuse.kernels.body.operations import FOLDS, INDEXED, identity
 Array = np.ndarray[Any, np.dtype[Any]]
 Ranges = Sequence[tuple[int, int]]
 
+SHORT = SEGMENT // 4
+"""The length of rows, in elements, below which a transposed matrix is folded: longer rows gain nothing."""
+PART = 1 << 14
+"""The number of elements that are transposed together: they stay in a second-level cache."""
+
 
 def multiply(a: Any, b: Any, out: Array | None = None) -> Any:
     """NumPy's product; for complex numbers that of its loop for contiguous arrays, which compiled code
@@ -134,6 +139,14 @@ def rows(operator: str, block: Array) -> Array:
     lead, n = block.shape[:-1], block.shape[-1]
     if 0 < n <= ACCUMULATORS and not (operator == "prod" and block.dtype.kind == "c"):
         return _one_each(operator, block)
+    if block.dtype.kind in "iu" or block.dtype == "bool":
+        return _of_any_order(operator, block)
+    if 0 < n < SHORT and block.dtype.kind == "f":
+        table, many = block.reshape(prod(lead), n), PART // n
+        found = np.empty(len(table), block.dtype)
+        for k in range(0, len(table), many):
+            found[k:k + many] = _of_short_rows(operator, table[k:k + many])
+        return found.reshape(*lead, 1)
     whole, rest = divmod(n, SEGMENT)
     leaves = np.empty((*lead, whole + bool(rest)), block.dtype)
     if whole:
@@ -161,6 +174,34 @@ def _one_each(operator: str, lanes: Array) -> Array:
             n = half
         half //= 2
     return lanes + lanes.dtype.type(0) if operator == "sum" and lanes.dtype.kind in "fc" else lanes
+
+
+def _of_any_order(operator: str, block: Array) -> Array:
+    """Leaves along the last dimension, of integers or booleans: the order of their elements is free."""
+    fold, (*lead, n) = getattr(np, FOLDS[operator]), block.shape
+    whole = n // SEGMENT * SEGMENT
+    leaves = np.empty((*lead, -(-n // SEGMENT)), block.dtype)
+    segments = block[..., :whole].reshape(*lead, whole // SEGMENT, SEGMENT)
+    fold.reduce(segments, axis=-1, dtype=block.dtype, out=leaves[..., :whole // SEGMENT])
+    if whole < n:
+        fold.reduce(block[..., whole:], axis=-1, dtype=block.dtype, out=leaves[..., whole // SEGMENT])
+    return leaves
+
+
+def _of_short_rows(operator: str, block: Array) -> Array:
+    """The only leaf of each row of a matrix.  The transposed matrix is folded, as the rows of it are long:
+    NumPy takes as long to begin a row as to process some twenty elements."""
+    step, columns = STEP[operator], np.ascontiguousarray(block.T)
+    lanes = step(block.dtype.type(identity(operator, block.dtype.name)), columns[:ACCUMULATORS])
+    for first in range(ACCUMULATORS, len(columns), ACCUMULATORS):
+        part = columns[first:first + ACCUMULATORS]
+        step(lanes[:len(part)], part, out=lanes[:len(part)])
+    half = ACCUMULATORS // 2
+    while half:
+        lanes = step(lanes[:half], lanes[half:2 * half])
+        half //= 2
+    first_lane: Array = lanes[0]
+    return first_lane
 
 
 def _sequence(operator: str, block: Array) -> Array:

@@ -1,7 +1,8 @@
 """The meaning of the op `spmv`: rows of a sparse matrix times a dense vector or matrix, with NumPy.
 
 Each row is summed element by element from zero, as the compiled kernel does it: step k adds the k-th element
-of every row that has one, so that short rows take few steps; a long row is a running sum of its own.  SciPy's
+of every row that has one, so that short rows take few steps; a long row is a running sum of its own.  The
+products of rows that follow one another in memory are computed together, before these steps.  SciPy's
 loops ignore floating-point errors, so none is reported.
 """
 
@@ -17,6 +18,9 @@ from diffuse.kernels.meaning.reduce import Array, Ranges
 
 LONG = 64
 """Rows with more elements than this are summed separately."""
+
+TERMS = 1 << 20
+"""The most products that are computed together."""
 
 Memory = Callable[[int, str, Sequence[int]], Array]
 
@@ -58,10 +62,22 @@ class SparseRows:
 
     def _sum(self, low: Array, high: Array, out: Array, values: Array, columns: Array) -> None:
         counts = high - low
-        for k in range(min(LONG, int(counts.max()))):
-            rows = np.flatnonzero(counts > k)
+        shortest, longest, first = int(counts.min()), int(counts.max()), int(low.min())
+        if not longest:
+            return
+        terms: Array | None = None
+        if self.width is None and len(values) - first <= min(TERMS, 2 * int(counts.sum())):
+            low, high, values, columns = low - first, high - first, values[first:], columns[first:]
+            terms = self._terms(values, columns, out.dtype)
+        for k in range(min(LONG, longest)):
+            there = counts > k
+            # a clipped index is one of a row that has no such element
+            if terms is not None and 2 * np.count_nonzero(there) > len(there):
+                np.add(out, terms.take(low + k, mode="clip"), out=out, where=True if k < shortest else there)
+                continue
+            rows = np.flatnonzero(there)
             at = low[rows] + k
-            out[rows] = np.add(out[rows], self._terms(values[at], columns[at], out.dtype))
+            out[rows] += self._terms(values[at], columns[at], out.dtype) if terms is None else terms[at]
         for row in np.flatnonzero(counts > LONG):
             self._rest(out, int(row), slice(int(low[row]) + LONG, int(high[row])), values, columns)
 
@@ -80,10 +96,15 @@ class SparseRows:
             low, high = self.ranges[-1]
             dense = self.memory(address, kind, (count, self.width))[:, low:high][columns]
             values = values[:, None]
-        left, right = np.empty(values.shape, dtype), np.empty(dense.shape, dtype)
-        cast(values, out=left)
-        cast(dense, out=right)
-        return _product(left, right)
+        return _product(_as_type(values, dtype), _as_type(dense, dtype))
+
+
+def _as_type(values: Array, dtype: Any) -> Array:
+    if values.dtype == dtype:
+        return values
+    found = np.empty(values.shape, dtype)
+    cast(values, out=found)
+    return found
 
 
 def _product(a: Array, b: Array) -> Array:
