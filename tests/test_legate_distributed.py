@@ -97,6 +97,38 @@ def test_two_ranks_with_grid_kernels(tmp_path: Path, expected: dict[str, Any]) -
     assert all(one["launches"] > 100 for one in found_in(tmp_path))
 
 
+def test_tasks_of_grid_kernels_are_mapped_one_after_another(tmp_path: Path) -> None:
+    """Of two that are mapped at a time each rank may give one the memory that the other one waits for."""
+    path = script(tmp_path, """
+        from tests import legate_grid
+        import numpy as np
+        from diffuse.stream import engine
+        legate_grid.install()
+
+        a = np.arange(60000.0).reshape(300, 200)
+        place = engine.current().runtime.placement
+        legate, calls = place.legate, []
+
+        class Watched:
+            def __getattr__(self, name):
+                def call(*given, **named):
+                    calls.append((name, *given[1:2]))
+                    return getattr(legate, name)(*given, **named)
+                return call
+
+        place.legate = Watched()
+        for _ in range(3):
+            a = a[:, ::-1] * 2 + a.mean()
+        print(float(a.sum()) > 0)
+        made = [calls[k - 1][0] for k, call in enumerate(calls)
+                if call == ("create_manual_task", place._grid_number)]
+        print(len(made) > 3, set(made))
+        """)
+    done = job(*run("--ranks", "2", "--cpus", "1", path), **{**TINY, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.tail
+    assert done.stdout.splitlines() == ["True", "True {'issue_mapping_fence'}"], done.tail
+
+
 def test_two_machines(tmp_path: Path, expected: dict[str, Any], two_machines: Network) -> None:
     chosen = "elementwise", "halos", "stencil_in_place", "folds", "products", "decisions"
     before = two_machines.sent()

@@ -145,6 +145,10 @@ class Placement:
         kernels."""
         if self.alone:
             return self.legate.create_auto_task(self._library, self._number)
+        if grid and self.ranks > 1:
+            # Legate does not know how much scratch memory these tasks take.  Two of them that are mapped at a
+            # time may each get their memory on one rank, and wait on the other one until the other has ended.
+            self.legate.issue_mapping_fence()
         return self.legate.create_manual_task(self._library, self._grid_number if grid else self._number,
                                               spread)
 
