@@ -74,7 +74,7 @@ def test_each_group_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return before(self, group, taken)
 
     monkeypatch.setattr(Forwarder, "plan_of", plan_of)
-    with stream(points=2, window="auto"):
+    with stream(points=2, window="auto", compile="wait"):  # a group is planned again when its kernel arrives
         a = diffuse.numpy.ones((400, 300))
         for _ in range(3):
             planned.clear()
