@@ -76,7 +76,8 @@ def test_a_loop_over_many_levels_is_done_at_once_after_a_few_of_them() -> None:
 
     plain = numpy.random.default_rng(5).random((150, 150, TURNS))
     x = np.array(plain) * 1.0
-    assert recorded(lambda: filtered(x)) <= 3 * (LEVELS + 1)
+    others = 1 if native else 3  # without the extension two more levels pass before the first one counts
+    assert recorded(lambda: filtered(x)) <= 3 * (LEVELS + others)
     assert numpy.array_equal(numpy.asarray(x), filtered(plain * 1.0))
 
 
