@@ -279,7 +279,7 @@ def measured(mode: str, options: Measures, args: argparse.Namespace) -> Measures
     found: Measures = {}
     for size in args.sizes:
         chosen = {**options, "size": size}
-        with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
+        with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
             environment = {**machine.environment(args.threads, cache), "DIFFUSE_FALLBACK": "silent"}
             if mode == "warm":
                 answers = [child.ask(__file__, "check", chosen, environment), warm(chosen, environment)]

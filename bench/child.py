@@ -58,7 +58,7 @@ def measures(script: str, contender: str, options: Measures, environment: dict[s
 def written(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> Measures:
     """Run a command with one more argument, the file to which it writes what it measured, for at most so many
     seconds: what it wrote, or why it did not."""
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as folder:
         target = Path(folder, "found.json")
         done = subprocess.run([*command, str(target)], env=environment, cwd=ROOT, capture_output=True,
                               text=True, timeout=seconds)

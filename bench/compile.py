@@ -153,7 +153,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     machine.bind(args.threads)
     options = {"operations": list(LIMITS)}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
         environment = {**machine.environment(args.threads, cache), "DIFFUSE_COMPILE": "wait",
                        "DIFFUSE_WINDOW_SIZE": "1024"}     # the whole program in one window, so in one kernel
         found = {name: child.ask(__file__, name, options, environment) for name in CONTENDERS}

@@ -126,7 +126,8 @@ def wrong(found: Measures) -> str | None:
 def measure(program: Program, size: int, threads: int, runs: int, sample: float) -> Measures:
     """One program at one size on so many threads."""
     options = {"size": size, "dtype": "float64", "iterations": 0}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache, machine.bound(threads):
+    with (tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache,
+          machine.bound(threads)):
         with harness.field(program.case, entries(program, threads, cache), options,
                            argparse.Namespace(warmup=WARM_UP)) as (workers, found):
             for label in list(workers):

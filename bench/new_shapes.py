@@ -90,7 +90,7 @@ CONTENDERS = {"numpy": lambda options: turns("numpy", options),
 def measured(marks: list[int], loops: list[str], threads: int) -> Measures:
     found: Measures = {}
     for loop in loops:
-        with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
+        with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
             environment = machine.environment(threads, cache)
             found[loop] = {name: child.ask(__file__, name, {"loop": loop, "marks": marks}, environment)
                            for name in CONTENDERS}

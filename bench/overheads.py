@@ -127,7 +127,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     machine.bind(args.threads)
     options = {"sizes": SIZES, "repeats": 10 if args.quick else 200, "recorded": 20_000}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
         environment = machine.environment(args.threads, cache)
         found = {name: child.ask(__file__, name, options, environment) for name in CONTENDERS}
     result: Measures = {"bench": "overheads", "sizes": SIZES, "machine": machine.description(args.threads),

@@ -192,7 +192,7 @@ def counted(name: str, ways: tuple[str, ...], options: list[str], cache: str, se
             link: int = 0) -> Measures:
     """What the turns of a program move and take on ranks that these options of `diffuse run` name, for each
     of some partitions."""
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as folder:
         target = Path(folder, "found.json")
         ran(["run", *options, __file__, "--inside", name, ",".join(ways), str(seconds), str(target)], cache,
             link)
@@ -287,7 +287,7 @@ def main(argv: list[str] | None = None) -> None:
     sys.path.insert(0, str(ROOT))
     seconds = args.seconds if args.time or args.link > 0 else 0.0
     result: Measures = {"bench": "planned", "link": args.link, "rows": []}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
         for ranks in args.ranks or (QUICK if args.quick else RANKS):
             if args.link:
                 ran(["machine", "--ranks", str(ranks)], cache, args.link)

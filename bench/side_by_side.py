@@ -128,7 +128,7 @@ def measured(script: str, options: Measures, threads: int, calls: int, rounds: i
     Gives the median seconds of both, their ratio, what Diffuse counted, and the largest relative difference
     of the results.
     """
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as scratch:
         environment = machine.environment(threads, scratch + "/cache")
         sides = {name: Side(script, library, options, environment)
                  for name, library in (("numpy", "numpy"), ("diffuse", "diffuse.numpy"))}

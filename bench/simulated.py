@@ -135,7 +135,7 @@ def main(argv: list[str] | None = None) -> None:
 
     sys.path.insert(0, str(ROOT))
     result: Measures = {"bench": "simulated", "rows": []}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
         for ranks in args.ranks or (QUICK if args.quick else RANKS):
             for name in args.only:
                 found = counted(name, "--simulate", ranks, cache)

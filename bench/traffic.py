@@ -287,7 +287,7 @@ def main(argv: list[str] | None = None) -> None:
 
     real = args.ranks if args.ranks is not None else () if args.quick else RANKS
     predicted = args.predict if args.predict is not None else (2, 64) if args.quick else PREDICTED
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
         result: Measures = {"bench": "traffic", "iterations": COUNTED,
                             "predicted": {str(n): counted(n, True, cache) for n in predicted},
                             "counted": {str(n): counted(n, False, cache) for n in real}}

@@ -281,7 +281,7 @@ def main(argv: list[str] | None = None) -> None:
     import harness
     import machine
 
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
         net = network(args, cache)
         ranks = args.ranks or (QUICK if args.quick else RANKS)
         result: Measures = {"bench": "weak", "network": net, "predicted": True, "programs": [
