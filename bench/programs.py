@@ -36,7 +36,7 @@ class Program(NamedTuple):
     name: str
     label: str
     sizes: tuple[int, ...]
-    """In ascending order; the goals are about the last one."""
+    """The sizes of the program, in ascending order; the goals apply to the largest one."""
     quick: int
     tasks: Tasks
     asked: float

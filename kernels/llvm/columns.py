@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diffuse.kernels.body.operations import TABLE
-from diffuse.kernels.llvm import memory
+from diffuse.kernels.llvm import memory, width
 from diffuse.kernels.llvm.code import counted, guarded
 from diffuse.kernels.llvm.crossing import plain
 from diffuse.kernels.llvm.iteration import INNER, ROW
@@ -31,7 +30,7 @@ def applies(nest: Any) -> bool:
         return False
     if not plain(ops, "reduce") or any([op.kind == "store" for op in ops]):
         return False
-    if sum([TABLE[op.kind].cost for op in ops if op.kind in TABLE]) > CHEAP:
+    if width.cost(ops) > CHEAP:
         return False
     return all([not fold.by_rows and not fold.operator.indexed
                 and fold.partials.reduced[-1:] == nest.order[-2:-1] for fold in folds])
