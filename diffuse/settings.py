@@ -153,6 +153,9 @@ SETTINGS: dict[str, Setting] = {
         ("cupy", "DIFFUSE_CUPY", True, FLAG,
          "On a GPU, let CuPy, if it is installed, compute matrix products, linalg.solve and inv, transforms "
          "and sorts there, with its bits; 0: NumPy computes them on the host, with NumPy's."),
+        ("sides", "DIFFUSE_SIDES", True, FLAG,
+         "On a GPU, go on on the host while the program's operations are so small that it is faster there; "
+         "0: stay on the GPU."),
         ("gather", "DIFFUSE_GATHER", None, SIZE,
          "Bytes of arrays above which a function that Diffuse lacks runs on several ranks by cuPyNumeric, if "
          "that is installed, rather than by NumPy on every rank; none: half of a node's memory."),
@@ -282,6 +285,11 @@ def watch(name: str, function: Callable[[Any], None]) -> None:
 
 def _changed(name: str) -> None:
     config.__dict__["version"] += 1
+    announce(name)
+
+
+def announce(name: str) -> None:
+    """Call the functions that watch a setting: its value changed, or what it stands for."""
     for watched, function in _watchers:
         if watched == name:
             function(getattr(config, name))

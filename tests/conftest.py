@@ -37,6 +37,9 @@ os.environ.setdefault("MPLCONFIGDIR", str(Path(os.environ["DIFFUSE_CACHE_DIR"], 
 # Results that CuPy computes on a GPU have its bits; test_gpu_library.py, which is about them, asks for it.
 os.environ.setdefault("DIFFUSE_CUPY", "0")
 
+# Tests that run on a device stay there, however small their operations are; test_sides.py is about changes.
+os.environ.setdefault("DIFFUSE_SIDES", "0")
+
 # A job that a shell runs in the background ignores interrupts, and its children do; some tests send them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

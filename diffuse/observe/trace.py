@@ -36,6 +36,8 @@ COUNTERS = {
     "bytes uploaded": "bytes of these",
     "bytes downloaded": "bytes of these",
     "by CuPy": "calls computed on the device by CuPy",
+    "to the host": "changes to the host of a program on a device, because its operations are small",
+    "to the device": "changes back",
     "on the host": "fused tasks run on the host, because the device has no kernels for them",
     "exchanged": "dense operands of sparse products of which Legate's ranks exchanged rows",
     "beside Legate": "fused tasks that ranks ran themselves, because Legate lacked memory to move arrays",

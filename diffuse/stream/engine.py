@@ -54,6 +54,8 @@ class Engine(Queue):
 
     def fetch(self, storage: Storage) -> Any:
         """The store's memory as a NumPy array of bytes, to be read, with everything recorded on it done."""
+        if self.stores.sides is not None:
+            self.stores.sides.met()
         if storage.touched == self.epoch:
             if self.host_sees:
                 self.fence()

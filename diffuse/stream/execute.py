@@ -238,6 +238,8 @@ class Forwarder:
         if not self.stores.lost or follow(self.stores, group.tasks):
             if group.opaque:
                 self._parts.call(group.tasks[0])
+                if self.stores.sides is not None:
+                    self._compare(0)
             else:
                 self._run_plan(replay or self._planned(group), group)
         self._done((group,))
@@ -290,8 +292,21 @@ class Forwarder:
     def _launch(self, launch: Launch, scratch: list[Instance]) -> None:
         runtime = self.stores.runtime
         runtime.launch(launch)
+        if self.stores.sides is not None:
+            self._compare(launch.work)
         for instance in scratch:
             runtime.release(instance)
+
+    def _compare(self, work: int) -> None:
+        """Compare the two sides of a program on a device.  If the other one is ahead, the next task is added
+        by the queue, which changes sides if that pays."""
+        sides = self.stores.sides
+        assert sides is not None
+        sides.met()
+        if config.sides:
+            sides.launched(self.stores.runtime, work)
+        if sides.asks:
+            self.window.size = 0
 
     def _count(self, plan: Plan, group: Group) -> None:
         """Count a launch of a plan, and keep its group for the report of floating-point errors."""

@@ -22,6 +22,7 @@ from diffuse.runtime.base import Instance, Runtime
 from diffuse.runtime.sharing import Sharing
 from diffuse.settings import config
 from diffuse.stream import liveness
+from diffuse.stream.sides import Sides
 
 
 class Storage:
@@ -167,14 +168,23 @@ class Stores:
 
     runtime: Runtime
     """Made when somebody first asks for it, and from then on a plain attribute: each operation needs it."""
+    named: str
+    """The name in the settings for which it was made; with `sides`, the host's may have taken its place."""
+    sides: Sides | None = None
+    """On a device: whether the host would run the program sooner."""
 
     def __getattr__(self, name: str) -> Any:
         if name != "runtime":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         with _making:
             if not self.made:
-                self.runtime = make(config.runtime)
+                self._use(make(config.runtime))
         return self.runtime
+
+    def _use(self, runtime: Runtime) -> None:
+        """Run on a runtime that the settings name."""
+        self.sides = Sides(runtime) if runtime.target != "host" and runtime.addressed else None
+        self.named, self.runtime = config.runtime, runtime
 
     @property
     def made(self) -> bool:
@@ -189,22 +199,38 @@ class Stores:
 
     def change_runtime(self) -> bool:
         """Switch to the runtime that the settings name, and move the memory of all stores there."""
-        changed = self.made and self.runtime.name != config.runtime
+        changed = self.made and self.named != config.runtime
         if changed:
-            old, new = self.runtime, make(config.runtime)
-            collects = gc.isenabled()
-            gc.disable()  # it may free stores, which then leave `instances`
-            try:
-                moved = {store: new.attach(old.host(instance, True), Store(store, *self.storages[store]))
-                         for store, instance in self.instances.items()}
-            finally:
-                if collects:
-                    gc.enable()
-            before = self.instances
-            self.instances, self.runtime = moved, new  # at once: after an interrupt all are moved or none
-            for instance in before.values():
-                old.release(instance)
+            new = make(config.runtime)
+            self._move(new)
+            self._use(new)
         return changed
+
+    def change_sides(self) -> None:
+        """Move the memory of all stores from the device to the host, or back (sides.py)."""
+        sides = self.sides
+        assert sides is not None
+        if self.runtime is not sides.device:
+            self._move(sides.device)
+        else:
+            sides.host = sides.host or make("local")
+            self._move(sides.host)
+        sides.changed()
+
+    def _move(self, new: Runtime) -> None:
+        """Move the memory of all stores to another runtime."""
+        old, before = self.runtime, self.instances
+        collects = gc.isenabled()
+        gc.disable()  # it may free stores, which then leave `instances`
+        try:
+            moved = {store: new.attach(old.host(instance, True), Store(store, *self.storages[store]))
+                     for store, instance in before.items()}
+        finally:
+            if collects:
+                gc.enable()
+        self.instances, self.runtime = moved, new  # at once: after an interrupt all are moved or none
+        for instance in before.values():
+            old.release(instance)
 
     def create(self, shape: Point, dtype: str) -> Storage:
         """Create a store without contents; it is allocated when a launch first writes it."""

@@ -196,6 +196,8 @@ def host(x: Array) -> Mirror:
     """The memory of an array, for reading now; waits for the pending tasks that write it.  Of a small part of
     a store in other memory it is a read-only copy."""
     soon.looked()
+    if not core.SEES:
+        noted()
     if x.memory is not None and ready(x):
         return x.memory
     found = short(x) if storage_of(x).nbytes > NEAR else None
@@ -273,6 +275,14 @@ def over(x: Array, memory: Mirror) -> Mirror:
     return real
 
 
+def noted() -> None:
+    """Note that a small operation looks for memory where known memory of arrays may be a copy of a device's;
+    the program then may go on on the host (stream/sides.py)."""
+    sides = ENGINE.stores.sides
+    if sides is not None and not ENGINE.host_sees:
+        ENGINE.looked(sides)
+
+
 def at_hand(x: Array) -> Mirror | None:
     """The memory of an array if it can be read now, without waiting; else None.
 
@@ -313,6 +323,8 @@ def near(x: Array) -> Mirror | None:
 
     It is for reading only, like `at_hand`.
     """
+    if not core.SEES:
+        noted()
     memory = x.memory
     if memory is not None:
         storage = x.storage
@@ -338,6 +350,8 @@ def near_to_write(x: Array) -> Mirror | None:
 def mine(x: Array) -> Mirror | None:
     """The memory of an array for the host to write to, if nothing pending uses it and no other process or
     library has a copy; else None.  Waits in loops over slices."""
+    if not core.SEES:
+        noted()
     storage = x.storage
     if storage is None:
         owner = x.owner

@@ -31,6 +31,7 @@ _known: WeakValueDictionary[str, Storage] = WeakValueDictionary()
 
 def interface(x: Array) -> dict[str, Any]:
     """Describe an array's memory on the device, after everything recorded for it is done."""
+    library.current().on_device()
     sharing: Any = library.current().runtime.sharing
     if sharing is None or sharing.attribute != INTERFACE:
         raise AttributeError(f"{INTERFACE}: the runtime {config.runtime!r} has no memory of a GPU; expected "

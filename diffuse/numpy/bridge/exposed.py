@@ -10,6 +10,8 @@ from diffuse.numpy.arrays.core import Array
 
 PROTOCOL = "__diffuse__"
 """The attribute through which an object exposes a store of the stream (library.py)."""
+DEVICE = "__cuda_array_interface__"
+"""The attribute through which an object exposes memory of a GPU."""
 
 
 def shares(x: Any) -> bool:
@@ -19,6 +21,8 @@ def shares(x: Any) -> bool:
     if hasattr(type(x), PROTOCOL):
         return True
     running = library.current()
+    if hasattr(type(x), DEVICE):
+        running.on_device()
     if running.host_sees:
         return False
     sharing = running.runtime.sharing
@@ -28,6 +32,7 @@ def shares(x: Any) -> bool:
 def tensors() -> Any:
     """The module of DLPack's protocol for the memory of a GPU; None if the runtime has none."""
     running = library.current()
+    running.on_device()
     if running.host_sees:
         return None
     from diffuse.numpy.bridge import device

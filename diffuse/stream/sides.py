@@ -1,0 +1,110 @@
+"""Where a program runs whose runtime is a GPU: on the device, or, while its operations are small, on the host.
+
+A launch takes some 30 us on a GPU, whatever it computes, and so does a value that the program reads.  A loop
+over columns or elements, which on the host works on memory at hand (walk.py), is ten times as slow as NumPy
+there.  So the engine estimates, at each launch and small operation, how much sooner the other side would have
+been done.  When
+the sum exceeds what a change costs, all stores move to the other side, where the program goes on: it never
+takes much longer than on the better side alone.  What that is may change, and every change doubles what the
+next one has to save.
+
+The estimates count launches, operations and bytes, and measure no time: a program changes at the same places
+in each run.  Kernels have the same bits on both sides; docs/gpu.md says what has not.
+"""
+
+from __future__ import annotations
+
+from threading import get_ident
+
+from diffuse.observe import trace
+from diffuse.runtime import machine
+from diffuse.runtime.base import Runtime
+
+LAUNCH, CALL = 30e-6, 5e-6
+"""Seconds that a launch takes on a device, or a copy of few bytes, and that a launch takes on the host."""
+LOOK = 10e-6
+"""Seconds that a small operation takes longer on a device, where the extension does not do it at once."""
+WORK = 5e-11
+"""Seconds that one thread of the host takes for one unit of work (`Launch.work`)."""
+THREADS = 8
+"""The most threads that run faster together: more wait for the memory."""
+FASTER = 30
+"""How many times as fast as these threads a device is."""
+BANDWIDTH = 4e9
+"""Bytes copied in a second from or to a device."""
+TO_HOST, TO_DEVICE = 5e-3, 0.1
+"""Seconds that a change takes besides copying: groups are analysed again, and the device's kernels, for which
+launches wait, may have to be compiled."""
+
+
+class Sides:
+    """The runtimes of a program on a GPU, and how much sooner the one that it is not on would be done."""
+
+    __slots__ = ("device", "host", "lead", "changes", "alone", "_thread", "_threads", "_limit",
+                 "_copies", "_bytes")
+
+    def __init__(self, device: Runtime) -> None:
+        self.device = device
+        self.host: Runtime | None = None
+        """The runtime on the host, once the program was there."""
+        self.lead = 0.0
+        """Seconds by which the other side would have been done sooner, since this was last zero."""
+        self.changes = 0
+        """How often the program changed sides."""
+        self.alone = True
+        """Did only one thread use the program's stores so far?  Another one might be reading a store that
+        moves."""
+        self._thread = get_ident()
+        self._threads = min(machine.threads(), THREADS)
+        self._limit = TO_HOST
+        """What the lead has to exceed before the cost of a change is computed again."""
+        self._copies, self._bytes = copies()
+
+    def launched(self, runtime: Runtime, work: int) -> None:
+        """Note that a launch of this much work was submitted, or a function was called on the host."""
+        computing = work * WORK / self._threads
+        on_host, on_device = CALL + computing, LAUNCH + computing / FASTER
+        if runtime is not self.device:
+            gain = on_host - on_device
+        else:
+            before, (self._copies, self._bytes) = (self._copies, self._bytes), copies()
+            on_device += (self._copies - before[0]) * LAUNCH + (self._bytes - before[1]) / BANDWIDTH
+            gain = on_device - on_host
+        self.lead = max(0.0, self.lead + gain)
+
+    def looked(self) -> None:
+        """Note that a small operation looks for the memory of an operand while the program is on the
+        device."""
+        self.lead += LOOK
+
+    def met(self) -> None:
+        """Note which thread uses stores."""
+        self.alone = self.alone and get_ident() == self._thread
+
+    def stay(self) -> None:
+        """Start to compare anew, as the program cannot change sides now."""
+        self.lead = 0.0
+
+    @property
+    def asks(self) -> bool:
+        """May the lead exceed what a change costs?"""
+        return self.lead > self._limit
+
+    def pays(self, runtime: Runtime, nbytes: int, room: int) -> bool:
+        """Does it pay to change sides with stores of so many bytes, for which the host has this room?"""
+        once = TO_HOST if runtime is self.device else TO_DEVICE
+        self._limit = (once + nbytes / BANDWIDTH) * 2 ** self.changes
+        return self.asks and (runtime is not self.device or 2 * nbytes <= room)
+
+    def changed(self) -> None:
+        """Note that the program is on the other side from now on."""
+        self.lead, self._limit = 0.0, 0.0
+        self.changes = min(self.changes + 1, 20)
+        self._copies, self._bytes = copies()
+
+
+def copies() -> tuple[int, int]:
+    """The copies between host and device so far, and their bytes."""
+    counters = trace.counters
+    return (counters["uploads"] + counters["downloads"],
+            counters["bytes uploaded"] + counters["bytes downloaded"])
