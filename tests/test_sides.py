@@ -95,20 +95,15 @@ def test_large_operations_go_back_to_the_device(device: Any, monkeypatch: pytest
     assert numpy.asarray(y).tobytes() == plain.tobytes()
 
 
-def test_each_change_doubles_what_the_next_one_has_to_save() -> None:
-    class Side:
-        points = 2
-
-    here, there = Side(), Side()
-    both = sides.Sides(here)  # type: ignore[arg-type]
-    needed = []
-    for k in range(6):
-        runtime: Any = (here, there)[k % 2]
-        launches = 0
+def test_each_change_doubles_what_the_next_has_to_save(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    both, needed = device.stores.sides, []
+    monkeypatch.setattr(sides, "WORK", 1e-7)
+    for _ in range(6):
+        launches, runtime = 0, device.runtime
         while not (both.asks and both.pays(runtime, 0, 1)):
-            both.launched(runtime, 0 if runtime is here else 10 ** 9)
+            both.launched(runtime, 0 if runtime is both.device else 10 ** 3)
             launches += 1
-        both.changed()
+        both.change(device)
         needed.append(launches)
     assert needed[2] >= 3 * needed[0] and needed[4] >= 3 * needed[2]
     assert needed[3] >= 3 * needed[1] and needed[5] >= 3 * needed[3]
@@ -130,7 +125,7 @@ def test_views_that_numpy_holds_stay_the_arrays_memory(device: Any) -> None:
     assert x[3, 3] == -5.0
     x[4, 4] = 8.0
     assert outside[4, 4] == 8.0
-    device.change_sides()
+    device.stores.sides.change(device)
     outside[5, 5] = -6.0
     assert float((x * 1.0)[5, 5]) == -6.0
 
@@ -148,12 +143,12 @@ def test_a_program_of_two_threads_stays_where_it_is(device: Any) -> None:
 def test_a_change_that_fails_leaves_every_array(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = np.array(numpy.ones((N, N))) * 2.0, np.array(numpy.ones(N * N)) * 3.0
     device.fence()
-    monkeypatch.setattr("diffuse.stream.stores.make", lambda name: 1 / 0)
+    monkeypatch.setattr("diffuse.stream.sides.make", lambda name: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        device.change_sides()
+        device.stores.sides.change(device)
     monkeypatch.undo()
     assert device.runtime.name == "simt" and float(x.sum()) == 2 * N * N and float(y.sum()) == 3 * N * N
-    device.change_sides()
+    device.stores.sides.change(device)
     assert device.runtime.name == "local" and float(x.sum()) == 2 * N * N and float(y.sum()) == 3 * N * N
 
 
@@ -175,10 +170,10 @@ def test_another_library_gets_memory_of_the_device(eager: None, tmp_path: Path,
 
     monkeypatch.setattr(driver, "Driver", partial(driver.Driver, str(built(tmp_path))))
     with settings.using(runtime="cuda", sides=True, small=64):
-        here = engine.current()
+        here: Any = engine.current()
         x = np.array(numpy.ones((N, N))) + 1.0
         here.fence()
-        here.change_sides()
+        here.stores.sides.change(here)
         assert here.runtime.name == "local"
         described = x.__cuda_array_interface__
         assert here.runtime.name == "cuda" and described["shape"] == (N, N)

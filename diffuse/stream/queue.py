@@ -10,11 +10,9 @@ import threading
 from functools import cache
 from typing import Any
 
-from diffuse import settings
 from diffuse.ir.template import Recorded
 from diffuse.observe import notices, trace
 from diffuse.observe.floaterrors import AT_ONCE, geterr, modes_variable
-from diffuse.runtime import machine
 from diffuse.runtime.base import Runtime
 from diffuse.settings import config
 from diffuse.stream.brevity import Brevity
@@ -23,7 +21,6 @@ from diffuse.stream.execute import Forwarder
 from diffuse.stream.group import opaque
 from diffuse.stream.losses import Losses
 from diffuse.stream.plan import Plan
-from diffuse.stream.sides import Sides
 from diffuse.stream.stores import Stores
 from diffuse.stream.templates import Templates
 from diffuse.stream.waits import Waits
@@ -119,48 +116,13 @@ class Queue:
         if shows:
             self.fence()
         if self.stores.sides is not None and self.stores.sides.asks:
-            self._consider_sides()
-
-    def _consider_sides(self) -> None:
-        """Go on on the other side of a device if that pays (sides.py), and nothing binds the program to this
-        one: another thread, a region that plans its tasks, another library that holds memory."""
-        stores, sides = self.stores, self.stores.sides
-        assert sides is not None
-        instances = list(stores.instances.values())
-        bound = not config.sides or not sides.alone or self.forwarder.busy or self.window.region is not None
-        if bound or any([instance.shared for instance in instances]):
-            sides.stay()
-        elif sides.pays(stores.runtime, sum([instance.nbytes for instance in instances]),
-                        machine.memory_available()):
-            self.change_sides()
-
-    def looked(self, sides: Sides) -> None:
-        """Note that a small operation looks for memory while the program is on a device."""
-        if config.sides:
-            sides.met()
-            sides.looked()
-            if sides.asks:
-                with self._lock:
-                    self._consider_sides()
-
-    def change_sides(self) -> None:
-        """Wait for everything, and go on on the other side of a device."""
-        sides = self.stores.sides
-        assert sides is not None
-        to = "host" if self.runtime is sides.device else "device"
-        self.fence(f"the program goes on on the {to}")
-        self.stores.change_sides()
-        trace.counters[f"to the {to}"] += 1
-        trace.event("side", f"goes on on the {to}, which is faster for the present launches")
-        self._begin_epoch()
-        settings.announce("runtime")
+            self.stores.sides.consider(self)
 
     def on_device(self) -> None:
         """Go on on the device if the program has one, as another library asks for memory there."""
         with self._lock:
-            sides = self.stores.sides
-            if sides is not None and self.runtime is not sides.device:
-                self.change_sides()
+            if self.stores.sides is not None and self.runtime is not self.stores.sides.device:
+                self.stores.sides.change(self)
 
     def _forward(self) -> None:
         """Forward the oldest groups, or let the window grow."""

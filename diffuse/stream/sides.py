@@ -1,4 +1,4 @@
-"""Where a program runs whose runtime is a GPU: on the device, or, while its operations are small, on the host.
+"""Where a program with a GPU runs: on the device, or, while its operations are small, on the host.
 
 A launch takes some 30 us on a GPU, whatever it computes, and so does a value that the program reads.  A loop
 over columns or elements, which on the host works on memory at hand (walk.py), is ten times as slow as NumPy
@@ -15,10 +15,15 @@ in each run.  Kernels have the same bits on both sides; docs/gpu.md says what ha
 from __future__ import annotations
 
 from threading import get_ident
+from typing import TYPE_CHECKING
 
 from diffuse.observe import trace
-from diffuse.runtime import machine
+from diffuse.runtime import machine, make
 from diffuse.runtime.base import Runtime
+from diffuse.settings import announce, config
+
+if TYPE_CHECKING:
+    from diffuse.stream.queue import Queue
 
 LAUNCH, CALL = 30e-6, 5e-6
 """Seconds that a launch takes on a device, or a copy of few bytes, and that a launch takes on the host."""
@@ -72,18 +77,9 @@ class Sides:
             gain = on_device - on_host
         self.lead = max(0.0, self.lead + gain)
 
-    def looked(self) -> None:
-        """Note that a small operation looks for the memory of an operand while the program is on the
-        device."""
-        self.lead += LOOK
-
     def met(self) -> None:
         """Note which thread uses stores."""
         self.alone = self.alone and get_ident() == self._thread
-
-    def stay(self) -> None:
-        """Start to compare anew, as the program cannot change sides now."""
-        self.lead = 0.0
 
     @property
     def asks(self) -> bool:
@@ -96,11 +92,43 @@ class Sides:
         self._limit = (once + nbytes / BANDWIDTH) * 2 ** self.changes
         return self.asks and (runtime is not self.device or 2 * nbytes <= room)
 
-    def changed(self) -> None:
-        """Note that the program is on the other side from now on."""
+    def looked(self, queue: Queue) -> None:
+        """Note that a small operation looks for the memory of an operand, while the program is on the
+        device."""
+        if config.sides:
+            self.met()
+            self.lead += LOOK
+            if self.asks:
+                with queue._lock:
+                    self.consider(queue)
+
+    def consider(self, queue: Queue) -> None:
+        """Change sides if that pays, and nothing binds the program to this one: another thread, a region that
+        plans its tasks, another library that holds memory of the device."""
+        instances = list(queue.stores.instances.values())
+        bound = not config.sides or not self.alone or queue.forwarder.busy or queue.window.region is not None
+        if bound or any([instance.shared for instance in instances]):
+            self.lead = 0.0
+        elif self.pays(queue.runtime, sum([instance.nbytes for instance in instances]),
+                       machine.memory_available()):
+            self.change(queue)
+
+    def change(self, queue: Queue) -> None:
+        """Wait for everything, and go on on the other side."""
+        to = "host" if queue.runtime is self.device else "device"
+        queue.fence(f"the program goes on on the {to}")
+        announce("runtime")  # before: who knows nothing is right on both sides, if an interrupt comes
+        if to == "device":
+            queue.stores.move(self.device)
+        else:
+            self.host = self.host or make("local")
+            queue.stores.move(self.host)
         self.lead, self._limit = 0.0, 0.0
         self.changes = min(self.changes + 1, 20)
         self._copies, self._bytes = copies()
+        trace.counters[f"to the {to}"] += 1
+        trace.event("side", f"goes on on the {to}, which is faster for the present launches")
+        queue._begin_epoch()
 
 
 def copies() -> tuple[int, int]:

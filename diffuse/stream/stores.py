@@ -13,7 +13,7 @@ from functools import lru_cache
 from math import prod
 from sys import is_finalizing
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diffuse.ir import ITEMSIZE, Frame, Point, Store
 from diffuse.ir.view import View
@@ -22,7 +22,9 @@ from diffuse.runtime.base import Instance, Runtime
 from diffuse.runtime.sharing import Sharing
 from diffuse.settings import config
 from diffuse.stream import liveness
-from diffuse.stream.sides import Sides
+
+if TYPE_CHECKING:
+    from diffuse.stream.sides import Sides
 
 
 class Storage:
@@ -183,7 +185,11 @@ class Stores:
 
     def _use(self, runtime: Runtime) -> None:
         """Run on a runtime that the settings name."""
-        self.sides = Sides(runtime) if runtime.target != "host" and runtime.addressed else None
+        self.sides = None
+        if runtime.target != "host" and runtime.addressed:
+            from diffuse.stream.sides import Sides  # which no other runtime needs
+
+            self.sides = Sides(runtime)
         self.named, self.runtime = config.runtime, runtime
 
     @property
@@ -202,22 +208,11 @@ class Stores:
         changed = self.made and self.named != config.runtime
         if changed:
             new = make(config.runtime)
-            self._move(new)
+            self.move(new)
             self._use(new)
         return changed
 
-    def change_sides(self) -> None:
-        """Move the memory of all stores from the device to the host, or back (sides.py)."""
-        sides = self.sides
-        assert sides is not None
-        if self.runtime is not sides.device:
-            self._move(sides.device)
-        else:
-            sides.host = sides.host or make("local")
-            self._move(sides.host)
-        sides.changed()
-
-    def _move(self, new: Runtime) -> None:
+    def move(self, new: Runtime) -> None:
         """Move the memory of all stores to another runtime."""
         old, before = self.runtime, self.instances
         collects = gc.isenabled()

@@ -280,7 +280,7 @@ def noted() -> None:
     the program then may go on on the host (stream/sides.py)."""
     sides = ENGINE.stores.sides
     if sides is not None and not ENGINE.host_sees:
-        ENGINE.looked(sides)
+        sides.looked(ENGINE)
 
 
 def at_hand(x: Array) -> Mirror | None:
