@@ -19,8 +19,15 @@ def equal(found: Any, wanted: Any) -> None:
         raise AssertionError(f"{np.asarray(found).ravel()[:4]} in place of {np.asarray(wanted).ravel()[:4]}")
 
 
+def _of(name: str, package: str) -> Any:
+    """A library that shares memory of a GPU."""
+    if name != "cuda":
+        raise ImportError("for a GPU alone")
+    return import_module(package)
+
+
 def cupy(name: str) -> None:
-    library: Any = import_module("cupy")
+    library: Any = _of(name, "cupy")
     x = dnp.array(VALUES) * 2.0
     theirs = library.asarray(x)
     equal(library.asnumpy(theirs), VALUES * 2.0)
@@ -34,7 +41,7 @@ def cupy(name: str) -> None:
 
 
 def torch(name: str) -> None:
-    library: Any = import_module("torch")
+    library: Any = _of(name, "torch")
     if not library.cuda.is_available():
         raise ImportError("torch sees no GPU")
     taken = library.from_dlpack(dnp.array(VALUES) + 1.0)
@@ -45,7 +52,7 @@ def torch(name: str) -> None:
 
 
 def numba(name: str) -> None:
-    library: Any = import_module("numba.cuda")
+    library: Any = _of(name, "numba.cuda")
     if not library.is_available():
         raise ImportError("Numba sees no GPU")
     equal(library.as_cuda_array(dnp.array(VALUES) + 1.0).copy_to_host(), VALUES + 1.0)

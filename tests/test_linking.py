@@ -13,6 +13,7 @@ from diffuse.runtime import machine
 from diffuse.runtime.device import linking
 from diffuse.stream import engine
 from tests.interpreted_gpu import Interpreted
+from tests.jobs import python
 
 HEAD = b"//\n// Generated\n.version 8.1\n.target sm_90\n\n"
 
@@ -69,3 +70,17 @@ def test_a_program_whose_kernels_are_linked_in_parts(gpu: Interpreted, monkeypat
     wanted = given[1:] * 2.0 - given[:-1]
     assert np.allclose(np.asarray(z), wanted.sum(axis=0) + wanted[3] * given.sum())
     assert len(linked) > 1
+
+
+def test_kernels_are_linked_in_exit_handlers() -> None:
+    """Where Python starts no threads any more."""
+    code = """
+        import atexit
+        import diffuse.numpy
+        def late():
+            from diffuse.runtime.device import linking
+            print(linking.linked([b"a", b"b"], bytes.upper))
+        atexit.register(late)
+        """
+    done = python(code)
+    assert done.stdout.strip() == "[b'A', b'B']", done.stderr

@@ -66,6 +66,7 @@ def test_the_stream_uses_compiled_code_where_there_is_any() -> None:
     assert (liveness.bits, liveness.ended, liveness.drop) == (used.live_bits, used.unreferenced, used.forget)
 
 
+@pytest.mark.not_device("a group may read what it wrote in any row")
 def test_each_group_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[Group] = []
 

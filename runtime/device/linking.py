@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from diffuse.runtime import machine
 
@@ -41,5 +40,12 @@ def linked(texts: list[bytes], link: Callable[[bytes], bytes]) -> list[bytes]:
     """The machine code of each of these modules."""
     if len(texts) < 2:
         return [link(text) for text in texts]
-    with ThreadPoolExecutor(len(texts)) as threads:
-        return [*threads.map(link, texts)]
+    try:
+        from concurrent.futures import ThreadPoolExecutor  # which cannot be imported by an exit handler
+
+        threads = ThreadPoolExecutor(len(texts))
+        found = [threads.submit(link, text) for text in texts]
+    except RuntimeError:  # Python ends, and starts no threads any more
+        return [link(text) for text in texts]
+    with threads:
+        return [one.result() for one in found]
