@@ -115,6 +115,26 @@ def test_stores_for_which_the_host_has_no_room_stay(device: Any, monkeypatch: py
     assert device.runtime.name == "simt"
 
 
+def test_stores_for_which_the_device_has_no_room_stay(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.array(numpy.random.default_rng(2).random((N, N))) + 1.0
+    small_steps(x)
+    wanted = numpy.array(x)
+    monkeypatch.setattr(sides, "WORK", 1e-7)
+    given, attach = [0], device.stores.sides.device.attach
+
+    def full(*args: Any) -> Any:
+        given[0] += 1
+        if given[0] > 1:
+            raise MemoryError
+        return attach(*args)
+
+    monkeypatch.setattr(device.stores.sides.device, "attach", full)
+    changes = device.stores.sides.changes
+    heavy(x)
+    assert device.runtime.name == "local" and device.stores.sides.changes > changes
+    assert numpy.array_equal(x, wanted)
+
+
 def test_views_that_numpy_holds_stay_the_arrays_memory(device: Any) -> None:
     x = np.array(numpy.ones((N, N)))
     x = x + 1.0

@@ -55,7 +55,7 @@ class Sides:
         self.lead = 0.0
         """Seconds by which the other side would have been done sooner, since this was last zero."""
         self.changes = 0
-        """How often the program changed sides."""
+        """How often the program changed sides, or lacked the memory to."""
         self.alone = True
         """Did only one thread use the program's stores so far?  Another one might be reading a store that
         moves."""
@@ -89,7 +89,7 @@ class Sides:
     def pays(self, runtime: Runtime, nbytes: int, room: int) -> bool:
         """Does it pay to change sides with stores of so many bytes, for which the host has this room?"""
         once = TO_HOST if runtime is self.device else TO_DEVICE
-        self._limit = (once + nbytes / BANDWIDTH) * 2 ** self.changes
+        self._limit = (once + nbytes / BANDWIDTH) * 2 ** min(self.changes, 20)
         return self.asks and (runtime is not self.device or 2 * nbytes <= room)
 
     def looked(self, queue: Queue) -> None:
@@ -111,7 +111,10 @@ class Sides:
             self.lead = 0.0
         elif self.pays(queue.runtime, sum([instance.nbytes for instance in instances]),
                        machine.memory_available()):
-            self.change(queue)
+            try:
+                self.change(queue)
+            except MemoryError:  # all stores are where they were
+                self.lead, self.changes = 0.0, self.changes + 1
 
     def change(self, queue: Queue) -> None:
         """Wait for everything, and go on on the other side."""
@@ -124,7 +127,7 @@ class Sides:
             self.host = self.host or make("local")
             queue.stores.move(self.host)
         self.lead, self._limit = 0.0, 0.0
-        self.changes = min(self.changes + 1, 20)
+        self.changes += 1
         self._copies, self._bytes = copies()
         trace.counters[f"to the {to}"] += 1
         trace.event("side", f"goes on on the {to}, which is faster for the present launches")
