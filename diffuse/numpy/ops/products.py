@@ -27,6 +27,10 @@ MOST = 3 << 20
 """The most bytes of a product that NumPy computes at once if its operands are at hand."""
 
 
+LITTLE = MOST // 16
+"""The most elements of such a product, whatever their type."""
+
+
 def _plain(x: Any, y: Any) -> bool:
     """Should the product of two operands be recorded as a task?"""
     arrays = type(x) is core.array_class and type(y) is core.array_class
@@ -250,7 +254,11 @@ def _recorded(x: Any, y: Any, function: Function) -> Any:
 
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     if out is None and (_vectors(a, b) or _matrix_first(a, b)):
-        found = _recorded(_operand(a), _operand(b), DOT)
+        rows, columns = a.meta.shape[:-1], b.shape[1:]
+        few = rows and rows[0] * (columns[0] if columns else 1) <= LITTLE
+        found = _at_once(a, b, DOT) if few else None
+        if found is None:
+            found = _recorded(_operand(a), _operand(b), DOT)
         if found is not None:
             return found
     if asks(a) or asks(b):
