@@ -35,7 +35,7 @@ SUMS = set("""
     correlate""".split())
 """Calls that add or multiply many elements."""
 
-SAME = {"matmul": "dot", "scalar divide": "divide"}
+SAME = {"scalar divide": "divide"}
 """Operations that Diffuse's warnings name after the tasks that compute them."""
 
 POWERS = r"np\.(pow|power|float_power|exp2?|expm1|sinh|cosh)\("

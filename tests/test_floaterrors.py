@@ -328,6 +328,21 @@ def test_a_product_of_matrices_warns_at_its_line() -> None:
     assert [(w.filename, w.lineno) for w in caught] == [(__file__, line)]
 
 
+@pytest.mark.parametrize("small", [0, 16384])
+@pytest.mark.parametrize("call", [
+    lambda np, x, m: x @ x, lambda np, x, m: np.matmul(x, x), lambda np, x, m: np.dot(x, x),
+    lambda np, x, m: x.dot(x), lambda np, x, m: np.inner(x, x), lambda np, x, m: m @ m,
+    lambda np, x, m: m.dot(m), lambda np, x, m: np.dot(m, m[0]), lambda np, x, m: m[0] @ m,
+    lambda np, x, m: np.inner(m[0], m), lambda np, x, m: np.dot(m * 1j, m),
+], ids="@ matmul dot method inner matrices dot2 dot21 @12 inner12 complex".split())
+def test_warnings_of_products_name_the_function_that_was_called(call: Callable[..., Any], small: int) -> None:
+    def ours(np: Any) -> Any:
+        return call(np, np.full(40000, 1e200), np.full((200, 200), 1e200))
+
+    with settings.using(small=small):
+        assert messages(ours, diffuse.numpy)[0] == messages(ours, numpy)[0]
+
+
 @pytest.mark.parametrize("method, options", [("mean", {"where": False}), ("var", {"ddof": 99}),
                                              ("std", {"ddof": 99})])
 def test_warnings_of_moments_are_where_numpys_are(method: str, options: Any) -> None:

@@ -320,6 +320,25 @@ def test_an_index_out_of_bounds_is_an_error_of_the_call_and_changes_nothing() ->
     assert numpy.array_equal(x.__array__(), numpy.arange(6.0))
 
 
+def test_an_index_of_an_array_without_elements_is_in_the_error_as_it_was_given() -> None:
+    for shape in ((0,), (3, 0)):
+        plain = numpy.zeros(shape)
+        for index in (numpy.array([-1]), numpy.array([5, 0])):
+            where = (slice(None), index) if len(shape) > 1 else index
+            expected = outcome(lambda a: a[where], plain)
+            assert expected[0] is IndexError and outcome(lambda a: a[where], np.array(plain)) == expected
+
+
+def test_an_error_of_the_index_comes_before_one_of_the_number() -> None:
+    def call(a: Any) -> None:
+        a[mask] = numpy.nan
+
+    plain = numpy.arange(4)
+    for mask in (numpy.arange(5) > 3, numpy.arange(4) > 1, numpy.array([0, 9])):
+        expected = outcome(call, plain)
+        assert expected[0] in (IndexError, ValueError) and outcome(call, np.array(plain)) == expected
+
+
 def test_operands_that_are_also_the_target_are_read_before_it_is_written() -> None:
     plain = numpy.arange(8)
     writes: list[Any] = [lambda m, x: x.__setitem__(x, x[::-1]), lambda m, x: x.__setitem__(x[::-1], x),

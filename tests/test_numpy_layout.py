@@ -147,3 +147,17 @@ def test_results_without_elements_have_numpys_strides(shape: tuple[int, ...]) ->
         lambda m, a: m.empty_like(a), lambda m, a: m.zeros(shape, "f4"), lambda m, a: m.stack([a, a])]
     for call in calls:
         assert call(np, x).strides == call(numpy, plain).strides
+
+
+def test_blocks_lie_as_numpys() -> None:
+    """NumPy concatenates a few elements, and assigns the parts of many to an array in C or Fortran order."""
+    layouts: list[Callable[[Any, Any], Any]] = [
+        lambda m, x: x, lambda m, x: x.T, lambda m, x: x[:, ::2].T, lambda m, x: x[::-1],
+        lambda m, x: m.broadcast_to(x[0], x.shape)]
+    for rows in (40, 800):
+        plain = numpy.arange(rows * 500.0).reshape(rows, 500)
+        for layout in layouts:
+            expected, found = [m.block([[x, x], [x, x]]) for m, x in
+                               ((m, layout(m, m.array(plain))) for m in (numpy, np))]
+            assert pitches(found) == pitches(expected)
+            assert numpy.array_equal(numpy.array(found), expected)

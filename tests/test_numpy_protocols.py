@@ -367,3 +367,22 @@ def test_arguments_that_do_not_fit_have_numpys_words(code: str) -> None:
             eval(code, {"np": library, "m": library.ones((20, 16))})
         said.append(str(raised.value))
     assert said[0] == said[1]
+
+
+class Recording:
+    """An object that handles ufuncs by telling what it was called with."""
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        given = {name: getattr(value, "dtype", value) for name, value in options.items() if name != "out"}
+        return function.__name__, method, len(inputs), {**given, "where": "where" in options}
+
+
+@pytest.mark.parametrize("call", [
+    lambda np, x, q: np.add.reduce(x, where=q), lambda np, x, q: np.add.reduce(x, out=q),
+    lambda np, x, q: np.maximum.reduce(x, 0, None, q), lambda np, x, q: np.add.accumulate(x, out=q),
+    lambda np, x, q: np.add.reduce(q, keepdims=True),
+], ids="where out position accumulate operand".split())
+def test_methods_of_ufuncs_pass_on_the_arguments_that_were_given(call: Any) -> None:
+    other = Recording()
+    found = call(dnp, dnp.arange(3000.0), other)
+    assert found == call(numpy, numpy.arange(3000.0), other) and found[0] in ("add", "maximum")

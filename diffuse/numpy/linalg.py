@@ -21,6 +21,7 @@ from diffuse.numpy.ops.manipulation import asks as _asks
 from diffuse.numpy.ops.manipulation import diagonal as _diagonal
 from diffuse.numpy.ops.manipulation import is_array as _is_array
 from diffuse.numpy.ops.manipulation import matrix_transpose as _matrix_transpose
+from diffuse.numpy.ops.products import dot as _dot
 from diffuse.numpy.ops.products import outer as _outer
 from diffuse.numpy.ops.ufuncs import UFUNCS as _UFUNCS
 from diffuse.numpy.small import native as _native
@@ -49,7 +50,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
             and vector.meta.flags.c_contiguous and vector.dtype.kind == "f"
             and vector.size >= _core.SMALL > 0):
         flat = vector if vector.meta.ndim == 1 else vector.ravel()
-        square = _UFUNCS["matmul"].general((flat, flat))
+        square = _dot(flat, flat)
         return _numpy.sqrt(square) if isinstance(square, _numpy.generic) else _UFUNCS["sqrt"](square)
     if not _is_array(vector) or vector.dtype.kind not in "fc" or not vector.size or not vector.ndim:
         return _fallback.silently(_real.norm, x, ord, axis, keepdims)
@@ -60,7 +61,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         if flat.dtype.kind == "c":
             total = (flat.real**2 + flat.imag**2).sum()
         else:
-            total = _UFUNCS["matmul"](flat, flat)
+            total = _dot(flat, flat)
         root = _UFUNCS["sqrt"](total)
         return _asanyarray(root).reshape((1,) * vector.ndim) if keepdims else root
     along = _line(axis, vector.ndim)

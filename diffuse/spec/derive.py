@@ -6,11 +6,13 @@ from diffuse.ir import AccessMap, IndexTask, Privilege
 from diffuse.kernels.body import operations
 from diffuse.spec.opspec import REDUCERS, Indexing, Loop, OpSpec
 
-FOLDED = {**dict(zip(REDUCERS, REDUCERS, strict=True)), "dot": "sum", "vdot": "sum"}
+FOLDED = {**dict(zip(REDUCERS, REDUCERS, strict=True)), "dot": "sum", "dot:matmul": "sum",
+          "vdot": "sum"}
 """Operations that fold dimensions, with how they fold values."""
 
 LINEAR = {"copy": {0}, "negative": {0}, "positive": {0}, "multiply": {0, 1}, "divide": {0}, "real": {0},
-          "imag": {0}, "conjugate": {0}, "sum": {0}, "dot": {0, 1}, "vdot": {0, 1}}
+          "imag": {0}, "conjugate": {0}, "sum": {0}, "dot": {0, 1}, "dot:matmul": {0, 1},
+          "vdot": {0, 1}}
 """Operations that are linear in some inputs while the others stay constant, with the positions of these
 inputs."""
 

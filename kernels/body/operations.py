@@ -169,6 +169,7 @@ def errors(operation: str, signature: tuple[str, ...]) -> tuple[str, int]:
         return operation, 0
     floats = any(t[0] in "fc" for t in signature)
     word = "at" if name.startswith("scatter_") and attribute[0] == "a" else row.word or row.name
+    word = attribute or word if name == "dot" else word  # NumPy's function that computes a sum of products
     return word, row.errors if floats else row.integer_errors
 
 

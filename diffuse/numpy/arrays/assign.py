@@ -246,7 +246,11 @@ def stored(x: Array, index: Any, source: Any) -> bool:
     if kind in rules.WEAK or kind in rules.STRONG:
         if x.meta.size < core.SMALL and indices.small(x, index):
             return False
-        return scatter.write(x, index, core.hosted(chosen(source, x.form.dtype)))
+        try:
+            number = core.hosted(chosen(source, x.form.dtype))
+        except (ValueError, TypeError, OverflowError):
+            return False  # NumPy raises an error of the index instead, if there is one
+        return scatter.write(x, index, number)
     if kind not in ARRAYS:
         return False
     if x.form.dtype.kind not in "cb" and source.form.dtype.kind == "c":

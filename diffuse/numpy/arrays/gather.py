@@ -32,7 +32,7 @@ def read(x: Array, index: Any) -> Any:
     if masks.covers(x, index):
         return masked(x, indices.integers(index))
     chosen = indices.take_apart(x.meta, index, positions)
-    if chosen is None:
+    if chosen is None or not chosen.meta.size:
         return None
     form = indices.layout(chosen, x.form.dtype)
     if not recordable(form, x, *chosen.arrays):

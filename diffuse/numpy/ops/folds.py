@@ -268,7 +268,7 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
         return _recorded(operation, copies, axes, signature, wanted, keepdims, source)
     form, part = _result(shape, axes, wanted, keepdims, source)
     out = recorded(form)
-    operator = "sum" if operation in ("dot", "vdot") else operation
+    operator = "sum" if operation.partition(":")[0] in ("dot", "vdot") else operation
     library.record(operation, signature, shape, operands, ((out.storage, part),), operator=operator)
     return out if form.shape or keepdims else core.scalar_class.of(out)
 
@@ -289,7 +289,8 @@ def _result(shape: Point, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepd
 
 
 def product(a: Array, b: Array, operation: str = "dot") -> Any:
-    """The sum of products of two arrays of one shape: `dot`, or `vdot`, which never warns."""
+    """The sum of products of two arrays of one shape: `dot`, `dot:matmul`, whose warnings name that function,
+    or `vdot`, which never warns."""
     wanted = numpy.result_type(a.form.dtype, b.form.dtype)
     name = NATIVE[wanted] if wanted != numpy.float16 else "float32"
     if a.form.ndim == 1:

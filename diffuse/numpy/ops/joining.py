@@ -17,7 +17,7 @@ from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import known, rules
 from diffuse.numpy.ops.arguments import one_axis
-from diffuse.numpy.ops.conversion import array, asanyarray
+from diffuse.numpy.ops.conversion import array, asanyarray, ascontiguousarray, asfortranarray
 from diffuse.numpy.ops.creation import empty, fresh
 from diffuse.numpy.ops.like import empty_like
 from diffuse.numpy.ops.manipulation import (
@@ -185,6 +185,11 @@ def _joined(part: Any, depth: int, rank: int) -> Any:
     return viewed(asanyarray(part), lambda meta: meta.reshape((1,) * (rank - meta.ndim) + meta.shape))
 
 
+SLICED = 2 * 512 * 512
+"""The number of elements, times the depth of the lists, from which NumPy assigns the parts of a block to an
+array in C or Fortran order; it concatenates fewer."""
+
+
 @asking(numpy.block, lambda arrays: [leaf for leaf, _ in _leaves(arrays)])
 def block(arrays: Any) -> Any:
     leaves = _leaves(arrays)
@@ -192,7 +197,11 @@ def block(arrays: Any) -> Any:
     whole = any(isinstance(leaf, Array) for leaf, _ in leaves)
     if not whole or any(level != depth or isinstance(leaf, (list, tuple)) for leaf, level in leaves):
         return fallback.silently(numpy.block, arrays)
-    found = _joined(arrays, depth, max(depth, *[asanyarray(leaf).ndim for leaf, _ in leaves]))
+    parts = [asanyarray(leaf) for leaf, _ in leaves]
+    found = _joined(arrays, depth, max(depth, *[part.ndim for part in parts]))
+    if depth * found.size > SLICED:
+        rows = all([x.flags.c_contiguous for x in parts]) or not all([x.flags.f_contiguous for x in parts])
+        return ascontiguousarray(found) if rows else asfortranarray(found)
     return found.copy() if depth == 0 else found
 
 

@@ -5,8 +5,9 @@ Products of two vectors are reductions and fuse; matrix products are opaque task
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -26,6 +27,10 @@ MOST = 3 << 20
 """The most bytes of a product that NumPy computes at once if its operands are at hand."""
 
 
+LITTLE = MOST // 16
+"""The most elements of such a product, whatever their type."""
+
+
 def _plain(x: Any, y: Any) -> bool:
     """Should the product of two operands be recorded as a task?"""
     arrays = type(x) is core.array_class and type(y) is core.array_class
@@ -42,10 +47,25 @@ def _vectors(x: Any, y: Any) -> bool:
             and form.dtype.kind in "fiu" and not elementwise.eager_errors)
 
 
-def product(x: Any, y: Any) -> Any:
-    """The matrix product of two arrays of at least one dimension, or None if NumPy has to raise an error."""
+class Function(NamedTuple):
+    """One of NumPy's functions that compute products.  Their bits differ where they copy their operands in
+    different cases, and each has a name of its own in warnings."""
+
+    vectors: str
+    """The operation that is the product of two vectors."""
+    matrices: str
+    """The operation that is any other product; NumPy's warnings have its last part."""
+    of: Callable[[Any, Any], Any]
+    """Computes the product of two NumPy arrays."""
+    into: Callable[[Any, Any, Any], None]
+    """Computes it into a NumPy array."""
+
+
+def product(x: Any, y: Any, function: Function) -> Any:
+    """The product of two arrays of at least one dimension, whose extents are those of a matrix product; None
+    if NumPy has to raise an error."""
     if x.form is y.form and _vectors(x, y):
-        return folds.product(x, y)
+        return folds.product(x, y, function.vectors)
     rows, columns = x.shape[:-1], y.shape[-1:] if y.ndim > 1 else ()
     inner = y.shape[-2] if y.ndim > 1 else y.shape[0]
     if x.shape[-1] != inner:
@@ -54,14 +74,14 @@ def product(x: Any, y: Any) -> Any:
     if dtype not in NATIVE:
         return None
     if x.ndim == 1 and y.ndim == 1 and dtype.kind in "fiu" and x.size >= core.SMALL:
-        return folds.product(x, y)
+        return folds.product(x, y, function.vectors)
     try:
         batch = numpy.broadcast_shapes(rows[:-1], y.shape[:-2])
     except ValueError:
         return None
     form = _laid_out(x.meta, y.meta, (*batch, *rows[-1:], *columns), dtype)
     if form.size * form.itemsize <= MOST:
-        found = _at_once(x, y)
+        found = _at_once(x, y, function)
         if found is not None:
             return found
     if form.ndim and not library.current().host_sees:
@@ -69,7 +89,7 @@ def product(x: Any, y: Any) -> Any:
         if computed is not None:
             return computed[0]
     out = recorded(form)
-    _submit(x, y, out)
+    _submit(x, y, out, function)
     return out if out.ndim else core.scalar_class.of(out)
 
 
@@ -82,7 +102,7 @@ def _laid_out(x: Mirror, y: Mirror, shape: tuple[int, ...], dtype: numpy.dtype[A
     return packed(shape, outermost_first(numpy.matmul(*small)), dtype)
 
 
-def _at_once(x: Any, y: Any) -> Any:
+def _at_once(x: Any, y: Any, function: Function) -> Any:
     """Compute the product of two arrays at hand by NumPy; None for others.  Recording NumPy's call gains
     nothing if it has no task to wait for."""
     if not core.SMALL or not library.current().host_sees:
@@ -92,9 +112,7 @@ def _at_once(x: Any, y: Any) -> Any:
     if one is None or other is None:
         return None
     soon.looked()
-    found = _of_stacks(one, other)
-    if found is None:
-        found = numpy.matmul(one, other)
+    found = function.of(one, other)
     return core.hosted(found) if type(found) is numpy.ndarray else found
 
 
@@ -137,23 +155,49 @@ def _operand(x: Any) -> Any:
     return asanyarray(x)
 
 
-def _submit(x: Any, y: Any, out: Any) -> None:
+def _submit(x: Any, y: Any, out: Any, function: Function) -> None:
     operands = base.argument(x), base.argument(y)
-    function = _matmul
+    run = function.into
     engine = library.current()
     if out.ndim and (engine.runtime.ranks > 1 or engine.window.region is not None):
         from diffuse.numpy.ops.blocks import in_blocks  # not where there is one rank
 
-        function = in_blocks(x, y, _matmul)
-    library.call("matmul", function, operands, (base.argument(out),))
+        run = in_blocks(x, y, run)
+    library.call(function.matrices, run, operands, (base.argument(out),))
 
 
-def _matmul(x: Any, y: Any, out: Any) -> None:
+def _matmul(x: Any, y: Any) -> Any:
+    found = _of_stacks(x, y)
+    return numpy.matmul(x, y) if found is None else found
+
+
+def _matmul_into(x: Any, y: Any, out: Any) -> None:
     if out.ndim:
         if _of_stacks(x, y, out) is None:
             numpy.matmul(x, y, out=out)
     else:
         out[...] = numpy.matmul(x, y)
+
+
+def _dot_into(x: Any, y: Any, out: Any) -> None:
+    if out.ndim and out.flags.c_contiguous and out.dtype == numpy.result_type(x, y):
+        numpy.dot(x, y, out=out)
+    else:
+        out[...] = numpy.dot(x, y)
+
+
+def _inner(x: Any, y: Any) -> Any:
+    return numpy.inner(y, x)
+
+
+def _inner_into(x: Any, y: Any, out: Any) -> None:
+    out[...] = numpy.inner(y, x)
+
+
+MATMUL = Function("dot:matmul", "matmul", _matmul, _matmul_into)
+DOT = Function("dot", "numpy.dot", numpy.dot, _dot_into)
+INNER = Function("dot", "numpy.dot", _inner, _inner_into)
+"""The inner product of a vector, given as the second operand, and the rows of a matrix."""
 
 
 def _of_stacks(x: Any, y: Any, out: Any = None) -> Any:
@@ -177,7 +221,7 @@ class Matmul(ufunc):
                 if one is not x and other is not y and one.ndim == 1 and one.size >= core.SMALL:
                     found = at_once.dot(x, y) if one.dtype.char in "fd" else None
                 elif _light(one, other):
-                    found = _at_once(x, y)
+                    found = _at_once(x, y, MATMUL)
                 if found is not None:
                     return found
             if not isinstance(x, Array) or not isinstance(y, Array):
@@ -186,7 +230,7 @@ class Matmul(ufunc):
                 x, y = _operand(x), _operand(y)
             if _vectors(x, y) or _plain(x, y):
                 try:
-                    found = product(x, y)
+                    found = product(x, y, MATMUL)
                 except base.Unaddressable:
                     found = None
                 if found is not None:
@@ -197,11 +241,26 @@ class Matmul(ufunc):
 UFUNCS["matmul"] = Matmul(numpy.matmul)
 
 
+def _recorded(x: Any, y: Any, function: Function) -> Any:
+    """The product of two arrays, recorded unless it is done at once; None if NumPy has to compute it."""
+    found = at_once.dot(x, y) if x.form.ndim == 1 == y.form.ndim and x.form.dtype.char in "fd" else None
+    if found is not None:
+        return found
+    try:
+        return product(x, y, function)
+    except base.Unaddressable:
+        return None
+
+
 def dot(a: Any, b: Any, out: Any = None) -> Any:
-    if out is None and _vectors(a, b):
-        return UFUNCS["matmul"](a, b)
-    if out is None and _matrix_first(a, b):
-        return a @ b
+    if out is None and (_vectors(a, b) or _matrix_first(a, b)):
+        rows, columns = a.meta.shape[:-1], b.shape[1:]
+        few = rows and rows[0] * (columns[0] if columns else 1) <= LITTLE
+        found = _at_once(a, b, DOT) if few else None
+        if found is None:
+            found = _recorded(_operand(a), _operand(b), DOT)
+        if found is not None:
+            return found
     if asks(a) or asks(b):
         return fallback.asked(numpy.dot, a, b, out)
     x, y = (_operand(a), _operand(b)) if out is None else (asanyarray(a), asanyarray(b))
@@ -217,7 +276,9 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
             return UFUNCS["multiply"](x, y)
         if (_plain(x, y) and y.form.ndim <= 2 and (x.form.ndim <= 2 or y.form.ndim == 1)
                 and x.form.shape[-1] == y.form.shape[0]):
-            return UFUNCS["matmul"](x, y)
+            found = _recorded(x, y, DOT)
+            if found is not None:
+                return found
     elif type(x) is numpy.ndarray or type(y) is numpy.ndarray:
         x, y = a, b  # beside objects NumPy keeps a number as it is
     return fallback.silently(numpy.dot, x, y, *(() if out is None else (out,)))
@@ -241,7 +302,9 @@ def vdot(a: Any, b: Any, /) -> Any:
 def inner(a: Any, b: Any, /) -> Any:
     x, y = asanyarray(a), asanyarray(b)
     if _plain(x, y) and x.ndim == 1 and y.ndim <= 2 and x.shape == y.shape[-1:]:
-        return UFUNCS["matmul"](x, y) if y.ndim == 1 else UFUNCS["matmul"](y, x)
+        found = _recorded(x, y, DOT) if y.ndim == 1 else _recorded(y, x, INNER)
+        if found is not None:
+            return found
     return fallback.silently(numpy.inner, a, b)
 
 

@@ -308,7 +308,8 @@ class ufunc(identity.Identity, Gate):
                keepdims: Any = _NoValue, initial: Any = _NoValue, where: Any = _NoValue) -> Any:
         operator, target = FOLDS.get(self.__name__), alone(out)
         if (operator is None or foreign(array) or type(target) is tuple or out is Ellipsis
-                or isinstance(array, numpy.generic)):
+                or isinstance(array, numpy.generic) or out is not None and foreign(target)
+                or where is not _NoValue and foreign(where)):
             return self._method("reduce", (array,), axis=axis, dtype=dtype, out=out, keepdims=keepdims,
                                 initial=initial, where=where)
         axis, where = (0 if axis is _NoValue else axis), (True if where is _NoValue else where)
@@ -319,7 +320,8 @@ class ufunc(identity.Identity, Gate):
         target, along = alone(out), 0 if axis is _NoValue else axis
         number = isinstance(along, (int, numpy.integer, numpy.bool_))
         if (self.__name__ in SCANS and number and hasattr(array, "ndim") and array.ndim
-                and not foreign(array) and type(target) is not tuple and out is not Ellipsis):
+                and not foreign(array) and type(target) is not tuple and out is not Ellipsis
+                and (out is None or not foreign(target))):
             wanted = None if dtype is _NoValue else dtype
             return scans.scan(SCANS[self.__name__], array, along, wanted, target, self.numpy.accumulate)
         return self._method("accumulate", (array,), axis=axis, dtype=dtype, out=out)
