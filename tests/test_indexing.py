@@ -368,3 +368,18 @@ def test_arrays_of_integers_that_nobody_wrote_to_are_looked_at_once() -> None:
     assert not indices.within(i, 5) and indices.within(i, 8)
     indices.know(i, 0, 99)
     assert indices.within(i, 8), "what is known is no more than bounds"
+
+
+def test_the_name_of_an_arrays_elements_changes_with_each_write_of_one_element() -> None:
+    x = np.array(numpy.zeros(40_000))
+    x += 1.0
+    names = []
+    for k in range(600):        # Python keeps the numbers up to 256 for everybody
+        engine.fence()
+        names.append(indices.name(x))
+        for _ in range(1 + k % 3):
+            x[k] = float(k)
+    assert len(set(names)) == len(names)
+    before = indices.name(x)
+    x[7] = x[8] = 3.0
+    assert indices.name(x) != before and indices.name(x) == indices.name(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -142,3 +143,19 @@ def test_zeros_that_a_task_uses_next_are_recorded(begun: None) -> None:
     expected = numpy.zeros(20_000)
     expected[1:-1] = numpy.asarray(np.exp(a))[0] + 1.0
     same(whole(), expected)
+
+
+@pytest.mark.parametrize("kind", ["?", "u1", "f4", "f8", "c16"])
+def test_columns_of_any_length_get_what_numpys_get(kind: str) -> None:
+    pick = numpy.random.default_rng(5)
+    for rows in range(1, 20):
+        for step, apart in itertools.product((1, 2, -1, -3), (1, 2, -1)):
+            column = (slice(None, None, step), 3)
+            a = numpy.zeros((rows, 1000), kind)     # large for most lengths
+            x, count = np.array(a), len(a[column])
+            values = (100 * pick.random(2 * count)).astype(kind)[::apart][:count]
+            for value in (np.array(values), values, values[0], values[0].item()):
+                a[column] = numpy.asarray(value)
+                x[column] = value
+                same(numpy.asarray(x), a)
+                a[column] = x[column] = 0

@@ -47,7 +47,8 @@ class Storage:
     """The epoch of the last task that writes it, as `touched`."""
     version: int
     """Counts recorded writes, and possible writes by the host.  As long as it stays the same and the store is
-    not `exported`, the elements stay the same."""
+    not `exported`, the elements stay the same.  Whoever compares it later keeps the number itself: writes by
+    the host leave a number as it is that nobody else refers to."""
     exported: bool
     """Does other code see the memory, or hold the store (`shared`)?  Tasks on it then run before the call
     that records them returns."""

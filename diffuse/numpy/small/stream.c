@@ -233,7 +233,10 @@ int small_holds(void) { return small_number_in(SLOT(SLOT(stream_engine, engine_w
 
 int small_wrote(PyObject *storage)
 {
-    return small_set_number(&SLOT(storage, storage_version), small_number_in(SLOT(storage, storage_version)) + 1);
+    PyObject *version = SLOT(storage, storage_version);
+    if (version != NULL && Py_REFCNT(version) == 1) /* nobody can compare this number with the next one */
+        return 0;
+    return small_set_number(&SLOT(storage, storage_version), small_number_in(version) + 1);
 }
 
 PyObject **small_alone(PyObject *template) { return &SLOT(template, template_alone); }

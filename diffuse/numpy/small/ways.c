@@ -111,9 +111,10 @@ static npy_intp weight(Gate *gate, Found *found)
 /* May a call on large arrays at hand be done now?  Then its bytes are spent (soon.c). */
 static int may_be_soon(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
-    if (gate->need < SHAPED)
-        return found->wrapped && small_permitted(gate, found, args, n, kwnames) && weight(gate, found) >= 0
-               && small_spend(weight(gate, found));
+    if (gate->need < SHAPED) {
+        npy_intp bytes = found->wrapped && small_permitted(gate, found, args, n, kwnames) ? weight(gate, found) : -1;
+        return bytes >= 0 && small_spend(bytes);
+    }
     npy_intp size = found->arrays ? -1 : small_makes(gate, args, n, kwnames);
     return size >= 0 && size < state.left && small_spend(8 * size);
 }
