@@ -165,8 +165,8 @@ int small_apart(PyArrayObject *array)
 
 enum { QUICK = 4096 }; /* elements that are copied in the time in which NumPy finds out how */
 
-/* Copy to an array whose rows are short, to one of few elements, or to one whose many elements lie far apart; 0 if NumPy has
- * to do it, as it is quicker for others. */
+/* Copy to an array whose rows are short, rows that lie side by side to one of few elements, or to an array whose many
+ * elements lie far apart; 0 if NumPy has to do it, as it is quicker for others. */
 static int put_rows(PyArrayObject *array, PyObject *value)
 {
     PyArrayObject *other = (PyArrayObject *)value;
@@ -195,7 +195,7 @@ static int put_rows(PyArrayObject *array, PyObject *value)
     }
     if (!brief && small_move_shared(dims, PyArray_DIMS(array), width, PyArray_BYTES(array), PyArray_STRIDES(array), from, step))
         return 1;
-    if (!brief && size >= QUICK)
+    if (!brief && (size >= QUICK || (step[dims - 1] != 0 && step[dims - 1] != width)))
         return 0;
     small_move(dims, PyArray_DIMS(array), width, PyArray_BYTES(array), PyArray_STRIDES(array), from, step);
     return 1;
