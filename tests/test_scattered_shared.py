@@ -13,12 +13,18 @@ import diffuse.numpy as np
 from diffuse import library
 from diffuse.numpy.arrays import soon
 from diffuse.numpy.small import native
+from diffuse.settings import using
+from tests.around import around
 
 pytestmark = [pytest.mark.skipif(native is None, reason="the extension is not there"),
               pytest.mark.local_only("arrays that were recorded are not at hand")]
-SHAPE = 130, 120, 9
+SHAPE = 130, 120, 33
+"""Few elements in a level, which are computed at once, and more levels than a processor's caches hold: a
+launch that takes less than 8 us is not shared."""
 LONGEST = 60.0
-"""Seconds until launches are shared, at most: until then a busy machine has compiled the loops."""
+"""Seconds until launches are shared, at most: on a busy machine threads seldom get a turn."""
+
+two_threads = around(using, small=16_384, runtime="local", threads=2, compile="wait")
 
 
 def elimination(m: Any, a: Any, b: Any) -> tuple[Any, Any]:

@@ -86,6 +86,31 @@ def test_comparisons_of_rows(compare: Callable[[Any, Any], Any]) -> None:
                 same(compare(x, y), compare(a, b))
 
 
+def test_quotients_of_rows_of_medium_length() -> None:
+    for shape in [(40, 32), (12, 60), (9, 255), (40, 31)]:
+        values = numpy.random.default_rng(13).choice(SPECIAL, (2, *shape))
+        with numpy.errstate(all="ignore"), np.errstate(all="ignore"):
+            for (x, y), (a, b) in zip(layouts(np, values), layouts(numpy, values), strict=True):
+                same(x / y, a / b)
+                same((x + 1.0) / y, (a + 1.0) / b)
+                same(x / (y + 1.0), a / (b + 1.0))
+
+
+def test_warnings_of_quotients_of_rows_are_numpys() -> None:
+    told = []
+    for m in (numpy, np):
+        x = m.array(numpy.linspace(0.0, 1.0, 4000).reshape(40, 100))[:, 3:70]
+        y = m.array(numpy.linspace(-1.0, 0.0, 4000).reshape(40, 100))[:, 33:]
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            x[:, :1] / (y[:, :1] + 1.0)
+            x / y
+            (x + 0.0) / y
+            x[-1:] / y[-1:]
+        told.append([str(warning.message) for warning in found])
+    assert told[0] == told[1] and len(told[0]) == 3
+
+
 def test_warnings_of_roots_are_numpys() -> None:
     told = []
     for m in (numpy, np):

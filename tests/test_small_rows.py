@@ -52,6 +52,32 @@ def test_short_rows_of_any_layout(seed: int) -> None:
         same(other, whole)
 
 
+@pytest.mark.parametrize("kind", ["f8", "f4", "i8", "u1", "?", "c16", "i4"])
+def test_assignments_to_parts_of_few_elements(kind: str) -> None:
+    pick = numpy.random.default_rng(3)
+    start = (8 * pick.random((66, 66))).astype(kind)
+    given = (8 * pick.random((66, 66))).astype(kind)
+
+    def run(m: Any) -> Any:
+        a, b = m.array(start), m.array(given)
+        a[2:20] = b[:18]
+        a[20:30] = b[0]
+        a[30:33] = 1
+        a[5:65, 5:65] = b[:60, :60].T
+        a[::2, 40:50] = b[:33, 3:4]
+        a[40:60:3, ::2] = b[7, ::2]
+        a[:8] = b[8:0:-1]
+        a[:, 60] = b[:, 3]
+        a[60:, 1:] = a[58:64, :-1]  # in the same memory
+        a[50:52] = b[:1, :1]
+        a.reshape(6, 11, 66)[1:3, 4:6] = b[:2, :1]
+        a[33:35] = numpy.array(1, kind)
+        a.T[3:6] = b[3:6]
+        return a
+
+    same(run(np), run(numpy))
+
+
 def test_arrays_of_few_elements_on_the_left() -> None:
     few, a = numpy.arange(1.0, 5.0).reshape(1, 1, 4), numpy.random.default_rng(0).random((20, 30, 4))
     p, x = np.array(few), np.array(a)

@@ -1,5 +1,5 @@
-"""Operators on few elements that write into an operand that nobody else knows, and those in place: values,
-floating-point errors, and operands that somebody holds."""
+"""Operators and ufuncs on few elements that write into an operand that nobody else knows, and operators in
+place: values, floating-point errors, and operands that somebody holds."""
 
 from __future__ import annotations
 
@@ -55,12 +55,34 @@ CHAINS: dict[str, Callable[[Any, Any], Any]] = {
     "add": add, "subtract": subtract, "multiply": multiply, "divide": divide}
 
 
+def library(x: Any) -> Any:
+    return numpy if type(x) is numpy.ndarray else np
+
+
+def limited(x: Any, y: Any) -> Any:
+    m = library(x)
+    return m.maximum(0.0, m.maximum(m.minimum(1.0, 2.0 * x), m.minimum(x + 1.0, y)))
+
+
+def turned(x: Any, y: Any) -> Any:
+    m = library(x)
+    return m.abs(-(x - y)) + m.absolute(y * x) - abs(x - 1.0) + m.negative(y * 2.0)
+
+
+def compared(x: Any, y: Any) -> Any:
+    m = library(x)
+    return m.maximum(m.less(x * 2.0, y), m.greater(x * 1.0, y * 1.0)) * m.maximum(x * 2.0, y[:1])
+
+
+UFUNCS = {"limited": limited, "turned": turned, "compared": compared}
+
+
 @pytest.fixture(autouse=True)
 def learnt() -> None:
-    """The extension knows how the interpreter calls operators: it finds that out among the first ones."""
+    """The extension knows how the interpreter calls operators and ufuncs: found out among the first ones."""
     x = np.array(numpy.ones(1000))
     for _ in range(200):
-        for chain in CHAINS.values():
+        for chain in (*CHAINS.values(), *UFUNCS.values()):
             chain(x, x)
 
 
@@ -80,24 +102,40 @@ def same(ours: Any, theirs: Any) -> bool:
 def test_results_in_temporaries_have_numpys_bits(size: int, dtype: str) -> None:
     X, Y = data(size, dtype)
     x, y = np.array(X), np.array(Y)
-    for run in (*CHAINS.values(), reflected, broadcast):
+    for run in (*CHAINS.values(), *UFUNCS.values(), reflected, broadcast):
         with np.errstate(all="ignore"):
             assert same(run(x, y), run(X, Y))
         assert same(x, X) and same(y, Y)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_special_numbers_in_temporaries_have_numpys_bits(size: int) -> None:
+    special = [0.0, -0.0, numpy.nan, -numpy.nan, numpy.inf, -numpy.inf, 1.0, -2.0, 1e-310]
+    X, Y = numpy.random.default_rng(size).choice(special, (2, size))
+    x, y = np.array(X), np.array(Y)
+    for run in UFUNCS.values():
+        with np.errstate(all="ignore"):
+            assert same(run(x, y), run(X, Y))
+        assert reported(partial(run, x, y), all="warn") == reported(partial(run, X, Y), all="warn")
 
 
 told = pytest.mark.skipif(native is None or platform.libc_ver()[0] != "glibc" or sys.version_info >= (3, 14),
                           reason="the extension finds out by glibc who the caller is")
 
 
+def operators(x: Any) -> Any:
+    return 2.0 - ((x * 2.0 + 1.0) * 3.0 - x) / x
+
+
+def ufuncs(x: Any) -> Any:
+    return np.maximum(np.negative(np.abs(x - 1.0)), -0.25)
+
+
 @told
+@pytest.mark.parametrize("chain", [operators, ufuncs])
 @pytest.mark.parametrize("size", SIZES)
-def test_results_take_the_memory_of_few_elements(size: int) -> None:
-    x = np.array(data(size)[0])
-
-    def run() -> Any:
-        return 2.0 - ((x * 2.0 + 1.0) * 3.0 - x) / x
-
+def test_results_take_the_memory_of_few_elements(size: int, chain: Callable[[Any], Any]) -> None:
+    run = partial(chain, np.array(data(size)[0]))
     run()
     tracemalloc.start()
     try:
@@ -149,6 +187,29 @@ def test_what_somebody_holds_keeps_its_value(size: int) -> None:
             assert same(mapped[0], function(X * 2.0, Y))
             view = (x * 2.0)[1:]
             assert same(function(view, 1.0), function((X * 2.0)[1:], 1.0)) and same(view, (X * 2.0)[1:])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_arguments_that_somebody_holds_keep_their_values(size: int) -> None:
+    X = data(size)[0]
+    x = np.array(X)
+    for function, theirs in ((np.abs, numpy.abs), (np.negative, numpy.negative)):
+        for _ in range(3):
+            stored = partial(function, x * -2.0)
+            first, second = stored(), stored()
+            assert same(first, theirs(X * -2.0)) and same(second, theirs(X * -2.0))
+            arguments = (x * -3.0,)
+            assert same(function(*arguments), theirs(X * -3.0)) and same(arguments[0], X * -3.0)
+            items = [x * -2.0, x * -5.0]
+            assert same(list(map(function, items))[1], theirs(X * -5.0)) and same(items[1], X * -5.0)
+            yielded = next(function(x * -float(k)) for k in (7, 8))
+            assert same(yielded, theirs(X * -7.0))
+            view = (x * -2.0)[1:]
+            assert same(function(view), theirs((X * -2.0)[1:])) and same(view, (X * -2.0)[1:])
+    bound = partial(np.maximum, x * 2.0, 1.5)
+    assert same(bound(), numpy.maximum(X * 2.0, 1.5)) and same(bound.args[0], X * 2.0)
+    assert same(reduce(np.minimum, [x * 2.0, x * 3.0, x + 1.0]),
+                reduce(numpy.minimum, [X * 2.0, X * 3.0, X + 1.0]))
 
 
 ALL = ("add", "subtract", "multiply", "divide")

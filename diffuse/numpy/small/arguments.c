@@ -20,7 +20,7 @@ static int note(Found *found, PyObject *given, PyArrayObject *array, int depth)
         else if (found->shape[k] == 1)
             found->shape[k] = extent;
     }
-    npy_intp size = PyArray_SIZE(array);
+    npy_intp size = size_of((PyObject *)array);
     found->product = found->product > Py_MAX(state.small, FEW) ? found->product : found->product * (size ? size : 1);
     found->total += PyArray_NBYTES(array);
     found->width = Py_MAX(found->width, PyArray_ITEMSIZE(array));
@@ -68,7 +68,7 @@ static PyObject *lowered(PyObject *x, Found *found, int depth)
         return NULL;
     if (type == &PyArray_Type) {
         PyArrayObject *array = (PyArrayObject *)x;
-        return PyArray_SIZE(array) < state.small && small_native(array) && note(found, x, array, depth) ? Py_NewRef(x) : NULL;
+        return size_of(x) < state.small && small_native(array) && note(found, x, array, depth) ? Py_NewRef(x) : NULL;
     }
     if (type == state.array_class) {
         PyObject *memory = found->large ? small_at_hand((Array *)x) : small_near((Array *)x);

@@ -1,4 +1,4 @@
-/* Numbers and arrays copied into arrays of one dimension, or of short rows, as NumPy's assignments do it. */
+/* Numbers and arrays copied into arrays of one dimension, of few elements, or of short rows, as NumPy's assignments do it. */
 #include "loops.h"
 #include <numpy/arrayscalars.h>
 #include <float.h>
@@ -172,16 +172,19 @@ int small_apart(PyArrayObject *array)
     return PyArray_NDIM(array) > 0 && reach > 0;
 }
 
-/* Copy to an array whose rows are short, or whose many elements lie far apart; 0 if NumPy has to do it, as it is quicker
- * for others. */
+enum { QUICK = 4096 }; /* elements that are copied in the time in which NumPy finds out how */
+
+/* Copy to an array whose rows are short, rows that lie side by side to one of few elements, or to an array whose many
+ * elements lie far apart; 0 if NumPy has to do it, as it is quicker for others. */
 static int put_rows(PyArrayObject *array, PyObject *value)
 {
     PyArrayObject *other = (PyArrayObject *)value;
     int dims = PyArray_NDIM(array), kind = small_kind(PyArray_TYPE(array)), missing;
-    if (dims > RANK || PyArray_IS_C_CONTIGUOUS(array) || !small_apart(array))
+    npy_intp size = size_of((PyObject *)array);
+    if (dims > RANK || (PyArray_IS_C_CONTIGUOUS(array) && size >= QUICK) || !small_apart(array))
         return 0;
     npy_intp row = PyArray_DIM(array, dims - 1), width = PyArray_ITEMSIZE(array), step[RANK] = {0};
-    int brief = row < SHORT && PyArray_SIZE(array) > row * SHORT;
+    int brief = row < SHORT && size > row * SHORT;
     Number number;
     const char *from = (const char *)&number;
     if (!PyArray_CheckExact(value)) {
@@ -199,8 +202,10 @@ static int put_rows(PyArrayObject *array, PyObject *value)
         }
         from = PyArray_BYTES(other);
     }
-    if (!brief)
-        return small_move_shared(dims, PyArray_DIMS(array), width, PyArray_BYTES(array), PyArray_STRIDES(array), from, step);
+    if (!brief && small_move_shared(dims, PyArray_DIMS(array), width, PyArray_BYTES(array), PyArray_STRIDES(array), from, step))
+        return 1;
+    if (!brief && (size >= QUICK || (step[dims - 1] != 0 && step[dims - 1] != width)))
+        return 0;
     small_move(dims, PyArray_DIMS(array), width, PyArray_BYTES(array), PyArray_STRIDES(array), from, step);
     return 1;
 }

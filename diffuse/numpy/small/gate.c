@@ -10,8 +10,8 @@ static PyObject *row_of(Gate *gate, PyObject *const *args)
 }
 
 /* What NumPy gives where the arguments are small, or where the call only looks at the description of a large array or
- * reads its memory.  NULL, without an exception, of other calls. */
-static PyObject *call_on_small(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+ * reads its memory.  NULL, without an exception, of other calls.  `frame` is that of the gate's function. */
+static PyObject *call_on_small(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, void **frame)
 {
     PyObject *low[MOST], *result = NULL;
     Py_ssize_t all = small_count(n, kwnames);
@@ -31,8 +31,12 @@ static PyObject *call_on_small(Gate *gate, PyObject *const *args, Py_ssize_t n, 
     Found found = {.product = 1};
     if (!small_lower_all(args, all, -1, low, &found))
         return NULL;
-    if (small_permitted(gate, &found, args, n, kwnames))
-        result = small_answer(gate, low, n, kwnames, &found);
+    if (small_permitted(gate, &found, args, n, kwnames)) {
+        if (kwnames == NULL && n == small_inputs(gate))
+            result = small_call_over_temporary(gate, args, low, n, frame);
+        if (result == NULL)
+            result = small_answer(gate, low, n, kwnames, &found);
+    }
     small_release(low, all, &found);
     return result;
 }
@@ -185,7 +189,7 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
     }
     if (is_numpys(gate, args, n, kwnames))
         return PyObject_Vectorcall(gate->real, args, n, kwnames);
-    PyObject *result = call_on_small(gate, args, n, kwnames);
+    PyObject *result = call_on_small(gate, args, n, kwnames, (void **)__builtin_frame_address(0));
     if (result == NULL && !PyErr_Occurred())
         result = call_on_large(gate, args, n, kwnames);
     int wrong = result == NULL && state.refused != NULL && PyErr_ExceptionMatches(PyExc_TypeError);

@@ -116,6 +116,11 @@ PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject 
 /* Of loops.c: a ufunc's result on arrays and numbers; NULL, without an exception unless one was raised, if NumPy has to
  * look. */
 PyObject *small_call_loop(Gate *gate, PyObject *const *low);
+/* The same in the memory of an operand that nobody needs any more: 1 if it is done. */
+int small_call_loop_over(Gate *gate, PyObject *const *low, PyObject *memory);
+/* Of temporaries.c: the argument, a new reference, whose memory got a ufunc's result; NULL where that may not be.  `frame`
+ * is that of the gate's function. */
+PyObject *small_call_over_temporary(Gate *gate, PyObject *const *args, PyObject *const *low, Py_ssize_t n, void **frame);
 
 /* Of select.c: what `where` gives of three arguments, and `zeros_like` and `array` of one, likewise. */
 PyObject *small_where(PyObject *const *given);

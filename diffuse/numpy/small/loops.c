@@ -15,6 +15,15 @@ enum { SCRATCH = 1 << 17, PLAIN = 1 << 14, STRIDED = 1 << 12 }; /* bytes that ar
 
 static Loop loops[FORWARD][KINDS];
 
+/* Give an operator's loop of a kind its code for strided rows, if there is some. */
+static void quicken(int name, int kind, Loop *loop)
+{
+    if (loop->run == NULL || (loop->strided = small_strided_rows(name, kind)) == NULL)
+        return;
+    loop->silent = (name >= LESS && name < FORWARD) || name == ABSOLUTE || name == NEGATIVE;
+    loop->slow = name == ABSOLUTE ? ALWAYS : name == DIVIDE ? IN_ROWS : WHERE_APART;
+}
+
 /* The strides of an array over the dimensions of a result; 0 unless they go as in C's order, forwards or, if `back`,
  * backwards, so that NumPy would lay out the result in that order. */
 static int laid(PyArrayObject *array, int dims, const npy_intp *shape, int back, Side *side)
@@ -202,28 +211,32 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
 
 PyObject *small_loop(int name, PyObject *left, PyObject *right) { return result(loops[name], left, right); }
 
-/* Run a loop whose result goes to an operand's own elements, which cannot be computed again: 0 if it was not run, -1 with
- * an exception for floating-point errors. */
-static int run_over(int name, const Loop *loop, int dims, npy_intp *shape, Side *sides)
+/* Run a loop whose result goes to an operand's own elements, which cannot be computed again: 0 if it was not run.
+ * `raised` gets the floating-point errors. */
+static int run_over(const Loop *loop, int dims, npy_intp *shape, Side *sides, int count, unsigned *raised)
 {
-    dims = small_merged(dims, shape, sides, 3);
-    unsigned raised = 0;
-    int large = rows_of(dims, shape) * shape[dims - 1] * loop->width > MOST_IN_PLACE;
+    dims = small_merged(dims, shape, sides, count);
+    int large = rows_of(dims, shape) * shape[dims - 1] * loop->width > MOST_IN_PLACE, short_rows = brief(dims, shape);
     if (loop->alone)
         return 0;
-    if (brief(dims, shape)) {
-        small_clear();
-        if (large || !small_run_strided(loop, dims, shape, sides, 3))
-            return 0;
-        raised = small_raised();
-    } else if (!small_shared(loop, dims, shape, sides, 3, &raised)) {
-        if (large)
-            return 0;
-        small_clear();
-        run(loop, dims, shape, sides, 3);
-        raised = small_raised();
-    }
-    return raised && small_report(name, raised) < 0 ? -1 : 1;
+    if (!short_rows && small_shared(loop, dims, shape, sides, count, raised))
+        return 1;
+    if (large)
+        return 0;
+    small_clear();
+    int done = small_run_strided(loop, dims, shape, sides, count);
+    if (!done && !short_rows)
+        run(loop, dims, shape, sides, count);
+    *raised = small_raised();
+    return done || !short_rows;
+}
+
+/* The same for an operator, whose errors are reported: -1 with an exception. */
+static int operate_over(int name, const Loop *loop, int dims, npy_intp *shape, Side *sides)
+{
+    unsigned raised = 0;
+    int done = run_over(loop, dims, shape, sides, 3, &raised);
+    return done && raised && small_report(name, raised) < 0 ? -1 : done;
 }
 
 int small_loop_in_place(int name, PyObject *memory, PyObject *right)
@@ -244,7 +257,7 @@ int small_loop_in_place(int name, PyObject *memory, PyObject *right)
     sides[2] = sides[0];
     memcpy(whole, shape, sizeof whole);
     Side before[] = {sides[0], sides[1]};
-    int done = small_same_or_apart(array, right) ? run_over(name, loop, dims, shape, sides) : 0;
+    int done = small_same_or_apart(array, right) ? operate_over(name, loop, dims, shape, sides) : 0;
     if (done || PyArray_NBYTES(array) > SCRATCH)
         return done;
     memcpy(shape, whole, sizeof whole);
@@ -265,18 +278,37 @@ int small_loop_in_place(int name, PyObject *memory, PyObject *right)
     return 1;
 }
 
-int small_loop_over(int name, PyObject *left, PyObject *right, PyObject *memory)
+/* The loop for these operands with results that go to the memory of one of them, in C's order; NULL if there is none. */
+static const Loop *chosen_over(const Loop *among, PyObject *const *given, int n, PyObject *memory, int *dims,
+                               npy_intp *shape, Side *sides)
 {
     PyArrayObject *array = (PyArrayObject *)memory;
-    PyObject *given[] = {left, right};
+    const Loop *loop = PyArray_IS_C_CONTIGUOUS(array) ? chosen(among, given, n, 0, dims, shape, sides) : NULL;
+    if (loop == NULL || loop->made != PyArray_TYPE(array) || *dims != PyArray_NDIM(array)
+            || !PyArray_CompareLists(shape, PyArray_DIMS(array), *dims) || !laid(array, *dims, shape, 0, &sides[n]))
+        return NULL;
+    return loop;
+}
+
+int small_loop_over(int name, PyObject *left, PyObject *right, PyObject *memory)
+{
     Side sides[3];
     npy_intp shape[RANK];
     int dims;
-    const Loop *loop = PyArray_IS_C_CONTIGUOUS(array) ? chosen(loops[name], given, 2, 0, &dims, shape, sides) : NULL;
-    if (loop == NULL || loop->made != PyArray_TYPE(array) || dims != PyArray_NDIM(array)
-            || !PyArray_CompareLists(shape, PyArray_DIMS(array), dims) || !laid(array, dims, shape, 0, &sides[2]))
-        return 0;
-    return run_over(name, loop, dims, shape, sides);
+    const Loop *loop = chosen_over(loops[name], (PyObject *[]){left, right}, 2, memory, &dims, shape, sides);
+    return loop == NULL ? 0 : operate_over(name, loop, dims, shape, sides);
+}
+
+/* The result of a ufunc that has these loops, in the memory of one of `n` operands, by a loop that raises no
+ * floating-point errors: 1 if it is done. */
+static int silently_over(const Loop *among, PyObject *const *given, int n, PyObject *memory)
+{
+    Side sides[3];
+    npy_intp shape[RANK];
+    int dims;
+    unsigned raised;
+    const Loop *loop = chosen_over(among, given, n, memory, &dims, shape, sides);
+    return loop != NULL && loop->silent && run_over(loop, dims, shape, sides, n + 1, &raised);
 }
 
 /* The loop of a ufunc for operands of one type with results of a type, if there is one. */
@@ -295,7 +327,7 @@ static void find(PyUFuncObject *ufunc, int type, int made, int alone, Loop *foun
 
 void small_find_loops(void)
 {
-    static const int names[] = {ADD, SUBTRACT, MULTIPLY, DIVIDE, AND, OR, XOR, SQUARE, NEGATIVE, ABSOLUTE,
+    static const int names[] = {ADD, SUBTRACT, MULTIPLY, DIVIDE, AND, OR, XOR, INVERT, SQUARE, NEGATIVE, ABSOLUTE,
                                 LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL};
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         PyUFuncObject *ufunc = (PyUFuncObject *)small_ufuncs[names[k]];
@@ -303,10 +335,9 @@ void small_find_loops(void)
         for (int kind = first; kind < KINDS; kind++) {
             int type = small_types[kind]->type_num;
             find(ufunc, type, names[k] >= LESS ? NPY_BOOL : type, kind == DOUBLES, &loops[names[k]][kind]);
-            loops[names[k]][kind].strided = small_strided_rows(names[k], kind);
-            loops[names[k]][kind].silent = names[k] >= LESS;
             if (names[k] == DIVIDE || names[k] == ABSOLUTE) /* of whole numbers, and of complex ones */
                 find(ufunc, type, NPY_DOUBLE, kind == DOUBLES, &loops[names[k]][kind]);
+            quicken(names[k], kind, &loops[names[k]][kind]);
         }
     }
 }
@@ -342,8 +373,7 @@ static const Loop *loops_of(PyObject *given)
         find(ufunc, type, type, alone, &found[kind]);
         find(ufunc, type, NPY_BOOL, alone, &found[kind]);
         find(ufunc, type, NPY_DOUBLE, alone, &found[kind]);
-        found[kind].strided = found[kind].run == NULL ? NULL : small_strided_rows(operator, kind);
-        found[kind].silent = operator >= LESS && operator < FORWARD;
+        quicken(operator, kind, &found[kind]);
         small_quicken(ufunc->name, &found[kind]);
     }
     known[place].ufunc = Py_NewRef(given);
@@ -391,12 +421,24 @@ int small_loop_into(PyObject *ufunc, PyObject *const *values, Py_ssize_t n, PyOb
     return small_shared(loop, dims, shape, sides, m + 1, &raised) && !raised;
 }
 
-PyObject *small_call_loop(Gate *gate, PyObject *const *low)
+/* The loops of a gate's ufunc; NULL of other functions. */
+static const Loop *loops_of_gate(Gate *gate)
 {
     if (!gate->looked) {
         gate->looked = 1;
         gate->loops = gate->flags & MASKLESS ? NULL : loops_of(gate->real);
     }
-    return gate->loops == NULL || ((PyUFuncObject *)gate->real)->nin != small_inputs(gate)
-               ? NULL : result(gate->loops, low[0], gate->flags & ONE ? NULL : low[1]);
+    return gate->loops == NULL || ((PyUFuncObject *)gate->real)->nin != small_inputs(gate) ? NULL : gate->loops;
+}
+
+PyObject *small_call_loop(Gate *gate, PyObject *const *low)
+{
+    const Loop *found = loops_of_gate(gate);
+    return found == NULL ? NULL : result(found, low[0], gate->flags & ONE ? NULL : low[1]);
+}
+
+int small_call_loop_over(Gate *gate, PyObject *const *low, PyObject *memory)
+{
+    const Loop *found = loops_of_gate(gate);
+    return found != NULL && silently_over(found, low, (int)small_inputs(gate), memory);
 }

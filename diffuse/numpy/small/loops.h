@@ -19,8 +19,8 @@ typedef void (*StridedRows)(npy_intp rows, npy_intp n, char *to, npy_intp to_row
                             npy_intp a_step, const char *b, npy_intp b_row, npy_intp b_step);
 
 /* Where code for strided rows is faster than a loop on long rows: where elements are apart; there and where an operand has
- * one element for the whole row; on all. */
-enum { WHERE_APART, BESIDE_ONE, ALWAYS };
+ * one element for the whole row; on all; nowhere, but on many rows of medium length. */
+enum { WHERE_APART, BESIDE_ONE, ALWAYS, IN_ROWS };
 
 /* An inner loop of a ufunc. */
 typedef struct Loop {

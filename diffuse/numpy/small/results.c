@@ -19,7 +19,7 @@ static int holds_arrays(PyObject *tuple)
 /* Is `array` a few elements of memory that NumPy has just made, which no argument can share? */
 static int fresh(PyObject *x, Found *found)
 {
-    if (!PyArray_CheckExact(x) || PyArray_SIZE((PyArrayObject *)x) >= state.tiny)
+    if (!PyArray_CheckExact(x) || size_of(x) >= state.tiny)
         return 0;
     PyObject *base = PyArray_BASE((PyArrayObject *)x);
     if (base == NULL)

@@ -7,7 +7,7 @@
 
 enum { STEP = 512 };        /* the elements of which the parts of a row are multiples */
 enum { MOST = 1 << 20 };    /* more elements would keep Python's lock for too long */
-enum { KEPT = 128 };
+enum { SETS = 64, PLACES = 4 };
 
 /* What a launch of a loop is, as its points find it behind the words of the block that say how it is cut. */
 typedef struct {
@@ -21,22 +21,26 @@ typedef struct {
 enum { DOMAIN, TILE, CALL, WORDS };
 
 /* How long functions take on one thread, by their address and the number of elements, of which four bits count: arrays
- * whose extents change every turn would not be met again else. */
-static struct { const void *code; npy_intp size; int64_t alone; } times[KEPT];
+ * whose extents change every turn would not be met again else.  Pairs with one hash are kept side by side: if each took the
+ * other's place, functions that take turns would be measured for ever and never shared. */
+typedef struct { const void *code; npy_intp size; int64_t alone; } Time;
+
+static struct { Time times[PLACES]; unsigned oldest; } sets[SETS];
 
 int64_t *small_time_of(const void *code, npy_intp size)
 {
     int low = 0;
     while (size >> low >= 16)
         low++;
+    size_t hash = (size_t)code >> 4 ^ (size_t)(size >> low) * 31 ^ (size_t)low * 5;
+    Time *times = sets[hash % SETS].times;
     size = size >> low << low;
-    size_t place = ((size_t)code >> 4 ^ (size_t)(size >> low) * 31 ^ (size_t)low * 5) % KEPT;
-    if (times[place].code != code || times[place].size != size) {
-        times[place].code = code;
-        times[place].size = size;
-        times[place].alone = 0;
-    }
-    return &times[place].alone;
+    for (int k = 0; k < PLACES; k++)
+        if (times[k].code == code && times[k].size == size)
+            return &times[k].alone;
+    Time *place = &times[sets[hash % SETS].oldest++ % PLACES];
+    *place = (Time){code, size, 0};
+    return &place->alone;
 }
 
 static void part(char *block, int64_t point)

@@ -266,13 +266,22 @@ static inline void small_looked(void)
     state.left = state.allowance;
 }
 
+/* The number of elements: `PyArray_SIZE` calls a function of NumPy's. */
+static inline npy_intp size_of(PyObject *x)
+{
+    npy_intp size = 1;
+    for (int d = 0; d < PyArray_NDIM((PyArrayObject *)x); d++)
+        size *= PyArray_DIM((PyArrayObject *)x, d);
+    return size;
+}
+
 /* Note an operation on few elements of an array.  So many on parts of large arrays, with none on whole ones between,
  * are a loop over slices, which would have to wait for what was recorded, as a value does that the program reads. */
 enum { SMALL_LOOP = 128 };
 static inline void small_step(Array *x)
 {
     if (state.allowance > 0 && x->owner != NULL && x->owner != Py_None
-            && PyArray_SIZE((PyArrayObject *)((Array *)x->owner)->meta) >= state.small && ++state.steps == SMALL_LOOP) {
+            && size_of(((Array *)x->owner)->meta) >= state.small && ++state.steps == SMALL_LOOP) {
         state.loops += state.trial;
         small_looked();
     }
@@ -290,7 +299,6 @@ static inline int small_is_among(PyTypeObject *type, PyObject *types)
 /* A slot of an object of a Python class; small_slot says where it is. */
 #define SLOT(object, place) (*(PyObject **)((char *)(object) + (place)))
 
-static inline npy_intp size_of(PyObject *x) { return PyArray_SIZE((PyArrayObject *)x); }
 /* Is it a class of pending numbers, of which there is one for each element type? */
 static inline int small_is_pending(PyTypeObject *type) { return type->tp_base == state.scalar_class; }
 static inline int small_is_ours(PyObject *x)

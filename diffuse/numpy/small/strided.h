@@ -15,6 +15,8 @@
 
 #define AT(place, k, step) (*(const Element *)((place) + (k) * (step)))
 #define ONE(k) (void)y, out[k] = OPERATOR(AT(a, k, x), AT(b, k, y));
+#define READ(k) const Element left##k = AT(a, k, x), right##k = AT(b, k, y);
+#define WRITE(k) (void)y, (void)right##k, out[k] = OPERATOR(left##k, right##k);
 #define EACH_ROW(body)                                                                                         \
     for (; rows > 0; rows--, to += to_row, a += a_row, b += b_row) {                                           \
         Made *out = (Made *)to;                                                                                \
@@ -25,7 +27,7 @@
     switch (n) {                                                                                               \
     case 1: EACH_ROW(ONE(0))                                                                                   \
     case 2: EACH_ROW(ONE(0) ONE(1))                                                                            \
-    case 3: EACH_ROW(ONE(0) ONE(1) ONE(2))                                                                     \
+    case 3: EACH_ROW(READ(0) READ(1) READ(2) WRITE(0) WRITE(1) WRITE(2)) /* two of them together */            \
     case 4: EACH_ROW(ONE(0) ONE(1) ONE(2) ONE(3))                                                              \
     default: EACH_ROW(_Pragma("GCC ivdep") for (npy_intp k = 0; k < n; k++) { ONE(k) })                        \
     }

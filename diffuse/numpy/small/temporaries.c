@@ -1,9 +1,11 @@
 /* Operators whose result takes the memory of an operand that nobody else knows, as NumPy's do: of `x * y + x` the
  * product is such an operand.  For large arrays at hand, where fresh memory costs as much as the arithmetic, and for
- * small ones, of which the processor's first cache then holds more.
+ * small ones, of which the processor's first cache then holds more.  Ufuncs that raise no floating-point errors, such as
+ * `maximum(0.0, x * y)`, do so with small arrays.
  *
  * An operand on the stack of Python's interpreter with one reference is gone after the operator.  Code in C may hold
  * one reference as well and go on to use it, or a tuple of arguments may, so the interpreter has to be the caller. */
+#include "gate.h"
 #include "loops.h"
 #include "operators.h"
 
@@ -13,8 +15,8 @@
 
 enum { LEAST = 1 << 18, FEWEST = 1 << 10 }; /* bytes; to find out takes a microsecond, or nothing once it is learnt */
 enum { BEFORE = 64, TRIES = 512 };          /* operators on fewer bytes before it is learnt from them, and on how many */
-enum { FRAMES = 12, PLACES = 256, WAYS = 32, WORDS = 40, SURE = 4 };
-enum { OTHER, OURS, PYTHON, NUMBER, INTERPRETER };
+enum { FRAMES = 12, PLACES = 256, MOST_WAYS = 32, WORDS = 40, SURE = 4 };
+enum { OTHER, OURS, PYTHON, NUMBER, CALLER, INTERPRETER };
 
 /* Where the code of a function was loaded. */
 static void *loaded_at(void *function)
@@ -42,7 +44,7 @@ static int whose(void *address)
         if (found.dli_fbase == own)
             kind = OURS;
         else if (found.dli_fbase == python)
-            kind = strncmp(name, "PyNumber_", 9) == 0 ? NUMBER
+            kind = strncmp(name, "PyNumber_", 9) == 0 ? NUMBER : strcmp(name, "PyObject_Vectorcall") == 0 ? CALLER
                    : strcmp(name, "_PyEval_EvalFrameDefault") == 0 ? INTERPRETER : PYTHON;
     }
     known[place].address = address;
@@ -50,17 +52,17 @@ static int whose(void *address)
     return kind;
 }
 
-/* How an operator is called: the return addresses on the stack that tell whether the interpreter calls it, and in which
- * words above the operator's frame they lie.  A function that calls from one place has one layout of its frame there,
- * so that a frame with the first address has the others in the same words. */
+/* How an operator or a ufunc is called: the return addresses on the stack that tell whether the interpreter calls it, and
+ * in which words above the function's frame they lie.  A function that calls from one place has one layout of its frame
+ * there, so that a frame with the first address has the others in the same words. */
 typedef struct { void *addresses[3]; int words[3], count, seen, interpreted; } Way;
 
-static Way ways[WAYS];
+static Way ways[MOST_WAYS];
 
-/* The way by which the operator of a frame is called, if it is known; else NULL. */
+/* The way by which the function of a frame is called, if it is known; else NULL. */
 static const Way *known_way(void **frame)
 {
-    for (const Way *way = ways; way < ways + WAYS && way->count; way++)
+    for (const Way *way = ways; way < ways + MOST_WAYS && way->count; way++)
         if (way->seen >= (way->interpreted ? SURE : 1) && way->addresses[0] == frame[1]
                 && (way->count < 2 || way->addresses[1] == frame[way->words[1]])
                 && (way->count < 3 || way->addresses[2] == frame[way->words[2]]))
@@ -68,7 +70,7 @@ static const Way *known_way(void **frame)
     return NULL;
 }
 
-/* Note such a way, whose first address is that of the operator's frame. */
+/* Note such a way, whose first address is that of the function's frame. */
 static void note_way(void **frame, void **addresses, int count, int interpreted)
 {
     int words[3] = {1}, k = 0;
@@ -82,9 +84,9 @@ static void note_way(void **frame, void **addresses, int count, int interpreted)
             return;
     }
     size_t bytes = count * sizeof *addresses;
-    while (k < WAYS && ways[k].count && (ways[k].count != count || memcmp(ways[k].addresses, addresses, bytes)))
+    while (k < MOST_WAYS && ways[k].count && (ways[k].count != count || memcmp(ways[k].addresses, addresses, bytes)))
         k++;
-    if (k == WAYS)
+    if (k == MOST_WAYS)
         return;
     if (ways[k].count && memcmp(ways[k].words, words, count * sizeof *words))
         ways[k].seen = INT_MIN / 2; /* its layout differs from time to time */
@@ -96,8 +98,9 @@ static void note_way(void **frame, void **addresses, int count, int interpreted)
 }
 
 /* Did the interpreter call the operator that runs now in this frame, by PyNumber_Add and its kin, and nothing else in
- * between?  PyNumber_Add may have called a function of its file. */
-static int is_interpreted(void **frame)
+ * between?  PyNumber_Add may have called a function of its file.  Or, with `by` CALLER instead of NUMBER, the ufunc, by
+ * PyObject_Vectorcall. */
+static int is_interpreted(void **frame, int by)
 {
     const Way *way = frame == NULL ? NULL : known_way(frame);
     if (way != NULL)
@@ -106,26 +109,28 @@ static int is_interpreted(void **frame)
     int count = backtrace(frames, FRAMES), first = 0;
     while (first < count && whose(frames[first]) == OURS)
         first++;
-    int k = first + (first < count && whose(frames[first]) == PYTHON);
-    int found = k + 1 < count && whose(frames[k]) == NUMBER && whose(frames[k + 1]) == INTERPRETER;
+    int k = first + (by == NUMBER && first < count && whose(frames[first]) == PYTHON);
+    int found = k + 1 < count && whose(frames[k]) == by && whose(frames[k + 1]) == INTERPRETER;
     if (frame != NULL && k + 1 < count)
-        note_way(frame, frames + first, k + (whose(frames[k]) == NUMBER) + 1 - first, found);
+        note_way(frame, frames + first, k + (whose(frames[k]) == by) + 1 - first, found);
     return found;
 }
 
-int small_is_interpreted(void) { return is_interpreted(NULL); }
+int small_is_interpreted(void) { return is_interpreted(NULL, NUMBER); }
 
 /* The same for few elements, for which it is only found out while that is learnt. */
-static int is_soon_interpreted(void **frame)
+static int is_soon_interpreted(void **frame, int by)
 {
-    static int asked;
+    static int asked[INTERPRETER];
     const Way *way = known_way(frame);
     if (way != NULL)
         return way->interpreted;
-    if (asked >= BEFORE + TRIES || ++asked < BEFORE)
+    if (asked[by] >= BEFORE + TRIES || ++asked[by] < BEFORE)
         return 0;
-    return is_interpreted(frame);
+    return is_interpreted(frame, by);
 }
+
+static npy_intp bytes_of(PyObject *x) { return size_of(x) * PyArray_ITEMSIZE((PyArrayObject *)x); }
 
 /* Has an array, whose memory the caller holds as well, one reference, and nobody else its memory? */
 static int is_unknown(PyObject *x, PyObject *memory)
@@ -134,7 +139,7 @@ static int is_unknown(PyObject *x, PyObject *memory)
     PyArrayObject *held = (PyArrayObject *)memory;
     return Py_TYPE(x) == state.array_class && Py_REFCNT(x) == 1 && array->memory == memory && array->meta == memory
         && absent(array->storage) && absent(array->owner) && absent(array->part) && array->weakrefs == NULL
-        && !array->lent && Py_REFCNT(memory) == 3 && PyArray_NBYTES(held) >= FEWEST && PyArray_BASE(held) == NULL
+        && !array->lent && Py_REFCNT(memory) == 3 && bytes_of(memory) >= FEWEST && PyArray_BASE(held) == NULL
         && PyArray_CHKFLAGS(held, NPY_ARRAY_BEHAVED | NPY_ARRAY_OWNDATA);
 }
 
@@ -172,9 +177,9 @@ PyObject *small_over_temporary(int name, PyObject *a, PyObject *b, PyObject *lef
     PyObject *x = unknown_one(name, a, b, left, right), *memory = x == a ? left : right;
     if (x == NULL)
         return NULL;
-    if (PyArray_NBYTES((PyArrayObject *)memory) < LEAST)
-        return is_soon_interpreted(frame) && small_loop_over(name, left, right, memory) > 0 ? Py_NewRef(x) : NULL;
-    if (!is_interpreted(frame))
+    if (bytes_of(memory) < LEAST)
+        return is_soon_interpreted(frame, NUMBER) && small_loop_over(name, left, right, memory) > 0 ? Py_NewRef(x) : NULL;
+    if (!is_interpreted(frame, NUMBER))
         return NULL;
     int done = small_loop_over(name, left, right, memory);
     PyObject *found = done < 0 ? NULL : done ? Py_NewRef(memory)
@@ -183,14 +188,36 @@ PyObject *small_over_temporary(int name, PyObject *a, PyObject *b, PyObject *lef
     return found == NULL ? NULL : Py_NewRef(x);
 }
 
+/* Are these arguments on the stack of the interpreter that runs in this thread?  A tuple that holds others may live on. */
+static int are_on_stack(PyObject *const *args)
+{
+    PyThreadState *thread = PyThreadState_Get();
+    return (PyObject *const *)thread->datastack_chunk < args && args < (PyObject *const *)thread->datastack_top;
+}
+
+PyObject *small_call_over_temporary(Gate *gate, PyObject *const *args, PyObject *const *low, Py_ssize_t n, void **frame)
+{
+    for (Py_ssize_t k = 0; k < n; k++)
+        if (is_unknown(args[k], low[k]) && (n == 1 || keeps((PyArrayObject *)low[k], low[1 - k]))) {
+            int done = are_on_stack(args) && is_soon_interpreted(frame, CALLER) && small_call_loop_over(gate, low, low[k]);
+            return done ? Py_NewRef(args[k]) : NULL;
+        }
+    return NULL;
+}
+
 static PyObject *temporary(int name, PyObject *const *operands, PyObject *const *values)
 {
     PyObject *x = unknown_one(name, operands[0], operands[1], values[0], values[1]);
     PyObject *memory = x == operands[0] ? values[0] : values[1];
-    return x != NULL && PyArray_NBYTES((PyArrayObject *)memory) >= LEAST && is_interpreted(NULL) ? memory : NULL;
+    return x != NULL && bytes_of(memory) >= LEAST && is_interpreted(NULL, NUMBER) ? memory : NULL;
 }
 #else
 PyObject *small_over_temporary(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right, void **frame)
+{
+    return NULL;
+}
+
+PyObject *small_call_over_temporary(Gate *gate, PyObject *const *args, PyObject *const *low, Py_ssize_t n, void **frame)
 {
     return NULL;
 }
