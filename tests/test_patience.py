@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from diffuse import settings
+from diffuse.service import client as client_module
+from diffuse.service.client import Client
 from diffuse.service.patience import SOON, patience
 from tests.service import run
 
 
-@pytest.mark.parametrize("work, operations, interpretable, seconds", [
-    (400_000, 4, True, 0.0),            # 0.4 ms
-    (40_000_000, 4, True, 0.04),
-    (40_000_000, 100, True, 0.04),
-    (40_000_000, 400, True, 0.0),       # which takes longer to compile
-    (400_000, 4, False, None),          # exp, whose routine has to be compiled, too
-    (400_000, SOON + 1, False, 0.0),    # a long kernel, while exp alone is soon there
+@pytest.mark.parametrize("work, operations, loops, interpretable, seconds", [
+    (400_000, 4, 1, True, 0.0),             # 0.4 ms
+    (40_000_000, 4, 1, True, 0.04),
+    (40_000_000, 100, 1, True, 0.04),
+    (40_000_000, 400, 1, True, 0.0),        # which takes longer to compile
+    (40_000_000, 20, 10, True, 0.0),        # as do many short loops
+    (400_000, 4, 1, False, None),           # exp, whose routine has to be compiled, too
+    (400_000, SOON + 1, 1, False, 0.0),     # a long kernel, while exp alone is soon there
 ])
-def test_a_task_waits_as_long_as_interpreting_takes(work: int, operations: int, interpretable: bool,
-                                                    seconds: float | None) -> None:
+def test_a_task_waits_as_long_as_interpreting_takes(work: int, operations: int, loops: int,
+                                                    interpretable: bool, seconds: float | None) -> None:
     with settings.using(compile="background"):
-        assert patience(work, operations, interpretable) == seconds
+        assert patience(work, operations, loops, interpretable) == seconds
     with settings.using(compile="wait"):
-        assert patience(work, operations, interpretable) is None
+        assert patience(work, operations, loops, interpretable) is None
+
+
+@pytest.mark.parametrize("delay, seconds", [(0.0, 0.04), (0.03, 0.04), (0.05, 0.0)])
+def test_no_task_waits_for_a_server_that_begins_too_late(delay: float, seconds: float) -> None:
+    with settings.using(compile="background"):
+        assert patience(40_000_000, 4, 1, True, delay=delay) == seconds
+
+
+def test_a_client_estimates_when_its_server_begins_a_request() -> None:
+    client = Client()
+    client._asked = {key: client_module._Request(b"") for key in "abc"}
+    client._begun = {"a", "b"}
+    assert [client.delay(key) for key in "abcd"] == [0.0, 0.0, client_module.ENDS, 0.0]
+    client._asked.pop("a")
+    assert client.delay("c") == 0.0
+    client._opened = time.monotonic() + 60
+    assert client.delay("c") > 60
 
 
 @pytest.mark.parametrize("work, waited, seconds", [
@@ -32,7 +53,7 @@ def test_a_task_waits_as_long_as_interpreting_takes(work: int, operations: int, 
 def test_tasks_of_one_kernel_wait_together_as_long_as_one(work: int, waited: float, seconds: float) -> None:
     """Otherwise a loop would wait in each iteration, and be hardly further when the machine code arrives."""
     with settings.using(compile="background"):
-        assert patience(work, 4, True, waited) == pytest.approx(seconds)
+        assert patience(work, 4, 1, True, waited) == pytest.approx(seconds)
 
 
 @pytest.mark.not_device("there is no thread pool")

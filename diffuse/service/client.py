@@ -37,6 +37,10 @@ LIMIT = 60.0
 """Seconds without a message while requests are outstanding, after which the server is killed."""
 TICK = 0.02
 """Longest sleep of a waiting thread in seconds: another thread may receive the reply that it waits for."""
+START = 0.05
+"""The least seconds from starting the server until it begins a request."""
+ENDS = 8e-3
+"""Estimated seconds until the next request ends that the server has begun."""
 TRIES = 2
 """The number of servers that a request may crash before it fails."""
 DEATHS = 8
@@ -105,6 +109,8 @@ class Client:
         """Keys of the requests that the server has begun."""
         self._heard = 0.0
         """Time of the server's last message, or of the first request after it was idle."""
+        self._opened = 0.0
+        """Time at which the server was started."""
         self._leaving = False
         self.deaths = 0
         self.refusal = ""
@@ -121,6 +127,14 @@ class Client:
                 # reaped soon, as without a request the program's own `os.wait` would find it
                 threading.Thread(target=self._reap, args=(0,), daemon=True).start()
         return self._end is not None
+
+    def delay(self, key: str) -> float:
+        """Estimate the seconds until the server begins a request: while it starts, or while each of its
+        threads has another one.  Of those that are queued, what is waited for comes first."""
+        if key in self._begun or key not in self._asked:
+            return 0.0
+        busy = ENDS if len(self._asked) > _threads() else 0.0
+        return busy + max(0.0, self._opened + START - time.monotonic())
 
     def ask(self, key: str, request: Callable[[], tuple[Any, ...]]) -> None:
         """Request object code; a second request with the same key has no effect."""
@@ -225,7 +239,7 @@ class Client:
         except (OSError, LookupError):
             ours.close()
             raise
-        self._heard = time.monotonic()
+        self._heard = self._opened = time.monotonic()
         self._begun, self.process, self._leaving = set(), 0, False
         self._end = ours
         return ours

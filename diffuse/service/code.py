@@ -104,6 +104,11 @@ def missed(key: str, work: float) -> None:
     client.missed(key, work)
 
 
+def delay(key: str) -> float:
+    """Estimate the seconds until the compile server begins a request."""
+    return client.delay(key)
+
+
 def urge(key: str) -> None:
     """Have requested code compiled before any other."""
     client.urge(key)

@@ -367,7 +367,7 @@ class Forwarder:
             return False
         needed = stores.runtime.code is CodeUse.NEEDED
         try:  # all ranks run a pair, or none does; alone two kernels can do without the driver
-            driver = pipeline.driver(None if needed else patience(0, 0, True))
+            driver = pipeline.driver(None if needed else patience(0, 0, 0, True))
         except Unavailable:
             return False
         if driver is None:

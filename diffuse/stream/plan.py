@@ -163,7 +163,8 @@ class Plan:
                 kernel.prepare()
         elif code is CodeUse.PREFERRED:
             work = self.work(tasks)
-            seconds = patience(work, kernel.operations, kernel.interpretable(), kernel.waited)
+            seconds = patience(work, kernel.operations, self.loops, kernel.interpretable(), kernel.waited,
+                               kernel.delay())
             if seconds != 0:
                 kernel.wait(seconds)
                 kernel.waited += seconds or 0.0

@@ -137,6 +137,10 @@ class Kernel:
         if self.compilation.asked:
             code.missed(self.compilation.key, work)
 
+    def delay(self) -> float:
+        """Estimate the seconds until the compile server begins the machine code that was requested."""
+        return code.delay(self.compilation.key) if self.compilation.asked else 0.0
+
     def wait(self, seconds: float | None) -> None:
         """Wait at most so many seconds for machine code that was requested."""
         if self.compilation.asked:

@@ -111,7 +111,7 @@ class Local(OneRank):
     @property
     def pipelines(self) -> bool:
         """True unless the thread pool's native code is missing: a pipeline cannot be interpreted."""
-        return self._submit is not None or self._starts(patience(0, 0, True))
+        return self._submit is not None or self._starts(patience(0, 0, 0, True))
 
     def passes(self, layout: Layout) -> bool:
         return True
@@ -266,4 +266,4 @@ def _patience(kernel: Kernel, work: int) -> float | None:
     """How many seconds a launch waits for the thread pool's code; None, without limit, if the kernel cannot
     be interpreted."""
     interpretable = hasattr(kernel, "divide") and cast(Divisible, kernel).interpretable()
-    return patience(work, 0, interpretable)
+    return patience(work, 0, 0, interpretable)
