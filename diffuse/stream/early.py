@@ -27,20 +27,24 @@ STEP = 8
 """The tasks after which a closed group is looked at for the first time; then after half as many again."""
 PATIENCE = 4
 """Groups of a trail in succession that are looked at although none was ready in time."""
+AGAIN = 64
+"""Groups that were ready after which to search anew for the first look at which they are."""
 
 
 class Looks:
     """What is known of the looks at the groups of a trail, by the number of tasks recorded after a group."""
 
-    __slots__ = ("found", "missed", "vain", "group")
+    __slots__ = ("found", "missed", "times", "vain", "group")
 
     def __init__(self) -> None:
         self.found = 0
         """The last look at which a group was ready; 0: none, or a later one was not ready then."""
         self.missed = 0
         """The last look at which a group was not ready."""
+        self.times = 0
+        """How many groups were ready."""
         self.vain = 0
-        """Groups since the last one that was ready, or -1."""
+        """Groups since the last one that was ready."""
         self.group = -1
         """The number of the last group."""
 
@@ -61,8 +65,9 @@ class Looks:
     def note(self, since: int, ready: bool) -> None:
         """Keep whether a group was ready after so many tasks."""
         if ready:
-            self.found, self.vain = since, -1
-            if self.missed >= since:
+            self.found, self.vain = since, 0
+            self.times += 1
+            if self.missed >= since or self.times % AGAIN == 0:
                 self.missed = 0
         else:
             self.missed = since
