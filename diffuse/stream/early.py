@@ -139,10 +139,10 @@ def next_look(window: Window) -> int:
 
 def _looks(group: Group) -> Looks:
     """What is known of the looks at groups of the same trail."""
-    trail = group.trail
-    if trail.looks is None:
-        trail.looks = Looks()
-    return trail.looks
+    found: Looks | None = group.trail.looks
+    if found is None:
+        found = group.trail.looks = Looks()
+    return found
 
 
 def _since(window: Window) -> int:
