@@ -11,6 +11,7 @@ import diffuse.numpy as np
 from diffuse import settings
 from diffuse.observe import trace
 from diffuse.stream import early, engine
+from diffuse.stream.window import FIRST_SIZE
 
 
 def launched() -> int:
@@ -99,6 +100,9 @@ def test_a_turn_that_repeats_looks_once(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(early, "_live_as_before", counted)
     engine.fence()
+    window: Any = engine.current().window
+    monkeypatch.setattr(window, "limit", FIRST_SIZE)  # else a window that grew in another test holds all turns
+    monkeypatch.setattr(window, "size", FIRST_SIZE)
     with settings.using(compile="wait", small=0):
         x = np.array(numpy.arange(1_000_000.0))
         for _ in range(12):
