@@ -101,8 +101,8 @@ def test_a_turn_that_repeats_looks_once(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(early, "_live_as_before", counted)
     engine.fence()
     window: Any = engine.current().window
-    monkeypatch.setattr(window, "limit", FIRST_SIZE)  # else a window that grew in another test holds all turns
-    monkeypatch.setattr(window, "size", FIRST_SIZE)
+    for bound in ("limit", "size"):  # a window that grew in another test would hold all turns
+        monkeypatch.setattr(window, bound, FIRST_SIZE)
     with settings.using(compile="wait", small=0):
         x = np.array(numpy.arange(1_000_000.0))
         for _ in range(12):

@@ -4,6 +4,7 @@ equal groups."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from diffuse.ir.template import Recorded
 
@@ -32,8 +33,8 @@ def begins_turn(held: Sequence[Recorded], recorded: Recorded, least: int, loops:
                 first -= 1
             enough = max(least, 2 * period)
             if count - first >= enough:
-                turned = count - _seam(held, first, period)
-                return turned >= enough and turned % period == 0 and turned // period <= loops
+                turned = (count - first) // period * period
+                return enough <= turned <= loops * period and _seam(held, first, period) == count - turned
     return False
 
 
@@ -48,11 +49,11 @@ def _seam(held: Sequence[Recorded], first: int, period: int) -> int:
                 read[store] = number
             if use.privilege.writes:
                 written.setdefault(store, number)
-    spans = [(begin, read[store]) for store, begin in written.items() if store in read]
-
-    def crossing(place: int) -> int:
-        return sum([begin < place <= end for begin, end in spans])
-
-    begin = len(held) - 2 * period
-    fewest = min([(crossing(place), (place - first) % period) for place in range(begin, begin + period)])
-    return first + fewest[1]
+    changes = [0] * (len(held) + 1)
+    for store, begin in written.items():
+        if read.get(store, -1) > begin:
+            changes[begin + 1] += 1
+            changes[read[store] + 1] -= 1
+    crossing = list(accumulate(changes))
+    places = range(len(held) - 2 * period, len(held) - period)
+    return first + min([(crossing[place], (place - first) % period) for place in places])[1]
