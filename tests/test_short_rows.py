@@ -92,7 +92,7 @@ def test_particles_run_over_all_their_coordinates_at_once() -> None:
 
 
 @pytest.mark.not_legate("where Legate places stores, rows may lie apart")
-@pytest.mark.parametrize(("shape", "carried"), [((5000, 3), 0), ((5000, 1), 2), ((3,), 2)])
+@pytest.mark.parametrize(("shape", "carried"), [((5000, 3), 0), ((3,), 1), ((5000, 1), 2)])
 def test_rows_and_columns_are_counted_in_registers_where_an_access_depends_on_them(
         shape: tuple[int, ...], carried: int) -> None:
     compiler.forget()
