@@ -10,6 +10,8 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.kernels.build.compiler import compiler
+from diffuse.kernels.llvm import nest
+from diffuse.kernels.targets.host import host
 from diffuse.observe import trace
 from diffuse.stream import engine
 from tests.outcomes import silent
@@ -87,6 +89,20 @@ def test_particles_run_over_all_their_coordinates_at_once() -> None:
     x += v * 0.5 / m - np.array(plain[0])
     assert numpy.array_equal(numpy.asarray(x), plain + (plain[::-1] * 0.5 / plain[:, :1] - plain[0]))
     assert loops() == [1]
+
+
+@pytest.mark.not_legate("where Legate places stores, rows may lie apart")
+@pytest.mark.parametrize(("shape", "carried"), [((5000, 3), 0), ((3,), 1), ((5000, 1), 2)])
+def test_rows_and_columns_are_counted_in_registers_where_an_access_depends_on_them(
+        shape: tuple[int, ...], carried: int) -> None:
+    compiler.forget()
+    x, y = np.array(numpy.ones((5000, 3))), np.array(numpy.ones(shape))
+    x *= y
+    engine.fence()
+    (body, _), = compiler.kernels
+    text = nest.emit(body, host())
+    assert ("store i64" in text) is (shape[-1] == 1)  # the table of distances
+    assert text.count(" phi ") == text.count("\nhead") + carried
 
 
 @pytest.mark.not_legate("where Legate places stores, rows may lie apart")

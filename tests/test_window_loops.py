@@ -92,6 +92,24 @@ def test_turns_that_follow_other_tasks_make_equal_groups() -> None:
     assert first + sum(turns) + last == 1 + 90 * 3
 
 
+def test_a_turn_is_not_cut_where_it_holds_temporaries() -> None:
+    """The first turn begins with another operation, so that the repetition begins behind it, where a
+    temporary is held that the rest of the turn uses."""
+    x = np.ones(100)
+    engine.fence()
+
+    def run() -> Array:
+        y = x * 2
+        for turn in range(6):
+            held = y[2:] * 0.5 if turn == 0 else y[2:] + 0.5
+            part = held + y[:-2]
+            part = worked(part, 28)
+            y[1:-1] = part - held
+        return y
+
+    assert groups(run) == [1 + 3 * 32, 2 * 32, 32]
+
+
 def test_the_nearest_call_is_known_by_line_and_instruction() -> None:
     def here() -> tuple[Any, Any]:
         return provenance.where(1), provenance.calls(1)

@@ -66,7 +66,7 @@ class Group:
         self.room = room
         """The weight at which to check again how much memory of dropped stores the group needs."""
         self.unlike = -1, -1
-        """The slot `Trail.unlike`, and its store, as `early.ready` last looked for it."""
+        """The slot `Trail.unlike`, and its store, as the last look of early.py found it."""
         self._tasks: list[IndexTask] = []
         self._chain: Chain = None
         """The templates of the cached index tasks."""

@@ -98,7 +98,7 @@ class Trail:
     """A prefix as it was recorded.  An edge is (template, slot of each store), slots counted by first use."""
 
     __slots__ = ("edges", "expected", "node", "replays", "templates", "domain", "beside", "spilled", "weight",
-                 "sizes", "name", "plans", "layers", "live", "unlike")
+                 "sizes", "name", "plans", "layers", "live", "unlike", "looks")
 
     def __init__(self, node: Node, templates: Chain = None, domain: Point = (),
                  beside: Decomposition | None = None, spilled: int = 0, weight: int = 0) -> None:
@@ -130,7 +130,9 @@ class Trail:
         self.live: bytes | None = None
         """Which of its stores were live when it was last planned (liveness.py)."""
         self.unlike = -1
-        """The slot of a store that was not live as then when `early.ready` last looked, or -1."""
+        """The slot of a store that was not live as then at the last look of early.py, or -1."""
+        self.looks: Any = None
+        """When its groups were ready to be launched early (early.py)."""
 
 
 class Memo:

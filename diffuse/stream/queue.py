@@ -127,8 +127,7 @@ class Queue:
     def _forward(self) -> None:
         """Forward the oldest groups, or let the window grow."""
         window = self.window
-        while window.full() or (window.closed and window.region is None
-                                and ready(window.closed[0], self.stores)):
+        while window.full() or window.closed and window.region is None and ready(window):
             self.forwarder.forward()
         if window.held >= window.limit:
             if window.limit < LARGEST_SIZE and not window.heavy:

@@ -23,7 +23,7 @@ from diffuse.kernels.body.expr import Argument, Body, Loop
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.llvm import gaps, skips
 from diffuse.kernels.llvm.block import Block
-from diffuse.kernels.llvm.code import COMPONENT, Code, counted
+from diffuse.kernels.llvm.code import COMPONENT, Code, carrying, counted
 from diffuse.kernels.llvm.memory import MASKED, Place, Step, element, load_one, store_one
 
 ALONG, REPEATED, FIXED = "c1", "0", "00"
@@ -95,7 +95,8 @@ def gapped(body: Body, space: int, code: Code) -> Callable[[Argument], bool]:
 
 
 class Rows:
-    """The position of such a loop: the row and the column in which a step begins."""
+    """The position of such a loop: the column and the row in which a step begins, if an access depends on
+    them."""
 
     def __init__(self, code: Code, block: Block, body: Body, loop: Loop) -> None:
         self.code, self.block, self.body, space = code, block, body, loop.space
@@ -106,9 +107,13 @@ class Rows:
         """The number of columns from one row to the next, with the one that is left out between them."""
         self.columns = code.let(f"urem i64 {code.lanes}, {self.period}")
         self.rows = code.let(f"udiv i64 {code.lanes}, {self.period}")
-        self.room = [block.room("int64", 1) for _ in range(2)]
         self.size = SHORT + code.lanes
         self.gapped = gapped(body, space, code)
+        self.counts = 1 if self.skips else max(self._depends(body.arguments[argument])
+                                               for op in loop.ops for argument in op.arguments)
+        """How many of the column and the row an access depends on."""
+        self.position: list[str] = []
+        """The column and the row in which the next step begins, as far as an access depends on them."""
         self.distances: dict[int, str] = {}
         """For each argument that is read lane by lane, the table of its distances in bytes."""
         self.rows_repeated: dict[int, str] = {}
@@ -122,7 +127,7 @@ class Rows:
             letters = kind.classes[-2:]
             if letters != FIXED and {*kind.classes[:-1]} == {"0"}:
                 self.rows_repeated[argument] = self._row(argument, base)
-            if letters in (ALONG, *NEARBY) or letters[0] in BY_VECTORS or self.gapped(kind):
+            if self._depends(kind) < 2 or self.gapped(kind):
                 continue
             table = self.distances[argument] = self.block.room("int64", self.size)
             down, along = (self.block.stride(argument, self.rank - k) for k in (2, 1))
@@ -131,6 +136,15 @@ class Rows:
                 near = code.let(f"mul nsw i64 {column}, {along}")
                 distance = code.let(f"add nsw i64 {far}, {near}")
                 store_one(code, "int64", element(code, "int64", table, k), distance)
+
+    @staticmethod
+    def _depends(kind: Argument) -> int:
+        """On what an access depends besides the number of an element, counted across rows: nothing (0), the
+        column (1), or the column and the row (2)."""
+        letters = kind.classes[-2:]
+        if letters in (ALONG, FIXED, *NEARBY) or letters[0] in REPEATS:
+            return 0
+        return 1 if letters[0] == REPEATED else 2
 
     def place(self, argument: int, base: str) -> Place:
         """The place of an argument in the rows that begin at `base`."""
@@ -170,40 +184,56 @@ class Rows:
     def bounds(self, low: str, high: str) -> tuple[str, str]:
         """Convert bounds in rows to bounds in elements, and begin in the first column."""
         code = self.code
-        for room, start in zip(self.room, (low, "0"), strict=True):
-            store_one(code, "int64", room, start)
+        self.position = ["0", low][:self.counts]
         first, end = (code.let(f"mul nsw i64 {bound}, {self.period}") for bound in (low, high))
         return first, code.let(f"sub nsw i64 {end}, 1") if self.skips else end
 
-    def at(self, step: Step) -> Step:
-        """The step with the row and the column in which it begins."""
-        row, column = (str(load_one(self.code, "int64", room)) for room in self.room)
-        return self._begun(step, row, column)
+    @contextmanager
+    def steps(self, low: str, high: str, length: int) -> Iterator[str]:
+        """A loop over steps of so many elements, which carries the position in registers; yields the
+        index."""
+        begin = [("i64", number) for number in self.position]
+        with carrying(self.code, low, high, length, begin) as (index, values):
+            self.position = values.copy()
+            yield index
+            values[:] = self.position
+        self.position = values
 
-    def _begun(self, step: Step, row: str, column: str) -> Step:
-        """The step with this row and column."""
+    def at(self, step: Step) -> Step:
+        """The step with the column and the row in which it begins."""
+        return self._begun(step, self.position)
+
+    def _begun(self, step: Step, position: list[str]) -> Step:
+        """The step with this column and row."""
+        if not position:
+            return step
+        column, row = [*position, ""][:2]
         left = self.code.let(f"sub nsw i64 {self.width}, {column}")
         step = step._replace(row=row, column=column, left=left)
         return skips.at(self.code, step) if self.skips else step
 
     def advance(self, step: Step) -> None:
-        """Advance the row and the column to the next step."""
-        for room, number in zip(self.room, self._next(step), strict=True):
-            store_one(self.code, "int64", room, number)
+        """Advance the column and the row to the next step."""
+        self.position = self._next(step)
 
     def behind(self, step: Step) -> Step:
         """The next step."""
-        return self._begun(step, *self._next(step))
+        return self._begun(step, self._next(step))
 
-    def _next(self, step: Step) -> tuple[str, str]:
-        """The row and the column of the first element of the next step."""
+    def _next(self, step: Step) -> list[str]:
+        """The column and the row of the first element of the next step."""
         code = self.code
+        if not self.counts:
+            return []
         column = code.let(f"add nsw i64 {step.column}, {self.columns}")
-        row = code.let(f"add nsw i64 {step.row}, {self.rows}")
         over = code.let(f"icmp sge i64 {column}, {self.period}")
         back = code.let(f"select i1 {over}, i64 {self.period}, i64 0")
-        more = code.let(f"zext i1 {over} to i64")
-        return code.let(f"add nsw i64 {row}, {more}"), code.let(f"sub nsw i64 {column}, {back}")
+        found = [code.let(f"sub nsw i64 {column}, {back}")]
+        if self.counts > 1:
+            row = code.let(f"add nsw i64 {step.row}, {self.rows}")
+            more = code.let(f"zext i1 {over} to i64")
+            found.append(code.let(f"add nsw i64 {row}, {more}"))
+        return found
 
     @contextmanager
     def _entries(self) -> Iterator[tuple[str, str, str]]:

@@ -296,13 +296,19 @@ class _Nest(Iteration):
         if pairs:
             paired.write(self, low, middle, distance)
             return middle
-        with counted(code, low, middle, code.lanes) as index:
+        with self.steps(low, middle, code.lanes) as index:
             step = Step(index) if self.rows is None else self.rows.at(Step(index))
             self.ahead.fetch(index, distance)
             self.write_ops(INNER, step)
             if self.rows is not None:
                 self.rows.advance(step)
         return middle
+
+    def steps(self, low: str, high: str, length: int) -> AbstractContextManager[str]:
+        """The innermost loop, by steps of so many elements; gives the index."""
+        if self.rows is None:
+            return counted(self.code, low, high, length)
+        return self.rows.steps(low, high, length)
 
     def rest(self, low: str, high: str) -> None:
         """Write the remainder under a mask: less than a vector, or than two of them."""
@@ -311,7 +317,7 @@ class _Nest(Iteration):
             with guarded(code, code.let(f"icmp slt i64 {low}, {high}")):
                 self._masked(memory.last(code, low, high))
             return
-        with counted(code, low, high, code.lanes) as index:
+        with self.steps(low, high, code.lanes) as index:
             step = self._masked(memory.last(code, index, self.end(index, code.lanes, high)))
             if self.rows is not None:
                 self.rows.advance(step)

@@ -17,7 +17,7 @@ from typing import Any
 
 from diffuse.kernels.body.expr import Op
 from diffuse.kernels.body.operations import TABLE
-from diffuse.kernels.llvm.code import Code, counted, with_lanes
+from diffuse.kernels.llvm.code import Code, with_lanes
 from diffuse.kernels.llvm.crossing import plain
 from diffuse.kernels.llvm.iteration import INNER
 from diffuse.kernels.llvm.memory import Step, beside
@@ -53,7 +53,7 @@ def _rows_are_short(nest: Any) -> bool:
 def write(nest: Any, low: str, high: str, distance: str) -> None:
     """Write steps of two vectors from `low` to `high`, and fetch lines so many elements ahead."""
     code, values = nest.code, nest.values
-    with counted(code, low, high, 2 * code.lanes) as index:
+    with nest.steps(low, high, 2 * code.lanes) as index:
         later = code.let(f"add nsw i64 {index}, {code.lanes}")
         first, second = Step(index), Step(later)
         if nest.rows is not None:
