@@ -14,7 +14,6 @@ import json
 import math
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -279,7 +278,7 @@ def measured(mode: str, options: Measures, args: argparse.Namespace) -> Measures
     found: Measures = {}
     for size in args.sizes:
         chosen = {**options, "size": size}
-        with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+        with child.scratch() as cache:
             environment = {**machine.environment(args.threads, cache), "DIFFUSE_FALLBACK": "silent"}
             if mode == "warm":
                 answers = [child.ask(__file__, "check", chosen, environment), warm(chosen, environment)]

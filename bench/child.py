@@ -55,10 +55,16 @@ def measures(script: str, contender: str, options: Measures, environment: dict[s
     return found, why or (f"failed (status {status})" if status else "")
 
 
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder for the files of a measurement, for a `with` statement.  It is removed even while a compile
+    server still writes kernels into it."""
+    return tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True)
+
+
 def written(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> Measures:
     """Run a command with one more argument, the file to which it writes what it measured, for at most so many
     seconds: what it wrote, or why it did not."""
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as folder:
+    with scratch() as folder:
         target = Path(folder, "found.json")
         done = subprocess.run([*command, str(target)], env=environment, cwd=ROOT, capture_output=True,
                               text=True, timeout=seconds)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -73,7 +72,7 @@ def measured(options: Measures, rounds: int, threads: int) -> Measures:
     """The median of several runs of each, one after another; each cold run has an empty cache."""
     runs: dict[str, list[Measures]] = {"numpy": [], "diffuse, cold": [], "diffuse, warm": []}
     for _ in range(rounds):
-        with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+        with child.scratch() as cache:
             environment = machine.environment(threads, cache)
             for name in runs:
                 runs[name].append(child.ask(__file__, name.partition(",")[0], options, environment))

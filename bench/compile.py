@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -153,7 +152,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     machine.bind(args.threads)
     options = {"operations": list(LIMITS)}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+    with child.scratch() as cache:
         environment = {**machine.environment(args.threads, cache), "DIFFUSE_COMPILE": "wait",
                        "DIFFUSE_WINDOW_SIZE": "1024"}     # the whole program in one window, so in one kernel
         found = {name: child.ask(__file__, name, options, environment) for name in CONTENDERS}

@@ -26,6 +26,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import child
 import harness
 import machine
 import report
@@ -114,7 +115,7 @@ def measured(program: str, size: str, args: argparse.Namespace) -> Measures:
     """All runs of one program at one size; warm runs find the kernels of the first with an empty cache."""
     runs: dict[str, list[Measures]] = {under: [] for under in RUNS}
     said: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as scratch:
+    with child.scratch() as scratch:
         for number in range(args.rounds):
             start = time.perf_counter()
             for under in RUNS:
@@ -142,7 +143,7 @@ def starts(args: argparse.Namespace) -> Measures:
     """What importing costs: medians of wall-clock seconds and of peak memory, in turn."""
     words = {"python": "pass", "numpy": "import numpy", "diffuse": "import diffuse.numpy"}
     runs: dict[str, list[Measures]] = {name: [] for name in words}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+    with child.scratch() as cache:
         environment = {**machine.environment(args.threads, cache), "PYTHONPATH": str(ROOT)}
         for _ in range(3 if args.quick else 15):
             for name, code in words.items():

@@ -12,9 +12,9 @@ tasks that run as one pass over memory count as two; their passes have a column 
 from __future__ import annotations
 
 import argparse
-import tempfile
 from typing import Any
 
+import child
 import contenders
 import harness
 import machine
@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     args.iterations = args.iterations or (5 if args.quick else 20)
     result: Measures = {"bench": "figure13", "iterations": args.iterations, "threads": args.threads}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+    with child.scratch() as cache:
         result["programs"] = {program.name: measure(program, args, cache)
                               for program in programs.chosen(args.apps)}
     result["goals"] = [f["goal"] for f in result["programs"].values() if "goal" in f]

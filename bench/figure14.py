@@ -25,9 +25,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
 from typing import Any
 
+import child
 import contenders
 import harness
 import machine
@@ -126,7 +126,7 @@ def wrong(found: Measures) -> str | None:
 def measure(program: Program, size: int, threads: int, runs: int, sample: float) -> Measures:
     """One program at one size on so many threads."""
     options = {"size": size, "dtype": "float64", "iterations": 0}
-    with (tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache,
+    with (child.scratch() as cache,
           machine.bound(threads)):
         with harness.field(program.case, entries(program, threads, cache), options,
                            argparse.Namespace(warmup=WARM_UP)) as (workers, found):

@@ -18,11 +18,11 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-import tempfile
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+import child
 import contenders
 import harness
 import machine
@@ -100,7 +100,7 @@ def run(program: Program, label: str, size: int, args: argparse.Namespace, cache
 
 def one_round(program: Program, size: int, args: argparse.Namespace, kept: str) -> dict[str, Measures]:
     """Run each contender once; the folder `kept` has the kernels of unfused Diffuse."""
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as empty:
+    with child.scratch() as empty:
         ways = {"numpy": ("numpy", kept), SINGLY: (SINGLY, kept), COLD: (FUSED, empty), WARM: (FUSED, empty)}
         return {way: run(program, label, size, args, cache) for way, (label, cache) in ways.items()}
 
@@ -117,7 +117,7 @@ def middle(runs: Sequence[Measures]) -> Measures:
 
 def measure(program: Program, size: int, args: argparse.Namespace) -> Measures:
     """Measure one program: its runs, where it breaks even, and its goals."""
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as kept:
+    with child.scratch() as kept:
         run(program, SINGLY, size, args, kept)
         rounds = [one_round(program, size, args, kept) for _ in range(args.runs)]
     found = {way: middle([each[way] for each in rounds]) for way in rounds[0]}

@@ -16,7 +16,6 @@ import os
 import shutil
 import statistics
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 
 os.environ.update(DIFFUSE_NUM_THREADS="1", DIFFUSE_COMPILE="wait")
 
+import child
 import numpy
 import scipy.special
 import table
@@ -64,7 +64,7 @@ def compiled() -> Any:
     """The loops in C as a library; None where there is no gcc."""
     if shutil.which("gcc") is None:
         return None
-    with tempfile.TemporaryDirectory() as folder:
+    with child.scratch() as folder:
         path = Path(folder, "loops.c")
         path.write_text(source())
         library = path.with_suffix(".so")

@@ -13,11 +13,11 @@ import json
 import shutil
 import statistics
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import child
 import machine
 import report
 from case import ROOT, Case
@@ -97,7 +97,7 @@ def field(case: Case, entries: Mapping[str, Entry], options: Measures, args: arg
     """
     workers: dict[str, Worker] = {}
     found: dict[str, Measures] = {}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as scratch:
+    with child.scratch() as scratch:
         try:
             for label, (contender, environment) in entries.items():
                 folder = Path(scratch) / label
@@ -172,7 +172,7 @@ def second_process(case: Case, options: Measures, environment: dict[str, str]) -
 def measure(case: Case, args: argparse.Namespace) -> Measures:
     size = args.size or (case.quick if args.quick else case.size)
     options = {"size": size, "dtype": args.dtype, "iterations": 0}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+    with child.scratch() as cache:
         environment = machine.environment(args.threads, cache)
         entries = {name: Entry(name, environment) for name in case.contenders
                    if not args.only or name in args.only}

@@ -18,7 +18,6 @@ import math
 import shutil
 import statistics
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -149,7 +148,7 @@ def measure(args: argparse.Namespace, cache: str) -> Measures:
     found = {name: child.ask(__file__, name, options,
                              contenders.environment(name, args.threads, cache) | SMALLEST)
              for name in (LOCAL, LEGATE, MANY)}
-    with tempfile.TemporaryDirectory() as folder:
+    with child.scratch() as folder:
         driver = {"LD_LIBRARY_PATH": folder} if stub(folder) else None
         found[STUB] = {"absent": "a C compiler builds the driver"} if driver is None else child.ask(
             __file__, STUB, options, contenders.environment(STUB, args.threads, cache) | SMALLEST | driver)

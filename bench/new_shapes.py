@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import tempfile
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -90,7 +89,7 @@ CONTENDERS = {"numpy": lambda options: turns("numpy", options),
 def measured(marks: list[int], loops: list[str], threads: int) -> Measures:
     found: Measures = {}
     for loop in loops:
-        with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+        with child.scratch() as cache:
             environment = machine.environment(threads, cache)
             found[loop] = {name: child.ask(__file__, name, {"loop": loop, "marks": marks}, environment)
                            for name in CONTENDERS}

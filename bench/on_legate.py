@@ -12,13 +12,13 @@ import argparse
 import importlib.util
 import shutil
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import black_scholes
 import channel_flow
+import child
 import conjugate_gradient
 import contenders
 import harness
@@ -66,7 +66,7 @@ def measure(case: Case, args: argparse.Namespace, cache: str) -> Measures:
     options = {"size": size, "dtype": "float64", "iterations": 0}
     found: dict[str, Measures] = {}
     workers: dict[str, harness.Worker] = {}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as scratch:
+    with child.scratch() as scratch:
         try:
             for name in args.only or NAMES:
                 if name == "cupynumeric" and args.cupynumeric is None:
@@ -154,7 +154,7 @@ def main(argv: list[str] | None = None) -> None:
     args = options(argv)
     machine.bind(args.threads)
     result: Measures = {"bench": "on_legate", "programs": {}, "goals": [], "rounds": args.rounds}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+    with child.scratch() as cache:
         result["first start"] = first_start(args, cache)
         for name in args.programs if "programs" in args.tables else ():
             found = result["programs"][name] = measure(PROGRAMS[name], args, cache)

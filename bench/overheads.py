@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -127,7 +126,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     machine.bind(args.threads)
     options = {"sizes": SIZES, "repeats": 10 if args.quick else 200, "recorded": 20_000}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+    with child.scratch() as cache:
         environment = machine.environment(args.threads, cache)
         found = {name: child.ask(__file__, name, options, environment) for name in CONTENDERS}
     result: Measures = {"bench": "overheads", "sizes": SIZES, "machine": machine.description(args.threads),

@@ -29,7 +29,6 @@ import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -192,7 +191,9 @@ def counted(name: str, ways: tuple[str, ...], options: list[str], cache: str, se
             link: int = 0) -> Measures:
     """What the turns of a program move and take on ranks that these options of `diffuse run` name, for each
     of some partitions."""
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as folder:
+    import child
+
+    with child.scratch() as folder:
         target = Path(folder, "found.json")
         ran(["run", *options, __file__, "--inside", name, ",".join(ways), str(seconds), str(target)], cache,
             link)
@@ -280,6 +281,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.inside:
         inside(*args.inside)
         return
+    import child
     import harness
     import machine
     import report
@@ -287,7 +289,7 @@ def main(argv: list[str] | None = None) -> None:
     sys.path.insert(0, str(ROOT))
     seconds = args.seconds if args.time or args.link > 0 else 0.0
     result: Measures = {"bench": "planned", "link": args.link, "rows": []}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+    with child.scratch() as cache:
         for ranks in args.ranks or (QUICK if args.quick else RANKS):
             if args.link:
                 ran(["machine", "--ranks", str(ranks)], cache, args.link)

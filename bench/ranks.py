@@ -16,7 +16,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +45,7 @@ REMARK = ("all ranks share this machine's {cpus} cores, and no more than that ru
 
 def run(name: str, size: int, count: int, args: argparse.Namespace, cache: str) -> Measures:
     """One program on so many ranks."""
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as folder:
+    with child.scratch() as folder:
         return answers(Path(folder), name, size, count, args, cache)
 
 
@@ -228,12 +227,11 @@ def meeting(folder: str) -> None:
 def meetings(repeat: int, runtime: str) -> dict[int, Measures]:
     """Medians over several jobs, of the slowest rank in each."""
     found: dict[int, Measures] = {}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+    with child.scratch() as cache:
         for count in RANKS:
             jobs: list[Measures] = []
             for k in range(repeat + 1):  # the first one builds and compiles
-                with tempfile.TemporaryDirectory(prefix="diffuse-bench-",
-                                                 ignore_cleanup_errors=True) as folder:
+                with child.scratch() as folder:
                     ranks, began = together(Path(folder), count, cache, "meeting", folder,
                                             runtime=runtime)
                 if isinstance(ranks, str):

@@ -9,7 +9,6 @@ import importlib.util
 import json
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -128,7 +127,7 @@ def measured(script: str, options: Measures, threads: int, calls: int, rounds: i
     Gives the median seconds of both, their ratio, what Diffuse counted, and the largest relative difference
     of the results.
     """
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as scratch:
+    with child.scratch() as scratch:
         environment = machine.environment(threads, scratch + "/cache")
         sides = {name: Side(script, library, options, environment)
                  for name, library in (("numpy", "numpy"), ("diffuse", "diffuse.numpy"))}

@@ -15,7 +15,6 @@ import importlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,12 +129,13 @@ def main(argv: list[str] | None = None) -> None:
     if args.inside:
         inside(*args.inside)
         return
+    import child
     import harness
     import machine
 
     sys.path.insert(0, str(ROOT))
     result: Measures = {"bench": "simulated", "rows": []}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+    with child.scratch() as cache:
         for ranks in args.ranks or (QUICK if args.quick else RANKS):
             for name in args.only:
                 found = counted(name, "--simulate", ranks, cache)

@@ -16,11 +16,11 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import child
 from case import ROOT, application, options
 
 Measures = dict[str, Any]
@@ -70,7 +70,7 @@ def measured(name: str, way: str, args: argparse.Namespace, cache: str) -> Measu
                    "DIFFUSE_COMPILE": "wait", "DIFFUSE_FALLBACK": "silent"}
     del environment["DIFFUSE_RUNTIME"]
     copies = 2 if way == "apart" else 1
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as folder:
+    with child.scratch() as folder:
         command = [sys.executable, "-m", "diffuse", "run", *WAYS[way], __file__, "--inside", name,
                    str(args.elements // copies), str(args.rounds)]
         running = [subprocess.Popen([*command, str(Path(folder, str(k)))], env=environment, cwd=ROOT,
@@ -119,7 +119,7 @@ def main(argv: list[str] | None = None) -> None:
 
     if args.quick:
         args.elements, args.rounds = 40_000, 2
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as empty:
+    with child.scratch() as empty:
         cache = os.environ.get("DIFFUSE_CACHE_DIR", empty)
         result: Measures = {"bench": "speedup", "elements": args.elements, "programs": {
             name: {way: measured(name, way, args, cache) for way in args.ways} for name in args.programs}}

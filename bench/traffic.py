@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
@@ -282,12 +281,13 @@ def main(argv: list[str] | None = None) -> None:
     if args.inside:
         inside(args.inside)
         return
+    import child
     import harness
     import machine
 
     real = args.ranks if args.ranks is not None else () if args.quick else RANKS
     predicted = args.predict if args.predict is not None else (2, 64) if args.quick else PREDICTED
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+    with child.scratch() as cache:
         result: Measures = {"bench": "traffic", "iterations": COUNTED,
                             "predicted": {str(n): counted(n, True, cache) for n in predicted},
                             "counted": {str(n): counted(n, False, cache) for n in real}}

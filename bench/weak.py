@@ -25,7 +25,6 @@ import json
 import math
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -278,10 +277,11 @@ def main(argv: list[str] | None = None) -> None:
     if args.inside:
         WORK[args.inside[0]](*args.inside[1:])
         return
+    import child
     import harness
     import machine
 
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-", ignore_cleanup_errors=True) as cache:
+    with child.scratch() as cache:
         net = network(args, cache)
         ranks = args.ranks or (QUICK if args.quick else RANKS)
         result: Measures = {"bench": "weak", "network": net, "predicted": True, "programs": [

@@ -73,6 +73,18 @@ def test_arrays_that_grow_while_they_are_read() -> None:
         assert (shorter == numpy.arange(count // 2) * 3).all()
 
 
+@pytest.mark.parametrize("count", [1000, 5001, 16_383])
+def test_memory_of_arrays_that_grew_is_none_of_new_arrays(count: int) -> None:
+    """It was moved by realloc, which does not align it."""
+    grown = [numpy.zeros(3) for _ in range(40)]
+    for one in grown:
+        one.resize(count, refcheck=False)
+    assert any([address(one) % 64 for one in grown])
+    del one, grown
+    assert not any([address(numpy.empty(count)) % 64 for _ in range(40)])
+    assert not any([address(one) % 64 for one in [numpy.empty(count) for _ in range(40)]])
+
+
 def test_memory_of_dropped_arrays_is_bounded() -> None:
     """Of arrays of many sizes a few megabytes are kept."""
     import resource

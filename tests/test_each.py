@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.each import for_each
 
-seen: list[tuple[int, str, bool]] = []
+
+@pytest.fixture
+def seen() -> Iterator[list[tuple[int, str]]]:
+    """The cases that a test adds, which are all combinations in the end."""
+    found: list[tuple[int, str]] = []
+    yield found
+    assert found == [(a, b) for a in range(3) for b in "xy"]
 
 
 @pytest.mark.parametrize("other", [False, True])
 @for_each("a", range(3))
 @for_each("b, c", [("x", 1), ("y", 2)])
-def test_every_combination_runs(tmp_path: Path, a: int, b: str, c: int, other: bool) -> None:
-    assert tmp_path.is_dir() and len(b) == 1 and c in (1, 2)
-    seen.append((a, b, other))
-
-
-def test_combinations_that_ran() -> None:
-    assert seen == [(a, b, other) for other in (False, True) for a in range(3) for b in "xy"]
+def test_every_combination_runs(tmp_path: Path, a: int, b: str, c: int, other: bool,
+                                seen: list[tuple[int, str]]) -> None:
+    assert tmp_path.is_dir() and len(b) == 1 and c in (1, 2) and other in (False, True)
+    seen.append((a, b))
 
 
 def fails(a: int, b: str) -> None:

@@ -38,6 +38,7 @@ def test_values_and_layout(name: str, dtype: str) -> None:
         assert found.tobytes() == expected.tobytes()
 
 
+@pytest.mark.usefixtures("planned_anew")
 @pytest.mark.parametrize("name", ["stack", "column_stack", "columns"])
 def test_columns_are_assigned_in_one_dimension(name: str) -> None:
     """Otherwise the innermost loop would have one step."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from diffuse.kernels.llvm import memory, width
-from diffuse.kernels.llvm.code import counted, guarded
+from diffuse.kernels.llvm.code import Value, counted, guarded
 from diffuse.kernels.llvm.crossing import plain
 from diffuse.kernels.llvm.iteration import INNER, ROW
 from diffuse.kernels.llvm.memory import Step
+from diffuse.kernels.llvm.reduce import Fold, store_state
 
 TOGETHER = 4
 """How many rows are folded at a time.  The rows of a leaf of the reduction tree are a multiple of it."""
@@ -76,8 +77,27 @@ def _group(nest: Any, start: str, bases: dict[int, str]) -> None:
 
 def _step(nest: Any, rows: list[Any], step: Step) -> None:
     """Fold the elements of one step of each row into the same results."""
-    for k, (index, accesses, values) in enumerate(rows):
+    columns = {i: _Columns(fold, step) for i, fold in nest.folds.items()}
+    nest.reductions = columns
+    for index, accesses, values in rows:
         nest.index[nest.order[-2]], nest.accesses, nest.values = index, accesses, dict(values)
-        for fold in nest.folds.values():
-            fold.continues = k < len(rows) - 1
         nest.write_ops(INNER, step)
+    nest.reductions = nest.folds
+    for results in columns.values():
+        results.store(step)
+
+
+class _Columns:
+    """The results of one reduction for the columns of one step, in registers while rows are folded into
+    them."""
+
+    def __init__(self, fold: Fold, step: Step) -> None:
+        self.fold, self.state = fold, fold.before(step)
+
+    def element(self, value: Value, step: Step) -> None:
+        """Fold the elements of one more row."""
+        self.state = self.fold.operator.fold(self.fold.code, self.state, (value,))
+
+    def store(self, step: Step) -> None:
+        """Write the results to memory."""
+        store_state(self.fold.code, self.fold.places, step, self.state)

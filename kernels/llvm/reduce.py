@@ -189,10 +189,6 @@ class Fold:
         self.by_rows = abi.by_rows(space.rank, abi.kept(body, reduction))
         self.held: list[State] = []
         """The accumulators that a loop holds in registers, in the order in which steps use them."""
-        self.continues = False
-        """Is the next step of the same columns, so that it takes their states from a register?"""
-        self.current: State | None = None
-        """The states that the last step left in a register."""
 
     def prepare(self, block: Block) -> None:
         """Prepare at the head of the loop nest."""
@@ -266,12 +262,9 @@ class Fold:
                 after = self.operator.select(code, step.mask, after, before)
             store_state(code, self.accumulators, slot, after)
             return
-        after = self.operator.fold(code, self.current or self._before(step), state)
-        self.current = after if self.continues else None
-        if not self.continues:
-            store_state(code, self.places, step, after)
+        store_state(code, self.places, step, self.operator.fold(code, self.before(step), state))
 
-    def _before(self, step: Step) -> State:
+    def before(self, step: Step) -> State:
         """The states of the columns of one step: those in memory, but in the first row of a leaf."""
         code, start = self.code, self.operator.identity(self.code)
         before = load_state(code, self.places, step)

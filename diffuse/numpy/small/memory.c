@@ -86,7 +86,8 @@ static void release(void *context, void *memory, size_t size)
     int class = class_of(&limit); /* the block may have been that of a larger array */
     if (limit > whole)
         class--;
-    if (class < 0 || class >= CLASSES) {
+    int moved = (uintptr_t)memory % LINE != 0; /* by realloc, which aligns to 16 bytes */
+    if (moved || class < 0 || class >= CLASSES) {
         free(memory);
         return;
     }
