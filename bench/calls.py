@@ -3,8 +3,9 @@
 NumPy runs in processes that never import Diffuse, Diffuse in others; they take turns, and the fastest sample
 of each library counts.
 
-With --cold, what an empty kernel cache adds: each call 400 times (fewer where they would take long) from its
-first on, less the time of as many calls behind them.
+With --cold, what an empty kernel cache adds: the time that 400 calls (fewer where they would take long) from
+the first on take beyond their usual one, less what as many calls behind them take beyond theirs.  The usual
+time is the median of the last quarter, so that a machine that becomes slower meanwhile adds little.
 """
 
 from __future__ import annotations
@@ -62,6 +63,12 @@ def timed(call: Callable[[], None], batch: int) -> float:
     for _ in range(batch):
         call()
     return (time.perf_counter() - start) / batch
+
+
+def above(call: Callable[[], None], count: int) -> float:
+    """Seconds that so many calls take beyond the usual time of their last quarter."""
+    times = [timed(call, 1) for _ in range(count)]
+    return sum(times) - count * statistics.median(times[-max(1, count // 4):])
 
 
 def parts(batch: int) -> list[int]:
@@ -257,7 +264,7 @@ def check(options: Measures) -> Measures:
 
 
 def cold(options: Measures) -> Measures:
-    """Seconds that the first calls take beyond as many later ones, and how many calls these were."""
+    """Seconds that an empty cache adds to the first calls, and how many calls these were."""
     from diffuse.kernels.build.compiler import compiler
 
     found: dict[str, list[float]] = {}
@@ -265,11 +272,11 @@ def cold(options: Measures) -> Measures:
         timed(pair.theirs, 1)
         count = max(3, min(COLD_CALLS, int(options["budget"] / timed(pair.theirs, 1))))
         try:
-            first = count * timed(pair.ours, count)
+            first = above(pair.ours, count)
         except Exception:
             continue            # the warm run names it
         compiler.wait()
-        found[name] = [first - count * timed(pair.ours, count), count]
+        found[name] = [first - above(pair.ours, count), count]
     return {"extra": found}
 
 
