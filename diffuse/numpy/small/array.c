@@ -85,7 +85,7 @@ enum { SPARE = 64 };
 static Array *spare[SPARE];
 static int spares;
 
-Array *small_blank(void)
+HOT Array *small_blank(void)
 {
     if (spares == 0)
         return (Array *)state.array_class->tp_alloc(state.array_class, 0);
@@ -96,7 +96,7 @@ Array *small_blank(void)
 }
 
 /* `tp_dealloc` of the class of arrays, which has no slots and no `__dict__` beside those of its base. */
-static void ended(Array *x)
+HOT static void ended(Array *x)
 {
     PyTypeObject *type = Py_TYPE(x);
     PyObject *meta = x->meta, *memory = x->memory;
@@ -117,7 +117,7 @@ static void ended(Array *x)
 
 void small_recycle(PyTypeObject *type) { type->tp_dealloc = (destructor)ended; }
 
-static Array *fresh(PyObject *meta)
+HOT static Array *fresh(PyObject *meta)
 {
     Array *x = small_blank();
     if (x != NULL) {
@@ -142,7 +142,7 @@ PyObject *small_hosted(PyObject *memory, PyObject *form)
 }
 
 /* A view of an array by a view of its description, in memory that is known or None. */
-static PyObject *viewing(Array *parent, PyObject *meta, PyObject *memory)
+HOT static PyObject *viewing(Array *parent, PyObject *meta, PyObject *memory)
 {
     Array *owner = absent(parent->owner) ? parent : (Array *)parent->owner;
     Array *x = fresh(meta);
@@ -159,5 +159,5 @@ PyObject *small_viewing(Array *parent, PyObject *meta)
     return viewing(parent, meta, parent->meta == parent->memory ? meta : Py_None);
 }
 
-PyObject *small_looking(Array *parent, PyObject *memory) { return viewing(parent, memory, memory); }
+HOT PyObject *small_looking(Array *parent, PyObject *memory) { return viewing(parent, memory, memory); }
 

@@ -3,14 +3,14 @@
 #include "views.h"
 #include "loops.h"
 
-static int simple_part(PyObject *index)
+HOT static int simple_part(PyObject *index)
 {
     return PyLong_CheckExact(index) || PySlice_Check(index) || index == Py_None || index == Py_Ellipsis
            || PyArray_IsScalar(index, Integer);
 }
 
 /* Does an index select a view or an element, whatever the array? */
-static int simple(PyObject *index)
+HOT static int simple(PyObject *index)
 {
     if (!PyTuple_CheckExact(index))
         return simple_part(index);
@@ -60,7 +60,7 @@ static PyObject *selected(PyObject *memory, PyObject *index)
     return found;
 }
 
-static PyObject *subscript(Array *x, PyObject *index)
+HOT static PyObject *subscript(Array *x, PyObject *index)
 {
     int plain = simple(index), known = !absent(x->memory) && (state.sees || x->memory == x->meta);
     int now = plain && known ? small_readable(x) : 0;

@@ -38,7 +38,7 @@ static int idle(Array *x)
 }
 
 /* May the memory of an array be read now, as far as can be told at once?  -1 with an exception. */
-int small_readable(Array *x)
+HOT int small_readable(Array *x)
 {
     if (small_unattached(x))
         return 1;

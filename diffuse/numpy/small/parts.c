@@ -62,7 +62,7 @@ static int implied(PyObject *const *parts, Py_ssize_t n, int rank)
     return taken > rank || seen > 1 ? -1 : rank - taken;
 }
 
-PyObject *small_part(PyObject *array, PyObject *index)
+HOT PyObject *small_part(PyObject *array, PyObject *index)
 {
     PyArrayObject *x = (PyArrayObject *)array;
     int tuple = PyTuple_CheckExact(index), dims = 0, d = 0;

@@ -266,6 +266,9 @@ static inline void small_looked(void)
     state.left = state.allowance;
 }
 
+/* Of functions that every view needs: they lie side by side, as views took 20 ns longer where they did not. */
+#define HOT __attribute__((hot))
+
 /* The number of elements: `PyArray_SIZE` calls a function of NumPy's. */
 static inline npy_intp size_of(PyObject *x)
 {

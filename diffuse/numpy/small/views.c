@@ -46,7 +46,7 @@ static PyObject *numpys(PyArrayObject *of, PyArray_Descr *type, int rank, const 
     return view;
 }
 
-PyObject *small_view(PyArrayObject *of, PyArray_Descr *type, int rank, const npy_intp *shape, const npy_intp *strides,
+HOT PyObject *small_view(PyArrayObject *of, PyArray_Descr *type, int rank, const npy_intp *shape, const npy_intp *strides,
                      char *data)
 {
     int flags = PyArray_FLAGS(of);
@@ -67,7 +67,7 @@ PyObject *small_view(PyArrayObject *of, PyArray_Descr *type, int rank, const npy
     return (PyObject *)view;
 }
 
-void small_drop(PyObject *x)
+HOT void small_drop(PyObject *x)
 {
     PyArrayObject_fields *view = (PyArrayObject_fields *)x;
     int rank = x != NULL && PyArray_CheckExact(x) && Py_REFCNT(x) == 1 ? view->nd : 0;
