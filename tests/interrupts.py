@@ -100,6 +100,11 @@ def interrupt(number, frame):
         armed = False
         raise wanted
 
+def again(what):
+    """Arm the handler again after an interrupt in a finalizer, which Python drops."""
+    global armed
+    armed = True
+
 def more():
     """Until the time is over, and on a busy machine until there was something to see."""
     passed = time.monotonic() - start
@@ -108,7 +113,7 @@ def more():
 armed, count, loads, n = False, 0, 0, 0
 wanted, number = getattr(builtins, sys.argv[2]), int(sys.argv[3])
 signal.signal(number, interrupt)
-sys.unraisablehook = lambda what: None      # an interrupt in a finalizer, which Python drops
+sys.unraisablehook = again
 x, y = np.ones((200, 200)), np.arange(40000.0)
 for work in (lambda: x * 0.5 + 1, lambda: y.sum(), lambda: np.sqrt(y) - y, lambda: y[2:] * y[:-2] + 1):
     work()
