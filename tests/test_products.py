@@ -32,24 +32,17 @@ def operands(library: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @pytest.mark.parametrize("small", [0, 100])
 @pytest.mark.parametrize("name", ["dot", "inner", "matmul"])
-def test_a_matrix_and_a_vector(name: str, small: int) -> None:
+@pytest.mark.parametrize("matrix_first", [True, False])
+def test_a_matrix_and_a_vector(name: str, small: int, matrix_first: bool) -> None:
+    def product(library: Any, matrix: Any, vector: Any) -> Any:
+        if matrix_first:
+            return getattr(library, name)(matrix, vector)
+        return getattr(library, name)(vector, matrix if name == "inner" else matrix.T)
+
     with using(small=small):
         plain, ours = operands(numpy), operands(np)
         for of_matrix in plain[0]:
             for of_vector in plain[1]:
-                expected = getattr(numpy, name)(plain[0][of_matrix], plain[1][of_vector])
-                found = getattr(np, name)(ours[0][of_matrix], ours[1][of_vector])
-                assert (expected == numpy.array(found)).all(), (of_matrix, of_vector)
-
-
-@pytest.mark.parametrize("small", [0, 100])
-@pytest.mark.parametrize("name", ["dot", "inner", "matmul"])
-def test_a_vector_and_a_matrix(name: str, small: int) -> None:
-    with using(small=small):
-        plain, ours = operands(numpy), operands(np)
-        for of_matrix in plain[0]:
-            for of_vector in plain[1]:
-                turned = [m[0][of_matrix] if name == "inner" else m[0][of_matrix].T for m in (plain, ours)]
-                expected = getattr(numpy, name)(plain[1][of_vector], turned[0])
-                found = getattr(np, name)(ours[1][of_vector], turned[1])
+                expected = product(numpy, plain[0][of_matrix], plain[1][of_vector])
+                found = product(np, ours[0][of_matrix], ours[1][of_vector])
                 assert (expected == numpy.array(found)).all(), (of_matrix, of_vector)

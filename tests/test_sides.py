@@ -100,7 +100,7 @@ def test_each_change_doubles_what_the_next_has_to_save(device: Any, monkeypatch:
     monkeypatch.setattr(sides, "WORK", 1e-7)
     for _ in range(6):
         launches, runtime = 0, device.runtime
-        while not (both.asks and both.pays(runtime, 0, 1)):
+        while not (both.asks and both.pays(runtime, 0)):
             both.launched(runtime, 0 if runtime is both.device else 10 ** 3)
             launches += 1
         both.change(device)

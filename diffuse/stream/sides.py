@@ -3,10 +3,9 @@
 A launch takes some 30 us on a GPU, whatever it computes, and so does a value that the program reads.  A loop
 over columns or elements, which on the host works on memory at hand (walk.py), is ten times as slow as NumPy
 there.  So the engine estimates, at each launch and small operation, how much sooner the other side would have
-been done.  When
-the sum exceeds what a change costs, all stores move to the other side, where the program goes on: it never
-takes much longer than on the better side alone.  What that is may change, and every change doubles what the
-next one has to save.
+been done.  When the sum exceeds what a change costs, all stores move to the other side, where the program
+goes on: it never takes much longer than on the better side alone.  What that is may change, and every change
+doubles what the next one has to save.
 
 The estimates count launches, operations and bytes, and measure no time: a program changes at the same places
 in each run.  Kernels have the same bits on both sides; docs/gpu.md says what has not.
@@ -86,11 +85,11 @@ class Sides:
         """May the lead exceed what a change costs?"""
         return self.lead > self._limit
 
-    def pays(self, runtime: Runtime, nbytes: int, room: int) -> bool:
-        """Does it pay to change sides with stores of so many bytes, for which the host has this room?"""
+    def pays(self, runtime: Runtime, nbytes: int) -> bool:
+        """Does it pay to change sides with stores of so many bytes?"""
         once = TO_HOST if runtime is self.device else TO_DEVICE
         self._limit = (once + nbytes / BANDWIDTH) * 2 ** min(self.changes, 20)
-        return self.asks and (runtime is not self.device or 2 * nbytes <= room)
+        return self.asks
 
     def looked(self, queue: Queue) -> None:
         """Note that a small operation looks for the memory of an operand, while the program is on the
@@ -105,12 +104,15 @@ class Sides:
     def consider(self, queue: Queue) -> None:
         """Change sides if that pays, and nothing binds the program to this one: another thread, a region that
         plans its tasks, another library that holds memory of the device."""
-        instances = list(queue.stores.instances.values())
+        instances, to_host = list(queue.stores.instances.values()), queue.runtime is self.device
+        nbytes = sum([instance.nbytes for instance in instances])
         bound = not config.sides or not self.alone or queue.forwarder.busy or queue.window.region is not None
         if bound or any([instance.shared for instance in instances]):
             self.lead = 0.0
-        elif self.pays(queue.runtime, sum([instance.nbytes for instance in instances]),
-                       machine.memory_available()):
+        elif self.pays(queue.runtime, nbytes):
+            if to_host and 2 * nbytes > machine.memory_available():
+                self.lead = 0.0  # else each launch would ask again
+                return
             try:
                 self.change(queue)
             except MemoryError:  # all stores are where they were
@@ -130,7 +132,7 @@ class Sides:
         self.changes += 1
         self._copies, self._bytes = copies()
         trace.counters[f"to the {to}"] += 1
-        trace.event("side", f"goes on on the {to}, which is faster for the present launches")
+        trace.event("side", f"goes on on the {to}")
         queue._begin_epoch()
 
 

@@ -10,8 +10,6 @@ from diffuse.numpy.arrays.core import Array
 
 PROTOCOL = "__diffuse__"
 """The attribute through which an object exposes a store of the stream (library.py)."""
-DEVICE = "__cuda_array_interface__"
-"""The attribute through which an object exposes memory of a GPU."""
 
 
 def shares(x: Any) -> bool:
@@ -21,8 +19,11 @@ def shares(x: Any) -> bool:
     if hasattr(type(x), PROTOCOL):
         return True
     running = library.current()
-    if hasattr(type(x), DEVICE):
-        running.on_device()
+    if running.stores.sides is not None:
+        from diffuse.numpy.bridge import device
+
+        if hasattr(type(x), device.INTERFACE):
+            running.on_device()
     if running.host_sees:
         return False
     sharing = running.runtime.sharing
